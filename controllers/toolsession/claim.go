@@ -15,12 +15,12 @@ import (
 )
 
 // hadPod says that the session has had a pod, and with it its claim.
-func (o *observation) hadPod() bool { return o.session.Status.Incarnation > 0 }
+func hadPod(session *v1alpha1.ToolSession) bool { return session.Status.Incarnation > 0 }
 
 // lostFiles says why a session can't have another pod: its claim isn't there any more. Empty when it is, or when the session
 // hasn't had a pod. An empty claim in its place would have calls go on without the files that they made.
 func (r *observer) lostFiles(ctx context.Context, o *observation) (why string, err error) {
-	if !o.hasWorkspace() || !o.hadPod() {
+	if !o.hasWorkspace() || !hadPod(o.session) {
 		return "", nil
 	}
 	claim, err := r.liveClaim(ctx, o)

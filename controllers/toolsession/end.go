@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -71,7 +72,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		if e.removeClaim, err = r.claimToRemove(ctx, o); err != nil {
 			return effects{}, err
 		}
-		e.remove, e.letGo = o.ownJobs(), true
+		e.remove, e.letGo = ownJobs(o.job), true
 	}
 	e.forget = true
 	if bound := o.session.Status.Runner; bound != nil {
@@ -92,7 +93,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 // to be written are no reason.
 func (o *observation) stopInTime(e *effects) {
 	e.wakeIn(host.RetryPause)
-	if !o.isBound() || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
+	if !o.isBound() || ownJobs(o.job) == nil || jobspec.HasEnded(o.job) || isExpired(o.job) {
 		return
 	}
 	wait := stopWait
@@ -111,8 +112,8 @@ func (o *observation) stopInTime(e *effects) {
 }
 
 // isExpired says that the session's Job was told to end its pod.
-func (o *observation) isExpired() bool {
-	return ptr.Deref(o.job.Spec.ActiveDeadlineSeconds, 0) == 1
+func isExpired(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0) == 1
 }
 
 // claimToRemove is the claim of an ended session that keeps none; nil when there is none.

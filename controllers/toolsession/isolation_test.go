@@ -30,8 +30,7 @@ func TestASessionSaysWhatItsRunnerFound(t *testing.T) {
 	if diff := cmp.Diff(want, status.Isolation); diff != "" {
 		t.Error(diff)
 	}
-	o := sight{}.observation()
-	if s := o.unplaced(status); s.Isolation != nil {
+	if s := unplaced(status); s.Isolation != nil {
 		t.Errorf("without a pod: %+v", s.Isolation)
 	}
 }

@@ -25,7 +25,7 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.foreignJob != "" {
 		return o.noPod(v1alpha1.ReasonPodRejected, o.foreignJobMessage(), nil), nil
 	}
-	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); o.isTriedAgain() && left > 0 {
+	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); isTriedAgain(o.session) && left > 0 {
 		return effects{wake: left}, nil
 	}
 	if o.session.Status.Runner != nil && o.origin == nil {
@@ -68,7 +68,7 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 // pod by itself, from a Job with another name.
 func (o *observation) foreignJobMessage() string {
 	advice := "delete the Job"
-	if !o.hasFiles() {
+	if !hasFiles(o.session) {
 		advice += " and create the session again"
 	}
 	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod: %s", o.foreignJob, advice)
@@ -181,7 +181,7 @@ func (r *Reconciler) launch(o *observation) effects {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
 	}
 	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
-	if o.hasWorkspace() && !o.hadPod() {
+	if o.hasWorkspace() && !hadPod(o.session) {
 		e.claim = jobspec.BuildClaim(o.session)
 	}
 	return e

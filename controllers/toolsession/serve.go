@@ -30,7 +30,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	if e := r.idle(o); e != nil {
 		return *e, nil
 	}
-	e := effects{status: o.serving(), holdLater: true, adopt: o.poolJob()}
+	e := effects{status: o.serving(), holdLater: true, adopt: poolJob(o.job)}
 	e.wakeAt(o, o.lifetimeEnds())
 	switch until, limited := r.idleUntil(o); {
 	case limited && o.calls.allowed == 0:
@@ -54,10 +54,10 @@ func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (
 	}
 	status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
 	if !left {
-		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
+		return effects{status: unplaced(status), release: true, wake: time.Millisecond}, nil
 	}
 	e := effects{status: status, wake: host.RetryPause}
-	if o.ownJobs() != nil && metav1.IsControlledBy(o.job, o.session) && !o.isExpired() {
+	if ownJobs(o.job) != nil && metav1.IsControlledBy(o.job, o.session) && !isExpired(o.job) {
 		e.expire = o.job
 	}
 	return e, nil
@@ -73,17 +73,17 @@ func (r *Reconciler) beginAgain(ctx context.Context, o *observation) (effects, e
 	if now.UID != o.session.UID || now.ResourceVersion != o.session.ResourceVersion {
 		return effects{wake: apicache.Lag}, nil
 	}
-	e := effects{status: o.serving(), holdLater: true, messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
+	e := effects{status: o.serving(), holdLater: true, messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: poolJob(o.job)}
 	e.wakeAt(o, o.lifetimeEnds())
 	return e, nil
 }
 
 // poolJob is the session's Job while that still belongs to a pool.
-func (o *observation) poolJob() *batchv1.Job {
-	if o.job == nil || o.job.DeletionTimestamp != nil || jobspec.PoolOf(o.job) == "" {
+func poolJob(job *batchv1.Job) *batchv1.Job {
+	if job == nil || job.DeletionTimestamp != nil || jobspec.PoolOf(job) == "" {
 		return nil
 	}
-	return o.job
+	return job
 }
 
 // idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
@@ -140,7 +140,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, er
 	if why != "" {
 		return r.replace(ctx, o, why)
 	}
-	e := effects{adopt: o.poolJob()}
+	e := effects{adopt: poolJob(o.job)}
 	e.wakeAt(o, o.lifetimeEnds())
 	if left := o.heardUntil(time.Time{}).Sub(o.now); left > 0 {
 		// All runners dial in again after the operator's start.
@@ -170,14 +170,14 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if left {
 		return e, nil
 	}
-	e.status, e.remove, e.release, e.wake = o.unplaced(e.status), o.ownJobs(), true, time.Millisecond
+	e.status, e.remove, e.release, e.wake = unplaced(e.status), ownJobs(o.job), true, time.Millisecond
 	return e, nil
 }
 
 // ownJobs is the session's Job, if it is there to be deleted.
-func (o *observation) ownJobs() []*batchv1.Job {
-	if o.job == nil || o.job.DeletionTimestamp != nil {
+func ownJobs(job *batchv1.Job) []*batchv1.Job {
+	if job == nil || job.DeletionTimestamp != nil {
 		return nil
 	}
-	return []*batchv1.Job{o.job}
+	return []*batchv1.Job{job}
 }

@@ -32,12 +32,12 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 // watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
 // and at the latest when its time is up.
 func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
-	e := effects{hold: true, from: o, status: o.starting(o.job.Name, o.isHeldJob())}
+	e := effects{hold: true, from: o, status: o.starting(o.job.Name, isHeld(o.job))}
 	if o.session.Status.Job == "" {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
 	}
-	if o.isHeldJob() {
+	if isHeld(o.job) {
 		// No time limit runs meanwhile.
 		if found := host.DiagnoseJob(o.job); found != nil {
 			return o.cannotStart(found), nil
@@ -98,5 +98,5 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	return o.noPod(why.Reason, why.Message, o.ownJobs())
+	return o.noPod(why.Reason, why.Message, ownJobs(o.job))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -86,7 +87,7 @@ func (o *observation) startingWith(job, message string) *v1alpha1.ToolSessionSta
 }
 
 // unplaced says that nobody has the session, and that it gets a pod again. What it began with stays.
-func (o *observation) unplaced(s *v1alpha1.ToolSessionStatus) *v1alpha1.ToolSessionStatus {
+func unplaced(s *v1alpha1.ToolSessionStatus) *v1alpha1.ToolSessionStatus {
 	s.Job, s.Pod, s.Node, s.Isolation = "", "", "", nil
 	return s
 }
@@ -186,5 +187,5 @@ func keepsClaim(session *v1alpha1.ToolSession) bool {
 	return session.Spec.Workspace == nil || session.Spec.Workspace.Retain == v1alpha1.RetainKeep
 }
 
-// isHeldJob says that a queue holds the session's Job back.
-func (o *observation) isHeldJob() bool { return o.job != nil && jobspec.IsSuspended(o.job) }
+// isHeld says that a queue holds the session's Job back.
+func isHeld(job *batchv1.Job) bool { return job != nil && jobspec.IsSuspended(job) }

@@ -41,7 +41,7 @@ func (r *Reconciler) stop(ctx context.Context, o *observation) (effects, error) 
 		// It may have had a pod. The name of its Job isn't used again.
 		status.Incarnation++
 	}
-	e.status, e.remove, e.release, e.wake = o.unplaced(status), o.ownJobs(), true, time.Millisecond
+	e.status, e.remove, e.release, e.wake = unplaced(status), ownJobs(o.job), true, time.Millisecond
 	return e, nil
 }
 

@@ -60,12 +60,12 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		},
 	}
 	c.outbox.drained = func() {
-		if c.session.markRoom() {
+		if inServed(c.session, (*served).markRoom) {
 			a.Hub.notify(c.session)
 		}
 	}
-	c.session.reads = newReads(c.outbox.send, c.session.close)
-	c.session.transfers = newTransfers(c.outbox, c.session.close)
+	c.session.reads = newReads(c.session)
+	c.session.transfers = newTransfers(c.session, c.outbox)
 	c.session.hello.Token = ""
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.

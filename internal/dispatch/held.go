@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -24,7 +26,7 @@ func (c *connection) receiveHeld() error {
 			err = c.pong()
 		case m.Held != nil:
 			held++
-			err = c.session.hold(m.Held)
+			err = c.hold(m.Held)
 		default:
 			err = fmt.Errorf("a hello of %d calls is followed by %d", hello.Held, held)
 		}
@@ -33,6 +35,29 @@ func (c *connection) receiveHeld() error {
 		}
 	}
 	return nil
+}
+
+// hold takes a call that the runner has.
+func (c *connection) hold(h *wire.Held) error {
+	state, ok := map[wire.CallState]CallState{wire.Running: Running, wire.Ended: Ended}[h.State]
+	switch {
+	case !isUID(h.UID):
+		return fmt.Errorf("a held call's UID, %.64q, is not a UID", h.UID)
+	case len(validation.IsDNS1123Subdomain(h.Name)) > 0:
+		return fmt.Errorf("a held call's name, %.64q, is not a DNS subdomain", h.Name)
+	case !ok:
+		return fmt.Errorf("a held call is neither %s nor %s", wire.Running, wire.Ended)
+	case len(h.Decision) > wire.MaxDecision:
+		return errors.New("a held call's decision is larger than it may be")
+	}
+	return inServed(c.session, func(v *served) error {
+		if v.get(h.UID) != nil {
+			return fmt.Errorf("call %s is held twice", h.UID)
+		}
+		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
+		call.Decision, call.releaseDecision = c.session.keepDecision(h.Decision)
+		return nil
+	})
 }
 
 func (c *connection) nextHeld() (*wire.Message, error) {
@@ -64,7 +89,7 @@ func (c *connection) takeServed(m *wire.Message, size int, release func(), recei
 	expected := false
 	switch {
 	case m.Started != nil:
-		expected = c.session.setStarted(m.Started)
+		expected = inServed(c.session, func(v *served) bool { return v.setStarted(m.Started) })
 	case m.Known != nil:
 		if expected = c.session.setKnown(m.Known); expected {
 			received(m.Known.CallUID)

@@ -51,6 +51,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -189,7 +190,7 @@ func (h *Hub) HoldsOther(namespace, call, uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.calls[name] {
-		if len(s.othersOf(call, uid)) > 0 {
+		if len(inServed(s, func(v *served) []HeldCall { return v.othersOf(call, uid) })) > 0 {
 			return true
 		}
 	}
@@ -210,7 +211,11 @@ func (h *Hub) DismissHeld(namespace, call, except string) {
 	h.left.forgetCall(name, func(one *leftResult) bool { return !one.inSession || one.result.CallUID == except })
 	h.mu.Unlock()
 	for _, s := range sessions {
-		s.dismissCalls(call, except)
+		for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(call, except) }) {
+			if s.Ack(held.UID) != nil {
+				_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
+			}
+		}
 	}
 }
 
@@ -303,16 +308,17 @@ func (h *Hub) remove(s *Session) {
 
 // enter makes a session found by what it has. What the runner says now replaces what it said before. It needs the lock.
 func (h *Hub) enter(s *Session) {
-	s.markNew()
-	for _, name := range s.callNames() {
+	inServed(s, (*served).markAll)
+	calls, sessions := s.names()
+	for _, name := range calls {
 		h.calls.set(name, s, true)
 	}
-	for _, name := range s.sessionNames() {
+	for _, name := range sessions {
 		h.served.set(name, s, true)
 		h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	}
 	if seen := h.seen.runners[s.keyHash]; seen != nil {
-		s.markLost(seen.calls)
+		inServed(s, func(v *served) bool { return v.markLost(seen.calls) })
 	}
 	h.seen.forget(s.keyHash)
 }
@@ -320,13 +326,14 @@ func (h *Hub) enter(s *Session) {
 // leave takes a session out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
 // lock.
 func (h *Hub) leave(s *Session) {
-	results, calls := s.end()
-	for _, name := range s.callNames() {
+	results, held := s.end()
+	calls, sessions := s.names()
+	for _, name := range calls {
 		h.calls.set(name, s, false)
 	}
-	for _, name := range s.sessionNames() {
+	for _, name := range sessions {
 		h.served.set(name, s, false)
-		h.seen.set(&seenRunner{s.claim(), calls})
+		h.seen.set(&seenRunner{s.claim(), held})
 	}
 	for _, r := range results {
 		// The budget is for what connected runners send.
@@ -340,8 +347,9 @@ func (h *Hub) reindex(s *Session, name types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	connected := h.sessions[s.hello.JobUID] == s
-	h.calls.set(name, s, connected && slices.Contains(s.callNames(), name))
-	h.served.set(name, s, connected && slices.Contains(s.sessionNames(), name))
+	calls, sessions := s.names()
+	h.calls.set(name, s, connected && slices.Contains(calls, name))
+	h.served.set(name, s, connected && slices.Contains(sessions, name))
 }
 
 // received has the copy of a result dropped that came again, and its call looked at.

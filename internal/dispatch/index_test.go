@@ -76,10 +76,11 @@ func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
 	calls, served := index{}, index{}
 	for _, s := range h.sessions {
-		for _, name := range s.callNames() {
+		ofCalls, ofSessions := s.names()
+		for _, name := range ofCalls {
 			calls.set(name, s, true)
 		}
-		for _, name := range s.sessionNames() {
+		for _, name := range ofSessions {
 			served.set(name, s, true)
 		}
 	}

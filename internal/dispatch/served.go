@@ -2,11 +2,7 @@ package dispatch
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -78,6 +74,9 @@ func (v *served) inOrder() []*heldCall {
 }
 
 func (v *served) list() []HeldCall {
+	if v == nil {
+		return nil
+	}
 	var list []HeldCall
 	for _, call := range v.inOrder() {
 		list = append(list, call.HeldCall)
@@ -124,12 +123,16 @@ func (v *served) mayReport() bool {
 	return false
 }
 
-// markAll has all that the runner has looked at.
-func (v *served) markAll() {
+// markAll has all that the runner has looked at. It says whether there is a session.
+func (v *served) markAll() bool {
+	if v == nil {
+		return false
+	}
 	v.isNew = true
 	for _, call := range v.calls {
 		call.isNew = true
 	}
+	return true
 }
 
 // hasReported says that the runner has said how the call ended, and nobody has acknowledged it.
@@ -147,34 +150,82 @@ func (c *heldCall) release() {
 	}
 }
 
-// hold takes a call that follows the hello of a session's runner.
-func (s *Session) hold(h *wire.Held) error {
-	state, ok := map[wire.CallState]CallState{wire.Running: Running, wire.Ended: Ended}[h.State]
+// drop forgets a call, and its result; nil when it isn't there.
+func (v *served) drop(callUID string) *heldCall {
+	call := v.get(callUID)
+	if call != nil {
+		delete(v.calls, callUID)
+		call.release()
+	}
+	return call
+}
+
+// ack drops a call whose result is recorded. One whose result is still on its way is dropped when it arrives.
+func (v *served) ack(callUID string) (dropped *heldCall, err error) {
+	call := v.get(callUID)
 	switch {
-	case !isUID(h.UID):
-		return fmt.Errorf("a held call's UID, %.64q, is not a UID", h.UID)
-	case len(validation.IsDNS1123Subdomain(h.Name)) > 0:
-		return fmt.Errorf("a held call's name, %.64q, is not a DNS subdomain", h.Name)
-	case !ok:
-		return fmt.Errorf("a held call is neither %s nor %s", wire.Running, wire.Ended)
-	case len(h.Decision) > wire.MaxDecision:
-		return errors.New("a held call's decision is larger than it may be")
+	case call == nil:
+		return nil, nil
+	case call.State != Ended && call.State != Known:
+		return nil, errNotEnded
+	case call.State == Ended && call.result == nil:
+		call.discard = true
+		return nil, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served.get(h.UID) != nil {
-		return fmt.Errorf("call %s is held twice", h.UID)
+	return v.drop(callUID), nil
+}
+
+// stop notes that the runner is told to stop a call. added says that the runner doesn't have it, again that it was told before or
+// has nothing to stop.
+func (v *served) stop(callUID, callName string) (added, again bool, err error) {
+	call := v.get(callUID)
+	switch {
+	case v == nil:
+		return false, false, errNotServed
+	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
+		return false, false, ErrNoRoom
+	case call == nil:
+		v.taken++
+		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
+	case call.stopped || call.State == Ended || call.State == Known:
+		return false, true, nil
 	}
-	call := s.served.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
-	call.Decision, call.releaseDecision = s.keepDecision(h.Decision)
-	return nil
+	call.stopped = true
+	v.stops++
+	return added, false, nil
+}
+
+// pause has the runner be given no call. It says false, and does nothing, when the runner has one that takes the session's turn.
+func (v *served) pause() bool {
+	if v == nil {
+		return false
+	}
+	for _, call := range v.calls {
+		if !call.Background && (call.State == Assigned || call.State == Running) {
+			return false
+		}
+	}
+	v.paused = true
+	return true
+}
+
+// othersOf are the calls of a name, but for the one with a UID.
+func (v *served) othersOf(name, uid string) []HeldCall {
+	return slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
+}
+
+// discardOthers has the results of the calls that othersOf returns acknowledged as soon as they arrive: nobody takes them.
+func (v *served) discardOthers(name, uid string) []HeldCall {
+	others := v.othersOf(name, uid)
+	for _, call := range others {
+		v.calls[call.UID].discard = true
+	}
+	return others
 }
 
 // setStarted notes that a call was started. It says whether the message was to be expected.
-func (s *Session) setStarted(m *wire.Started) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	call := s.served.get(m.CallUID)
+func (v *served) setStarted(m *wire.Started) bool {
+	call := v.get(m.CallUID)
 	if call == nil || call.State != Assigned && call.State != Running || call.StartedMicroseconds != 0 {
 		return false
 	}
@@ -182,57 +233,12 @@ func (s *Session) setStarted(m *wire.Started) bool {
 	return true
 }
 
-// setKnown notes that a call's result was acknowledged before. It says whether the message was to be expected.
-func (s *Session) setKnown(m *wire.Known) bool {
-	s.mu.Lock()
-	call := s.served.get(m.CallUID)
-	if call == nil || call.State != Assigned && call.State != Withdrawn {
-		s.mu.Unlock()
-		return false
-	}
-	call.State, call.isNew = Known, true
-	s.served.taken--
-	discard := call.discard
-	s.served.isNew = s.served.isNew || discard
-	s.mu.Unlock()
-	if discard {
-		s.drop(m.CallUID)
-	}
-	return true
-}
-
-// setServedResult takes the result of a session's call. It says whether the result was to be expected.
-func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool {
-	s.mu.Lock()
-	call := s.served.get(r.CallUID)
-	if s.over || call == nil || call.result != nil || call.State == Known {
-		crossed := s.served.stops > 0
-		s.served.stops = max(s.served.stops-1, 0)
-		expected := s.over || crossed
-		s.mu.Unlock()
-		release()
-		return expected
-	}
-	discard := call.discard
-	s.served.isNew = s.served.isNew || discard && call.State != Ended
-	call.State, call.isNew = Ended, true
-	call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, inSession: true, release: release}
-	s.mu.Unlock()
-	if discard {
-		_ = s.ackServed(r.CallUID)
-	}
-	return true
-}
-
 // remind has the calls looked at whose end nobody has taken. It says whether there are any.
-func (s *Session) remind() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
+func (v *served) remind() (found bool) {
+	if v == nil {
 		return false
 	}
-	found := false
-	for _, call := range s.served.calls {
+	for _, call := range v.calls {
 		if call.hasReported() {
 			call.isNew, found = true, true
 		}
@@ -241,35 +247,46 @@ func (s *Session) remind() bool {
 }
 
 // markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
-func (s *Session) markRoom() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil || !s.served.isAwaited {
+func (v *served) markRoom() bool {
+	if v == nil || !v.isAwaited {
 		return false
 	}
-	s.served.isAwaited, s.served.isNew = false, true
+	v.isAwaited, v.isNew = false, true
 	return true
 }
 
-// markLost has the calls looked at that the runner had before, and has no more.
-func (s *Session) markLost(before []HeldCall) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return
+// markLost has the calls looked at that the runner had before, and has no more. It says whether there are any.
+func (v *served) markLost(before []HeldCall) bool {
+	if v == nil {
+		return false
 	}
 	for _, call := range before {
-		if s.served.get(call.UID) == nil {
-			s.served.lost = append(s.served.lost, call.Name)
+		if v.get(call.UID) == nil {
+			v.lost = append(v.lost, call.Name)
 		}
 	}
+	return len(v.lost) > 0
 }
 
-// markNew has all looked at that a session's runner has.
-func (s *Session) markNew() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served != nil {
-		s.served.markAll()
+// takeNews is what is new since it was last taken.
+func (v *served) takeNews() News {
+	if v == nil {
+		return News{}
 	}
+	n := News{Session: v.isNew, Calls: v.lost}
+	v.isNew, v.lost = false, nil
+	for _, call := range v.calls {
+		switch {
+		case !call.isNew:
+			continue
+		case call.hasReported():
+			n.Ended = append(n.Ended, call.Name)
+		default:
+			n.Calls = append(n.Calls, call.Name)
+		}
+		call.isNew = false
+	}
+	slices.Sort(n.Ended)
+	slices.Sort(n.Calls)
+	return n
 }

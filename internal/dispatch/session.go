@@ -27,10 +27,8 @@ type Session struct {
 	// transfers are those of files.
 	transfers *transfers
 
-	// order is held while a session is begun or ended, or a call of it is assigned, until that is sent: what is true here must be known to
-	// the runner before what follows from it is sent. mu isn't held for that long.
-	order sync.Mutex
-
+	// mu is also held while a session is begun or ended, or a call of it is assigned, until that is queued: what is true here must be
+	// known to the runner before what follows from it is sent. It is taken after the Hub's, and before the outbox's.
 	mu       sync.Mutex
 	call     string
 	callUID  string
@@ -80,29 +78,27 @@ func (s *Session) objectName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
 }
 
-// callNames are the calls that the runner was made for or has.
-func (s *Session) callNames() []types.NamespacedName {
+// names are the calls that the runner was made for or has, and the session that it serves, if any.
+func (s *Session) names() (calls, sessions []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.call != "" {
-		return []types.NamespacedName{s.objectName(s.call)}
+		calls = append(calls, s.objectName(s.call))
 	}
 	if s.served == nil {
-		return nil
+		return calls, nil
 	}
-	var names []types.NamespacedName
 	for _, call := range s.served.calls {
-		names = append(names, s.objectName(call.Name))
+		calls = append(calls, s.objectName(call.Name))
 	}
-	return names
+	return calls, []types.NamespacedName{s.objectName(s.served.Name)}
 }
 
-// sessionNames are the session that the runner serves, if any.
-func (s *Session) sessionNames() []types.NamespacedName {
-	if session, ok := s.ToolSession(); ok {
-		return []types.NamespacedName{s.objectName(session.Name)}
-	}
-	return nil
+// inServed looks at the session that the runner serves, nil when it serves none, or changes it.
+func inServed[T any](s *Session, look func(*served) T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return look(s.served)
 }
 
 // claim is what the runner says that it is, or was made since.
@@ -197,7 +193,10 @@ func (s *Session) Cancel(callUID string) error {
 
 // Release forgets the result, so that another one can be received. Ack and Refuse do it. Doing it twice is fine.
 func (s *Session) Release() {
-	for _, r := range s.takeResults() {
+	s.mu.Lock()
+	taken := s.take()
+	s.mu.Unlock()
+	for _, r := range taken {
 		r.release()
 	}
 }
@@ -234,14 +233,7 @@ func (s *Session) end() (left []*heldResult, calls []HeldCall) {
 	return left, s.served.list()
 }
 
-// takeResults takes away what was reported, with its part of the budget.
-func (s *Session) takeResults() []*heldResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.take()
-}
-
-// take needs the lock.
+// take takes away what was reported, with its part of the budget. It needs the lock.
 func (s *Session) take() []*heldResult {
 	var taken []*heldResult
 	if s.result != nil {
@@ -258,16 +250,26 @@ func (s *Session) take() []*heldResult {
 	return taken
 }
 
-// Ack tells the runner that a call's result is recorded. One that has a single call exits then.
+// Ack tells the runner that a call's result is recorded. One that has a single call exits then. A session's result that is
+// still on its way is acknowledged when it arrives.
 func (s *Session) Ack(callUID string) error {
 	s.mu.Lock()
-	if s.served != nil {
+	if s.served == nil {
+		s.acked = true
 		s.mu.Unlock()
-		return s.ackServed(callUID)
+		s.Release()
+		return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 	}
-	s.acked = true
+	dropped, err := s.served.ack(callUID)
 	s.mu.Unlock()
-	s.Release()
+	if dropped == nil {
+		return err
+	}
+	s.changed(s, s.objectName(dropped.Name))
+	if dropped.State == Known {
+		// The runner has nothing to drop.
+		return nil
+	}
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 

@@ -34,7 +34,7 @@ func (a *acceptor) sweep(ctx context.Context) {
 			s.close()
 			continue
 		}
-		if s.remind() {
+		if inServed(s, (*served).remind) {
 			a.Hub.notify(s)
 		}
 		live, err := a.look(ctx, s.claim(), &answers)
@@ -43,7 +43,7 @@ func (a *acceptor) sweep(ctx context.Context) {
 			s.Refuse(err.Error())
 		case live && err == nil:
 			// Of calls the cache has those in flight: the reconciler answers the runner of one that has ended.
-			s.markNew()
+			inServed(s, (*served).markAll)
 			a.Hub.notify(s)
 		}
 	}

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -93,14 +91,7 @@ func (s *Session) Taken() int {
 }
 
 // HeldCalls are the calls that a session's runner has, in the order in which they came.
-func (s *Session) HeldCalls() []HeldCall {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return nil
-	}
-	return s.served.list()
-}
+func (s *Session) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
 
 // HeldCall is a call that a session's runner has; false when the runner doesn't have it.
 func (s *Session) HeldCall(callUID string) (HeldCall, bool) {
@@ -120,16 +111,16 @@ func (s *Session) Begin(b *wire.Begin) error {
 		return err
 	}
 	session := ToolSession{b.SessionUID, b.SessionName, b.Incarnation}
-	s.order.Lock()
-	defer s.order.Unlock()
 	s.mu.Lock()
 	again, err := s.begin(session)
-	s.mu.Unlock()
 	if again || err != nil {
+		s.mu.Unlock()
 		return err
 	}
+	err = s.sendOrClose(&wire.Message{Begin: b})
+	s.mu.Unlock()
 	s.changed(s, s.objectName(b.SessionName))
-	return s.sendOrClose(&wire.Message{Begin: b})
+	return err
 }
 
 // begin needs the lock.
@@ -157,23 +148,22 @@ func (s *Session) AssignTo(sessionUID string, a *wire.Assignment) error {
 	if a.Decision == "" {
 		return errNoDecision
 	}
-	s.order.Lock()
-	defer s.order.Unlock()
 	s.mu.Lock()
 	again, err := s.admit(sessionUID, a)
-	s.mu.Unlock()
 	if again || err != nil {
+		s.mu.Unlock()
 		return err
 	}
-	s.changed(s, s.objectName(a.CallName))
 	err = s.send(&wire.Message{Assign: a})
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
 		// It was not sent, and the session goes on.
-		s.drop(a.CallUID)
+		s.served.drop(a.CallUID)
 	case err != nil:
 		s.close()
 	}
+	s.mu.Unlock()
+	s.changed(s, s.objectName(a.CallName))
 	return err
 }
 
@@ -205,7 +195,11 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 // The call's result follows in any case. reason is what the result says.
 func (s *Session) Stop(callUID, callName, reason string) error {
 	s.mu.Lock()
-	added, again, err := s.stop(callUID, callName)
+	if s.over {
+		s.mu.Unlock()
+		return errOver
+	}
+	added, again, err := s.served.stop(callUID, callName)
 	s.mu.Unlock()
 	if again || err != nil {
 		return err
@@ -216,74 +210,26 @@ func (s *Session) Stop(callUID, callName, reason string) error {
 	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
 }
 
-// stop needs the lock.
-func (s *Session) stop(callUID, callName string) (added, again bool, err error) {
-	v, call := s.served, s.served.get(callUID)
-	switch {
-	case s.over:
-		return false, false, errOver
-	case v == nil:
-		return false, false, errNotServed
-	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
-		return false, false, ErrNoRoom
-	case call == nil:
-		v.taken++
-		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
-	case call.stopped || call.State == Ended || call.State == Known:
-		return false, true, nil
-	}
-	call.stopped = true
-	v.stops++
-	return added, false, nil
-}
-
 // End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
 // acknowledged.
 func (s *Session) End(reason string) error {
-	s.order.Lock()
-	defer s.order.Unlock()
 	s.mu.Lock()
-	err := s.markEnding()
-	s.mu.Unlock()
-	if errors.Is(err, ErrEnding) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return s.sendOrClose(&wire.Message{End: &wire.End{Reason: reason}})
-}
-
-// markEnding needs the lock.
-func (s *Session) markEnding() error {
+	defer s.mu.Unlock()
 	switch {
 	case s.over:
 		return errOver
 	case s.served == nil:
 		return errNotServed
 	case s.served.ending:
-		return ErrEnding
+		return nil
 	}
 	s.served.ending = true
-	return nil
+	return s.sendOrClose(&wire.Message{End: &wire.End{Reason: reason}})
 }
 
 // Pause has a session's runner be given no call, until Unpause or a new connection. It says false, and does nothing, when the
 // runner has a call that takes the session's turn.
-func (s *Session) Pause() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return false
-	}
-	for _, call := range s.served.calls {
-		if !call.Background && (call.State == Assigned || call.State == Running) {
-			return false
-		}
-	}
-	s.served.paused = true
-	return true
-}
+func (s *Session) Pause() bool { return inServed(s, (*served).pause) }
 
 // Unpause ends Pause.
 func (s *Session) Unpause() {
@@ -294,70 +240,46 @@ func (s *Session) Unpause() {
 	}
 }
 
-// ackServed says to a session's runner that a result is recorded. A result that is still on its way is acknowledged when
-// it arrives.
-func (s *Session) ackServed(callUID string) error {
+// setKnown notes that the result of a session's call was acknowledged before. It says whether the message was to be expected.
+func (s *Session) setKnown(m *wire.Known) bool {
 	s.mu.Lock()
-	call := s.served.get(callUID)
-	switch {
-	case call == nil:
+	call := s.served.get(m.CallUID)
+	if call == nil || call.State != Assigned && call.State != Withdrawn {
 		s.mu.Unlock()
-		return nil
-	case call.State == Known:
-		// The runner has nothing to drop.
-		s.mu.Unlock()
-		s.drop(callUID)
-		return nil
-	case call.State != Ended:
-		s.mu.Unlock()
-		return errNotEnded
-	case call.result == nil:
-		call.discard = true
-		s.mu.Unlock()
-		return nil
+		return false
 	}
+	call.State, call.isNew = Known, true
+	s.served.taken--
+	discard := call.discard
+	s.served.isNew = s.served.isNew || discard
 	s.mu.Unlock()
-	s.drop(callUID)
-	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
-}
-
-// othersOf are the calls of a name that a session's runner has, but for the one with a UID.
-func (s *Session) othersOf(name, uid string) []HeldCall {
-	return slices.DeleteFunc(s.HeldCalls(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
-}
-
-// dismissCalls has the runner of a session stop the calls of a name, but for the one with a UID, and acknowledges their
-// results.
-func (s *Session) dismissCalls(name, except string) {
-	for _, call := range s.othersOf(name, except) {
-		s.discard(call.UID)
-		if s.ackServed(call.UID) != nil {
-			_ = s.Stop(call.UID, call.Name, v1alpha1.ReasonCancelRequested)
-		}
+	if discard {
+		_ = s.Ack(m.CallUID)
 	}
+	return true
 }
 
-// discard has a result acknowledged as soon as it arrives: nobody will take it.
-func (s *Session) discard(callUID string) {
+// setServedResult takes the result of a session's call. It says whether the result was to be expected.
+func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if call := s.served.get(callUID); call != nil {
-		call.discard = true
+	call := s.served.get(r.CallUID)
+	if s.over || call == nil || call.result != nil || call.State == Known {
+		crossed := s.served.stops > 0
+		s.served.stops = max(s.served.stops-1, 0)
+		expected := s.over || crossed
+		s.mu.Unlock()
+		release()
+		return expected
 	}
-}
-
-// drop forgets a call of a session, and its result.
-func (s *Session) drop(callUID string) {
-	s.mu.Lock()
-	call := s.served.get(callUID)
-	if call != nil {
-		delete(s.served.calls, callUID)
-		call.release()
-	}
+	discard := call.discard
+	s.served.isNew = s.served.isNew || discard && call.State != Ended
+	call.State, call.isNew = Ended, true
+	call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, inSession: true, release: release}
 	s.mu.Unlock()
-	if call != nil {
-		s.changed(s, s.objectName(call.Name))
+	if discard {
+		_ = s.Ack(r.CallUID)
 	}
+	return true
 }
 
 // News is what the reconcilers have to look at because of a session's runner.
@@ -370,26 +292,4 @@ type News struct {
 }
 
 // TakeNews is what is new since it was last taken.
-func (s *Session) TakeNews() News {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return News{}
-	}
-	n := News{Session: s.served.isNew, Calls: s.served.lost}
-	s.served.isNew, s.served.lost = false, nil
-	for _, call := range s.served.calls {
-		switch {
-		case !call.isNew:
-			continue
-		case call.hasReported():
-			n.Ended = append(n.Ended, call.Name)
-		default:
-			n.Calls = append(n.Calls, call.Name)
-		}
-		call.isNew = false
-	}
-	slices.Sort(n.Ended)
-	slices.Sort(n.Calls)
-	return n
-}
+func (s *Session) TakeNews() News { return inServed(s, (*served).takeNews) }

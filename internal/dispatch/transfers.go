@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -44,21 +43,21 @@ func (e *TransferError) Error() string { return e.Reason + ": " + e.Message }
 // transfers are those of one connection that haven't ended. The runner sends what it was asked for, and the operator sends what
 // the runner has room for, so that a transfer takes wire.MaxUnansweredParts parts of memory at most.
 type transfers struct {
-	outbox *outbox
-	close  func()
+	// session is whose connection it is. Its lock is held for what is open.
+	session *Session
+	outbox  *outbox
 	// turn has an element while no part is on its way to the runner.
 	turn chan struct{}
 	// over is closed when the connection has ended.
 	over chan struct{}
 
-	mu   sync.Mutex
 	last uint64
 	open map[uint64]*Transfer
 }
 
-func newTransfers(o *outbox, closeConnection func()) *transfers {
+func newTransfers(s *Session, o *outbox) *transfers {
 	t := &transfers{
-		outbox: o, close: closeConnection, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
+		session: s, outbox: o, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
 	}
 	t.turn <- struct{}{}
 	return t
@@ -69,15 +68,15 @@ func (t *transfers) end() { close(t.over) }
 
 // Transfers says how many files and inputs are being carried, and how many were begun on this connection.
 func (s *Session) Transfers() (running int, begun uint64) {
-	s.transfers.mu.Lock()
-	defer s.transfers.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return len(s.transfers.open), s.transfers.last
 }
 
 // areOpen says whether parts can come.
 func (t *transfers) areOpen() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.session.mu.Lock()
+	defer t.session.mu.Unlock()
 	return len(t.open) > 0
 }
 
@@ -94,7 +93,7 @@ type Transfer struct {
 	// room has an element for each part that may be sent.
 	room chan struct{}
 
-	// What follows needs the lock of transfers. state is what the runner said last, wanted what it was asked for and hasn't
+	// What follows needs the lock. state is what the runner said last, wanted what it was asked for and hasn't
 	// sent, sent how many bytes it was sent.
 	state       wire.TransferState
 	wanted      []wire.Want
@@ -112,16 +111,8 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 	if err := m.Check(); err != nil {
 		return nil, &TransferError{Reason: result.InvalidRequest, Message: err.Error()}
 	}
-	t, err := s.transfers.register(&m)
+	t, err := s.transfers.begin(&m)
 	if err != nil {
-		return nil, err
-	}
-	// A runner that hasn't heard of its session yet doesn't know what is meant.
-	s.order.Lock()
-	err = s.transfers.outbox.send(&wire.Message{Transfer: &m})
-	s.order.Unlock()
-	if err != nil {
-		s.transfers.forget(t)
 		return nil, err
 	}
 	err = t.await(ctx, t.begun)
@@ -136,14 +127,17 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 	return t, nil
 }
 
-func (t *transfers) register(m *wire.Transfer) (*Transfer, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *transfers) begin(m *wire.Transfer) (*Transfer, error) {
+	t.session.mu.Lock()
+	defer t.session.mu.Unlock()
 	if len(t.open) >= wire.MaxTransfers {
 		return nil, ErrManyTransfers
 	}
 	t.last++
 	m.ID = t.last
+	if err := t.outbox.send(&wire.Message{Transfer: m}); err != nil {
+		return nil, err
+	}
 	one := &Transfer{
 		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}), alive: make(chan struct{}, 1),
 		parts: make(chan *wire.Part, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
@@ -155,16 +149,10 @@ func (t *transfers) register(m *wire.Transfer) (*Transfer, error) {
 	return one, nil
 }
 
-func (t *transfers) forget(one *Transfer) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, one.id)
-}
-
 // takeState takes what the runner says of a transfer. An error says that no honest runner says that.
 func (t *transfers) takeState(s *wire.TransferState) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.session.mu.Lock()
+	defer t.session.mu.Unlock()
 	one := t.open[s.ID]
 	if one == nil {
 		return errTransfer
@@ -205,8 +193,8 @@ func (t *Transfer) isSent() bool {
 
 // takePart takes a part of a file.
 func (t *transfers) takePart(p *wire.Part) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.session.mu.Lock()
+	defer t.session.mu.Unlock()
 	one := t.open[p.ID]
 	if one == nil || len(one.wanted) == 0 {
 		return errTransfer
@@ -256,8 +244,8 @@ func (t *Transfer) await(ctx context.Context, something <-chan struct{}) error {
 
 // failure is why the runner has ended the transfer; nil when it has done all, or hasn't ended it.
 func (t *Transfer) failure() error {
-	t.of.mu.Lock()
-	defer t.of.mu.Unlock()
+	t.of.session.mu.Lock()
+	defer t.of.session.mu.Unlock()
 	if t.state.Reason == "" {
 		return nil
 	}
@@ -274,8 +262,8 @@ func (t *Transfer) orFailure(err error) error {
 
 // State is what the runner said last.
 func (t *Transfer) State() wire.TransferState {
-	t.of.mu.Lock()
-	defer t.of.mu.Unlock()
+	t.of.session.mu.Lock()
+	defer t.of.session.mu.Unlock()
 	return t.state
 }
 
@@ -288,10 +276,10 @@ func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
 	if err := t.await(ctx, t.of.turn); err != nil {
 		return t.orFailure(err)
 	}
-	t.of.mu.Lock()
+	t.of.session.mu.Lock()
 	part := &wire.Part{ID: t.id, Offset: t.sent, Bytes: len(p), Payload: p, End: last}
 	t.sent += int64(len(p))
-	t.of.mu.Unlock()
+	t.of.session.mu.Unlock()
 	giveBack := func() { t.of.turn <- struct{}{} }
 	err := t.of.outbox.sendPart(&wire.Message{Part: part}, giveBack)
 	if err != nil {
@@ -310,11 +298,11 @@ func (t *Transfer) Finish(ctx context.Context) (wire.TransferState, error) {
 
 // Close has the runner end a transfer that hasn't ended. Its place is taken until then.
 func (t *Transfer) Close() {
-	t.of.mu.Lock()
+	t.of.session.mu.Lock()
 	t.isAbandoned = true
 	isOpen := t.of.open[t.id] == t
-	t.of.mu.Unlock()
-	if isOpen && t.of.outbox.send(&wire.Message{CancelTransfer: &wire.CancelTransfer{ID: t.id}}) != nil {
-		t.of.close()
+	t.of.session.mu.Unlock()
+	if isOpen {
+		_ = t.of.session.sendOrClose(&wire.Message{CancelTransfer: &wire.CancelTransfer{ID: t.id}})
 	}
 }

@@ -31,7 +31,7 @@ type Input struct {
 }
 
 // guard is one step of a check.
-type guard func(*Policy, *Input) *Denial
+type guard func(*Input) *Denial
 
 // Check returns nil if the call may run, and otherwise the first denial. A guard that panics denies.
 func (p *Policy) Check(in Input) (denial *Denial) {
@@ -43,8 +43,8 @@ func (p *Policy) Check(in Input) (denial *Denial) {
 	if in.Action == nil {
 		return guardError("there is no action to check")
 	}
-	for _, step := range guardsFor(in.Action.Type) {
-		if denial := step(p, &in); denial != nil {
+	for _, step := range p.guardsFor(in.Action.Type) {
+		if denial := step(&in); denial != nil {
 			return denial
 		}
 	}
@@ -52,27 +52,27 @@ func (p *Policy) Check(in Input) (denial *Denial) {
 }
 
 // guardsFor returns the guards for a type of action, in the order in which they run.
-func guardsFor(kind v1alpha1.ActionType) []guard {
+func (p *Policy) guardsFor(kind v1alpha1.ActionType) []guard {
 	switch kind {
 	case v1alpha1.ActionStructured:
 		return []guard{
-			(*Policy).checkBinaryGiven, (*Policy).checkAccess, (*Policy).checkBinaryName,
-			(*Policy).checkBinaryListed, (*Policy).checkArguments, (*Policy).checkEnv, (*Policy).checkCollect,
+			checkBinaryGiven, p.checkAccess, p.binaries.checkName,
+			p.binaries.checkListed, p.checkArguments, p.checkEnv, p.files.checkCollect,
 		}
 	case v1alpha1.ActionShell:
 		return []guard{
-			(*Policy).checkShellEnabled, (*Policy).checkCommandGiven, (*Policy).checkAccess,
-			(*Policy).checkShellCommands, (*Policy).checkEnv, (*Policy).checkCollect,
+			p.checkShellEnabled, checkCommandGiven, p.checkAccess,
+			p.checkShellCommands, p.checkEnv, p.files.checkCollect,
 		}
 	case v1alpha1.ActionCode:
 		return []guard{
-			(*Policy).checkCodeEnabled, (*Policy).checkLanguage, (*Policy).checkAccess,
-			(*Policy).checkSource, (*Policy).checkNetworkAsked, (*Policy).checkTime, (*Policy).checkEnv, (*Policy).checkCollect,
+			p.code.checkEnabled, p.code.checkLanguage, p.checkAccess,
+			p.code.checkSource, p.code.checkNetworkAsked, p.code.checkTime, p.checkEnv, p.files.checkCollect,
 		}
 	case v1alpha1.ActionFile:
-		return []guard{(*Policy).checkFile, (*Policy).checkAccess, (*Policy).checkTime, (*Policy).checkEnv, (*Policy).checkCollect}
+		return []guard{checkFile, p.checkAccess, p.code.checkTime, p.checkEnv, p.files.checkCollect}
 	default:
-		return []guard{func(*Policy, *Input) *Denial {
+		return []guard{func(*Input) *Denial {
 			return guardError("action type " + quote(string(kind)) + " is not known")
 		}}
 	}

@@ -24,25 +24,25 @@ type ArtifactLimits struct {
 // Artifacts bound what a call collects.
 func (p *Policy) Artifacts() ArtifactLimits { return p.artifacts }
 
-func (p *Policy) compileArtifacts(spec *v1alpha1.ArtifactsPolicy) error {
+func compileArtifacts(spec *v1alpha1.ArtifactsPolicy) (limits ArtifactLimits, err error) {
 	if spec == nil {
 		spec = &v1alpha1.ArtifactsPolicy{}
 	}
 	count, err := between("spec.output.artifacts.maxCount", spec.MaxCount, v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts)
 	if err != nil {
-		return err
+		return limits, err
 	}
-	p.artifacts.Count = int(count)
-	if p.artifacts.Bytes, err = between("spec.output.artifacts.maxBytes", spec.MaxBytes, defaultArtifactBytes, 1, limitKeepBytes); err != nil {
-		return err
+	limits.Count = int(count)
+	if limits.Bytes, err = between("spec.output.artifacts.maxBytes", spec.MaxBytes, defaultArtifactBytes, 1, limitKeepBytes); err != nil {
+		return limits, err
 	}
-	p.artifacts.AllBytes, err = between("spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, defaultAllArtifactBytes, 1, limitKeepBytes)
-	return err
+	limits.AllBytes, err = between("spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, defaultAllArtifactBytes, 1, limitKeepBytes)
+	return limits, err
 }
 
 // checkCollect says what is wrong about globs whatever the pod has. Where a relative one leads, and where links do, the runner
 // alone sees.
-func (p *Policy) checkCollect(in *Input) *Denial {
+func (f *fileRules) checkCollect(in *Input) *Denial {
 	switch {
 	case len(in.Collect) == 0:
 		return nil
@@ -68,7 +68,7 @@ func (p *Policy) checkCollect(in *Input) *Denial {
 		} else {
 			rest = dir
 		}
-		if denial := p.checkCollected(i, one, dir, rest); denial != nil {
+		if denial := f.checkCollected(i, one, dir, rest); denial != nil {
 			return denial
 		}
 	}
@@ -76,13 +76,13 @@ func (p *Policy) checkCollect(in *Input) *Denial {
 }
 
 // checkCollected looks at an absolute glob: the directory that its matches are in, and as much of their paths as it names.
-func (p *Policy) checkCollected(i int, one, dir, known string) *Denial {
+func (f *fileRules) checkCollected(i int, one, dir, known string) *Denial {
 	switch {
-	case p.deniedPaths != nil && p.deniedPaths.MatchString(known):
+	case f.denied != nil && f.denied.MatchString(known):
 		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is denied by the policy's files.deniedPaths: collect other files", i, quote(one))
-	case p.writePaths != nil && !slices.ContainsFunc(p.writePaths, func(root string) bool { return isBelow(root, dir) }):
+	case f.writePaths != nil && !slices.ContainsFunc(f.writePaths, func(root string) bool { return isBelow(root, dir) }):
 		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is outside of what the policy's files.writePaths let the call write to: use a path below %s",
-			i, quote(one), quote(strings.Join(p.writePaths, ", ")))
+			i, quote(one), quote(strings.Join(f.writePaths, ", ")))
 	default:
 		return nil
 	}

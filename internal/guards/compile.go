@@ -18,8 +18,8 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	}
 	p := &Policy{}
 	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
-		p.compileAccess, p.compileShell, p.compileBinaries, p.compileFiles, p.compileArguments, p.compileEnv,
-		p.compileTimeouts, p.compileCode, p.compileNetwork, p.compileOutput,
+		p.compileAccess, p.compileShell, p.compileBinaries, p.files.compile, p.compileArguments, p.compileEnv,
+		p.compileTimeouts, p.code.compile, p.compileNetwork, p.compileOutput,
 	}
 	for _, step := range steps {
 		if err := step(spec); err != nil {
@@ -139,5 +139,6 @@ func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
 	if err != nil {
 		return err
 	}
-	return p.compileArtifacts(output.Artifacts)
+	p.artifacts, err = compileArtifacts(output.Artifacts)
+	return err
 }

@@ -80,7 +80,7 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel && multiCall == v1alpha1.MultiCallAllow {
 		p.warnings = append(p.warnings, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
 	}
-	return p.compileHelpers(rules.Helpers)
+	return p.binaries.checkHelpers(rules.Helpers)
 }
 
 func (b *binaryRules) add(name string) {
@@ -113,10 +113,10 @@ func listedProblem(name string) string {
 	return ""
 }
 
-func (p *Policy) compileHelpers(helpers map[string]v1alpha1.HelperList) error {
+func (b *binaryRules) checkHelpers(helpers map[string]v1alpha1.HelperList) error {
 	for _, program := range slices.Sorted(maps.Keys(helpers)) {
 		field := "spec.binaries.helpers[" + program + "]"
-		if !p.binaries.allows(program) || strings.HasSuffix(program, "/") {
+		if !b.allows(program) || strings.HasSuffix(program, "/") {
 			return fmt.Errorf("%s: the program is not listed in binaries.allowed: list it, or remove its helpers", field)
 		}
 		for i, helper := range helpers[program] {
@@ -141,7 +141,7 @@ func helperProblem(helper string) string {
 	return ""
 }
 
-func (p *Policy) compileFiles(spec *v1alpha1.ExecutionPolicySpec) error {
+func (f *fileRules) compile(spec *v1alpha1.ExecutionPolicySpec) error {
 	if spec.Files == nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (p *Policy) compileFiles(spec *v1alpha1.ExecutionPolicySpec) error {
 	if err != nil {
 		return fmt.Errorf("spec.files.deniedPaths: %w: use globs like \".git\" or \"/workspace/secrets/**\"", err)
 	}
-	p.writePaths, p.deniedPaths = slices.Clone(spec.Files.WritePaths), denied
+	f.writePaths, f.denied = slices.Clone(spec.Files.WritePaths), denied
 	if _, err := between("spec.files.maxReadBytes", spec.Files.MaxReadBytes, 0, 1, int64(limitFileBytes)); err != nil {
 		return err
 	}

@@ -11,26 +11,26 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func (p *Policy) compileCode(spec *v1alpha1.ExecutionPolicySpec) error {
+func (c *codeRules) compile(spec *v1alpha1.ExecutionPolicySpec) error {
 	code := spec.Code
 	if code == nil {
 		code = &v1alpha1.CodePolicy{}
 	}
-	p.code.enabled = code.Enabled == nil || *code.Enabled
-	p.code.network, p.code.noNetwork = codeHasNetwork(spec, code), "code.networkAccess is false"
+	c.enabled = code.Enabled == nil || *code.Enabled
+	c.network, c.noNetwork = codeHasNetwork(spec, code), "code.networkAccess is false"
 	if spec.Network != nil && spec.Network.Mode == v1alpha1.NetworkNone {
-		p.code.noNetwork = "network.mode is None"
+		c.noNetwork = "network.mode is None"
 	}
-	if err := p.compileLanguages(code); err != nil {
+	if err := c.compileLanguages(code); err != nil {
 		return err
 	}
-	if err := p.compileModules(code); err != nil {
+	if err := c.compileModules(code); err != nil {
 		return err
 	}
-	return p.compileCodeBounds(code)
+	return c.compileBounds(code)
 }
 
-func (p *Policy) compileLanguages(code *v1alpha1.CodePolicy) error {
+func (c *codeRules) compileLanguages(code *v1alpha1.CodePolicy) error {
 	languages := defaultLanguages()
 	if code.Languages != nil {
 		languages = slices.Clone(code.Languages)
@@ -41,11 +41,11 @@ func (p *Policy) compileLanguages(code *v1alpha1.CodePolicy) error {
 		}
 		languages[i] = strings.ToLower(language)
 	}
-	p.code.languages = languages
+	c.languages = languages
 	return nil
 }
 
-func (p *Policy) compileModules(code *v1alpha1.CodePolicy) error {
+func (c *codeRules) compileModules(code *v1alpha1.CodePolicy) error {
 	denied := defaultDeniedModules()
 	if code.DeniedModules != nil {
 		denied = code.DeniedModules
@@ -55,11 +55,11 @@ func (p *Policy) compileModules(code *v1alpha1.CodePolicy) error {
 			return fmt.Errorf("spec.code.deniedModules[%d]: %s is not a valid module name: use one like \"os\" or \"child_process\"", i, quote(module))
 		}
 	}
-	p.code.modules = newModuleScanner(denied, !p.code.network)
+	c.modules = newModuleScanner(denied, !c.network)
 	return nil
 }
 
-func (p *Policy) compileCodeBounds(code *v1alpha1.CodePolicy) error {
+func (c *codeRules) compileBounds(code *v1alpha1.CodePolicy) error {
 	longest, err := between("spec.code.maxExecutionMilliseconds", code.MaxExecutionMilliseconds, 0, 1, math.MaxInt64)
 	if err != nil {
 		return err
@@ -72,9 +72,9 @@ func (p *Policy) compileCodeBounds(code *v1alpha1.CodePolicy) error {
 	if err != nil {
 		return err
 	}
-	p.code.maxTime = milliseconds(longest)
-	p.code.maxScan = int(size)
-	p.code.scanPrefix = oversized == v1alpha1.OversizedScanPrefix
+	c.maxTime = milliseconds(longest)
+	c.maxScan = int(size)
+	c.scanPrefix = oversized == v1alpha1.OversizedScanPrefix
 	return nil
 }
 

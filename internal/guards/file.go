@@ -27,7 +27,7 @@ var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs []string }{
 
 // checkFile says what is wrong about a file action that no file system could make right. Which paths it may reach, the runner
 // holds: it alone sees where a path leads.
-func (p *Policy) checkFile(in *Input) *Denial {
+func checkFile(in *Input) *Denial {
 	file := in.Action.File
 	fields, known := fileFields[file.Operation]
 	if !known {

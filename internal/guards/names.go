@@ -27,7 +27,7 @@ func (p *Policy) checkShellEnabled(*Input) *Denial {
 	return deny(v1alpha1.ReasonShellDisabled, "shell calls are disabled (shell.enabled is false): use a structured call, with binary and args")
 }
 
-func (p *Policy) checkCommandGiven(in *Input) *Denial {
+func checkCommandGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Command) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the command is empty: give a command line, like \"ls -l\"")
 	}
@@ -53,7 +53,7 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 	case !readsBash(in.Shell):
 		return nil
 	}
-	file, unreadable := p.parse(in.Action.Command)
+	file, unreadable := p.parsers.read(in.Action.Command)
 	switch {
 	case unreadable == nil:
 	case weak || unreadable.certain:
@@ -80,16 +80,16 @@ type unreadable struct {
 	certain      bool
 }
 
-// parse returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands
+// read returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands
 // it has.
-func (p *Policy) parse(text string) (*syntax.File, *unreadable) {
+func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 	switch {
 	case !utf8.ValidString(text):
 		return nil, &unreadable{why: "the script is not valid UTF-8: write other bytes as escapes"}
 	case hasTooManyCommands(text):
 		return nil, &unreadable{why: "the script has too many commands and expansions: split it into several calls"}
 	}
-	file, err := p.parsers.parse(text)
+	file, err := p.parse(text)
 	if err == nil {
 		return file, nil
 	}
@@ -112,8 +112,8 @@ func (p *Policy) parse(text string) (*syntax.File, *unreadable) {
 
 // needsMore says that a script which the parser takes for incomplete lacks something: a command makes it whole, or doesn't end it. Of
 // some scripts that bash runs, as "!" alone, the parser says that they are incomplete if nothing follows, and wrong if something does.
-func (p *Policy) needsMore(text string) bool {
-	_, err := p.parsers.parse(text + "\n:\n")
+func (p *parsers) needsMore(text string) bool {
+	_, err := p.parse(text + "\n:\n")
 	return err == nil || syntax.IsIncomplete(err)
 }
 

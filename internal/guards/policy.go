@@ -25,8 +25,7 @@ type Policy struct {
 	code         codeRules
 	bounds       spec.Bounds
 	artifacts    ArtifactLimits
-	writePaths   []string
-	deniedPaths  *regexp.Regexp
+	files        fileRules
 	parsers      parsers
 	warnings     []string
 }
@@ -51,6 +50,12 @@ type codeRules struct {
 	maxTime    time.Duration
 	maxScan    int
 	scanPrefix bool
+}
+
+// fileRules are the rules for the paths of files.
+type fileRules struct {
+	writePaths []string
+	denied     *regexp.Regexp
 }
 
 // EnvBlocklist returns the prefixes of variables that are removed from an untrusted call.

@@ -10,7 +10,7 @@ import (
 // metacharacters have a meaning in shells. An argument with one may be meant for a shell.
 const metacharacters = "|&;$`<>(){}\n\r\x00"
 
-func (p *Policy) checkBinaryGiven(in *Input) *Denial {
+func checkBinaryGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Binary) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the binary is empty: name the program to run, like \"ls\"")
 	}
@@ -20,26 +20,26 @@ func (p *Policy) checkBinaryGiven(in *Input) *Denial {
 	return nil
 }
 
-func (p *Policy) checkBinaryName(in *Input) *Denial {
+func (b *binaryRules) checkName(in *Input) *Denial {
 	binary := in.Action.Binary
 	if strings.Contains(binary, "..") {
 		return deny(v1alpha1.ReasonBinaryPathTraversal,
 			"binary %s contains \"..\": use the bare name of a program, like \"ls\"", quote(binary))
 	}
-	if strings.Contains(binary, "/") && (p.binaries.allowsAny() || !p.binaries.allows(binary)) {
+	if strings.Contains(binary, "/") && (b.allowsAny() || !b.allows(binary)) {
 		return deny(v1alpha1.ReasonBinaryNotBareName,
 			"binary %s contains a slash, and binaries.allowed doesn't list this path: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
 	}
 	return nil
 }
 
-func (p *Policy) checkBinaryListed(in *Input) *Denial {
-	if p.binaries.allows(in.Action.Binary) {
+func (b *binaryRules) checkListed(in *Input) *Denial {
+	if b.allows(in.Action.Binary) {
 		return nil
 	}
 	return deny(v1alpha1.ReasonBinaryNotAllowed,
 		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s%s",
-		quote(in.Action.Binary), joinNames(p.binaries.names), wordsHint(in.Action.Binary))
+		quote(in.Action.Binary), joinNames(b.names), wordsHint(in.Action.Binary))
 }
 
 // wordsHint says what to do about a binary that looks like a command line; empty for any other.

@@ -242,21 +242,17 @@ func view(file string) error {
 // complete completes a call, and then its artifacts.
 func (o *artifactsOptions) complete(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) != 1 {
-		return o.completeCalls(1)(command, args, prefix)
+		return o.completeArguments(1, listCalls)(command, args, prefix)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	cluster, err := o.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	call, err := cluster.getCall(ctx, args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for _, a := range call.Status.Artifacts {
-		names = append(names, terminal.SafeLine(a.Path))
-	}
-	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+	return o.cli.complete(func(ctx context.Context, cluster *cluster) ([]string, error) {
+		call, err := cluster.getCall(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for _, a := range call.Status.Artifacts {
+			names = append(names, terminal.SafeLine(a.Path))
+		}
+		return names, nil
+	})(command, args, prefix)
 }

@@ -53,7 +53,7 @@ func newAttach(c *cli) *cobra.Command {
 		Example:           attachExample,
 		Args:              requireCall,
 		Annotations:       map[string]string{annotationCode: "yes"},
-		ValidArgsFunction: c.completeCalls(1),
+		ValidArgsFunction: c.completeArguments(1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			a.signals = make(chan os.Signal, 2)
 			// Unless SIGPIPE is caught, a write to a closed pipe ends the program without a word.

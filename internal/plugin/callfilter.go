@@ -42,8 +42,8 @@ func (f *callFilter) add(command *cobra.Command, c *cli) {
 	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	must(command.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions))
-	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
-	must(command.RegisterFlagCompletionFunc("requested-by", c.completeRequesters))
+	must(command.RegisterFlagCompletionFunc("session", c.complete(listSessions)))
+	must(command.RegisterFlagCompletionFunc("requested-by", c.complete(listRequesters(command))))
 	must(command.RegisterFlagCompletionFunc("phase", completeFrom(phases...)))
 	must(command.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions))
 }

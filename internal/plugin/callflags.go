@@ -53,8 +53,8 @@ func (f *callFlags) add(command *cobra.Command, c *cli) {
 	addEnvironmentFlag(command, c, &f.environment, "ExecutionEnvironment to run in (default: the namespace's default environment)")
 	flags.StringVar(&f.skill, "skill", "", "Skill to take variables from")
 	flags.StringVar(&f.session, "session", "", "ToolSession to run in, with its environment and skill")
-	must(command.RegisterFlagCompletionFunc("skill", c.completeSkills))
-	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
+	must(command.RegisterFlagCompletionFunc("skill", c.complete(listSkills)))
+	must(command.RegisterFlagCompletionFunc("session", c.complete(listSessions)))
 	f.addAction(command)
 	command.ValidArgsFunction = c.completeTools
 }

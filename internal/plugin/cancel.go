@@ -43,7 +43,7 @@ func newCancel(c *cli) *cobra.Command {
 		Long:              cancelLong,
 		Example:           cancelExample,
 		Args:              o.args,
-		ValidArgsFunction: c.completeCallsIn(unfinished...),
+		ValidArgsFunction: c.completeArguments(-1, listUnfinishedCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), args)
 		},

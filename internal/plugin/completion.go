@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/terminal"
@@ -26,155 +25,121 @@ func completeFrom(values ...string) completer {
 	}
 }
 
-// completeCalls completes the names of up to limit calls, or of any number if limit is negative.
-func (c *cli) completeCalls(limit int) completer {
-	return c.completeArguments(limit, func() client.ObjectList { return &v1alpha1.ToolCallList{} })
-}
+// lister lists what an argument or the value of a flag can be.
+type lister func(context.Context, *cluster) ([]string, error)
 
-// completeCallsIn completes the names of any number of calls in some phases.
-func (c *cli) completeCallsIn(inPhases ...string) completer {
-	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// complete completes what a list has. On any error there is nothing.
+func (c *cli) complete(list lister) completer {
+	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 		defer cancel()
 		cluster, err := c.connect()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names, err := (&callTargets{all: true}).resolve(ctx, cluster, nil, inPhases...)
+		names, err := list(ctx, cluster)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names = withPrefix(names, prefix)
-		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeArguments completes the names of up to limit different objects.
-func (c *cli) completeArguments(limit int, list func() client.ObjectList) completer {
-	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// completeArguments completes up to limit different arguments, or any number if limit is negative.
+func (c *cli) completeArguments(limit int, list lister) completer {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if limit >= 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names, directive := c.complete(list(), prefix)
+		names, directive := c.complete(list)(command, args, prefix)
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 	}
 }
 
-func (c *cli) completeEnvironments(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(&v1alpha1.ExecutionEnvironmentList{}, prefix)
-}
-
-// completeEnvironmentArguments completes any number of environments.
-func (c *cli) completeEnvironmentArguments(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.completeArguments(-1, func() client.ObjectList { return &v1alpha1.ExecutionEnvironmentList{} })(command, args, prefix)
-}
-
 // completeTools completes the program of a call with the tools that the user may use, and leaves its arguments to the shell.
-func (c *cli) completeTools(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (c *cli) completeTools(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	cluster, err := c.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+	names, directive := c.complete(listPrograms)(command, args, prefix)
+	if directive != cobra.ShellCompDirectiveError {
+		directive = cobra.ShellCompDirectiveDefault
 	}
-	rights, err := cluster.toolRights(ctx, nil)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return withPrefix(rights.programs(), prefix), cobra.ShellCompDirectiveDefault
+	return names, directive
 }
 
-func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(&v1alpha1.SkillList{}, prefix)
+func listCalls(ctx context.Context, c *cluster) ([]string, error) {
+	return c.names(ctx, &v1alpha1.ToolCallList{})
 }
 
-func (c *cli) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(&v1alpha1.ToolSessionList{}, prefix)
+func listEnvironments(ctx context.Context, c *cluster) ([]string, error) {
+	return c.names(ctx, &v1alpha1.ExecutionEnvironmentList{})
 }
 
-// completeSessionArguments completes the names of up to limit sessions, or of any number if limit is negative.
-func (c *cli) completeSessionArguments(limit int) completer {
-	return c.completeArguments(limit, func() client.ObjectList { return &v1alpha1.ToolSessionList{} })
+func listSessions(ctx context.Context, c *cluster) ([]string, error) {
+	return c.names(ctx, &v1alpha1.ToolSessionList{})
 }
 
-// complete returns the names of objects that start with a prefix. On any error there are none.
-func (c *cli) complete(list client.ObjectList, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	cluster, err := c.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names, err := cluster.names(ctx, list)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+func listSkills(ctx context.Context, c *cluster) ([]string, error) {
+	return c.names(ctx, &v1alpha1.SkillList{})
 }
 
-// completeRequesters completes the users who created the namespace's calls.
-func (c *cli) completeRequesters(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	cluster, err := c.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	q := callQuery{namespace: cluster.namespace}
-	if all, err := command.Flags().GetBool("all-namespaces"); err == nil && all {
-		q.namespace = ""
-	}
-	table, err := cluster.callTable(ctx, q)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	column := columnIndex(table.ColumnDefinitions, "Requested-By")
-	for i := range table.Rows {
-		names = append(names, terminal.SafeLine(cellText(&table.Rows[i], column)))
-	}
-	return slices.Compact(withPrefix(names, prefix)), cobra.ShellCompDirectiveNoFileComp
+// listUnfinishedCalls lists those that can be cancelled.
+func listUnfinishedCalls(ctx context.Context, c *cluster) ([]string, error) {
+	return (&callTargets{all: true}).resolve(ctx, c, nil, unfinished...)
 }
 
-func (c *cli) completeNamespaces(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	cluster, err := c.connect()
+// listPrograms lists the tools that the user may use.
+func listPrograms(ctx context.Context, c *cluster) ([]string, error) {
+	rights, err := c.toolRights(ctx, nil)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, err
 	}
-	list, err := cluster.core.Namespaces().List(ctx, metav1.ListOptions{})
+	return rights.programs(), nil
+}
+
+func listNamespaces(ctx context.Context, c *cluster) ([]string, error) {
+	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, err
 	}
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
-	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+	return names, nil
 }
 
-func (c *cli) completeContexts(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.Contexts) })
-}
-
-func (c *cli) completeClusters(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.Clusters) })
-}
-
-func (c *cli) completeUsers(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.AuthInfos) })
-}
-
-func (c *cli) completeConfig(prefix string, names func(*api.Config) []string) ([]string, cobra.ShellCompDirective) {
-	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+// listRequesters lists the users who created the namespace's calls, or those of all namespaces if the command is for them.
+func listRequesters(command *cobra.Command) lister {
+	return func(ctx context.Context, c *cluster) ([]string, error) {
+		q := callQuery{namespace: c.namespace}
+		if all, err := command.Flags().GetBool("all-namespaces"); err == nil && all {
+			q.namespace = ""
+		}
+		table, err := c.callTable(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		column := columnIndex(table.ColumnDefinitions, "Requested-By")
+		for i := range table.Rows {
+			names = append(names, terminal.SafeLine(cellText(&table.Rows[i], column)))
+		}
+		slices.Sort(names)
+		return slices.Compact(names), nil
 	}
-	return withPrefix(names(&config), prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeConfig completes names that the kubeconfig has.
+func (c *cli) completeConfig(names func(*api.Config) []string) completer {
+	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return withPrefix(names(&config), prefix), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 func keys[V any](m map[string]V) []string {

@@ -71,7 +71,7 @@ func (c *cli) completeCopy(_ *cobra.Command, args []string, prefix string) ([]st
 	if len(args) >= 2 || strings.ContainsAny(prefix, "/:") {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	names, directive := c.completeSessions(nil, nil, prefix)
+	names, directive := c.complete(listSessions)(nil, nil, prefix)
 	if directive == cobra.ShellCompDirectiveError || len(names) == 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

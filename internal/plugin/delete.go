@@ -41,7 +41,7 @@ func newDelete(c *cli) *cobra.Command {
 		Long:              deleteLong,
 		Example:           deleteExample,
 		Args:              o.args,
-		ValidArgsFunction: c.completeCalls(-1),
+		ValidArgsFunction: c.completeArguments(-1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), args)
 		},

@@ -34,7 +34,7 @@ func newDescribe(c *cli) *cobra.Command {
 		Long:              describeLong,
 		Example:           "  kubectl toolcall describe nightly\n  kubectl toolcall describe nightly --raw",
 		Args:              requireCall,
-		ValidArgsFunction: c.completeCalls(1),
+		ValidArgsFunction: c.completeArguments(1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.describe(command.Context(), args[0], &formats)
 		},

@@ -31,7 +31,7 @@ func newEnvDescribe(c *cli) *cobra.Command {
 		Long:              envDescribeLong,
 		Example:           "  kubectl toolcall env describe tools",
 		Args:              requireEnvironments,
-		ValidArgsFunction: c.completeEnvironmentArguments,
+		ValidArgsFunction: c.completeArguments(-1, listEnvironments),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.describeEnvironments(command.Context(), args, &formats)
 		},

@@ -9,7 +9,7 @@ import (
 // addEnvironmentFlag adds the flag that names an ExecutionEnvironment.
 func addEnvironmentFlag(command *cobra.Command, c *cli, to *string, usage string) {
 	command.Flags().StringVar(to, "environment", "", usage)
-	must(command.RegisterFlagCompletionFunc("environment", c.completeEnvironments))
+	must(command.RegisterFlagCompletionFunc("environment", c.complete(listEnvironments)))
 }
 
 // addVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.

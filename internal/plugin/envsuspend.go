@@ -30,7 +30,7 @@ func newEnvSuspend(c *cli) *cobra.Command {
 		Long:              suspendLong,
 		Example:           "  kubectl toolcall env suspend tools",
 		Args:              requireEnvironments,
-		ValidArgsFunction: c.completeEnvironmentArguments,
+		ValidArgsFunction: c.completeArguments(-1, listEnvironments),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.setSuspend(command.Context(), args, true, formats)
 		},
@@ -47,7 +47,7 @@ func newEnvResume(c *cli) *cobra.Command {
 		Long:              resumeLong,
 		Example:           "  kubectl toolcall env resume tools",
 		Args:              requireEnvironments,
-		ValidArgsFunction: c.completeEnvironmentArguments,
+		ValidArgsFunction: c.completeArguments(-1, listEnvironments),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.setSuspend(command.Context(), args, false, formats)
 		},

@@ -26,7 +26,7 @@ func newExplainDenial(c *cli) *cobra.Command {
 		Long:              explainLong,
 		Example:           "  kubectl toolcall explain-denial run-x7k2m9p4",
 		Args:              requireCall,
-		ValidArgsFunction: c.completeCalls(1),
+		ValidArgsFunction: c.completeArguments(1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.explainDenial(command.Context(), args[0], &formats)
 		},

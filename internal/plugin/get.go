@@ -57,7 +57,7 @@ func newGet(c *cli) *cobra.Command {
 		Short:             "List calls, newest first",
 		Long:              getLong,
 		Example:           getExample,
-		ValidArgsFunction: c.completeCalls(-1),
+		ValidArgsFunction: c.completeArguments(-1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), args)
 		},

@@ -71,7 +71,7 @@ func newLogs(c *cli) *cobra.Command {
 		Long:              logsLong,
 		Example:           logsExample,
 		Args:              o.args,
-		ValidArgsFunction: c.completeCalls(-1),
+		ValidArgsFunction: c.completeArguments(-1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			o.changed = command.Flags().Changed
 			if err := o.validateFlags(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd/api"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/internal/plugin/terminal"
@@ -86,7 +87,10 @@ func newRoot(c *cli) *cobra.Command {
 		newConvert(), newDoctor(c), newVersion(c),
 	)
 	for name, complete := range map[string]completer{
-		"namespace": c.completeNamespaces, "context": c.completeContexts, "cluster": c.completeClusters, "user": c.completeUsers,
+		"namespace": c.complete(listNamespaces),
+		"context":   c.completeConfig(func(config *api.Config) []string { return keys(config.Contexts) }),
+		"cluster":   c.completeConfig(func(config *api.Config) []string { return keys(config.Clusters) }),
+		"user":      c.completeConfig(func(config *api.Config) []string { return keys(config.AuthInfos) }),
 	} {
 		must(root.RegisterFlagCompletionFunc(name, complete))
 	}

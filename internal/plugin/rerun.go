@@ -40,7 +40,7 @@ func newRerun(c *cli) *cobra.Command {
 		Example:           rerunExample,
 		Args:              requireCall,
 		Annotations:       map[string]string{annotationCode: "yes"},
-		ValidArgsFunction: c.completeCalls(1),
+		ValidArgsFunction: c.completeArguments(1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.rerun(command.Context(), args[0])
 		},

@@ -76,7 +76,7 @@ func (c *cli) newSessionChange(change *sessionChange, command *cobra.Command) *c
 	f, formats := &waitFlags{}, newChangeFormats()
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
-	command.Args, command.ValidArgsFunction = requireSessions, c.completeSessionArguments(-1)
+	command.Args, command.ValidArgsFunction = requireSessions, c.completeArguments(-1, listSessions)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := errors.Join(f.validate(), formats.validate()); err != nil {
 			return err

@@ -29,7 +29,7 @@ func newSessionDescribe(c *cli) *cobra.Command {
 		Long:              sessionDescribeLong,
 		Example:           "  kubectl toolcall session describe dev",
 		Args:              requireSession,
-		ValidArgsFunction: c.completeSessionArguments(1),
+		ValidArgsFunction: c.completeArguments(1, listSessions),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.describeSession(command.Context(), args[0], &formats)
 		},

@@ -34,7 +34,7 @@ func newSessionExec(c *cli) *cobra.Command {
 			o.call.session = name
 			return o.run(command.Context(), program)
 		},
-		ValidArgsFunction: c.completeSessionArguments(1),
+		ValidArgsFunction: c.completeArguments(1, listSessions),
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w: flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x", err)

@@ -58,7 +58,7 @@ func newSessionShell(c *cli) *cobra.Command {
 		Example:           sessionShellExample,
 		Args:              requireSession,
 		Annotations:       map[string]string{annotationCode: "yes"},
-		ValidArgsFunction: c.completeSessionArguments(1),
+		ValidArgsFunction: c.completeArguments(1, listSessions),
 		RunE: func(command *cobra.Command, args []string) error {
 			s.interactive = isTerminal(c.In)
 			s.signals = make(chan os.Signal, 2)

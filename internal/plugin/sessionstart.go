@@ -95,7 +95,7 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command) {
 	o.waitFlags.add(command, "the session is ready")
 	addPrintFlags(command, o.print)
 	o.changed = flags.Changed
-	must(command.RegisterFlagCompletionFunc("skill", o.completeSkills))
+	must(command.RegisterFlagCompletionFunc("skill", o.complete(listSkills)))
 	must(command.RegisterFlagCompletionFunc("retain", completeFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
 	must(command.RegisterFlagCompletionFunc("dry-run", completeFrom("none", "client", "server")))
 }

@@ -39,7 +39,7 @@ func newWait(c *cli) *cobra.Command {
 		Example:           waitExample,
 		Args:              targets.args,
 		Annotations:       map[string]string{annotationCode: "yes"},
-		ValidArgsFunction: c.completeCalls(-1),
+		ValidArgsFunction: c.completeArguments(-1, listCalls),
 		RunE: func(command *cobra.Command, args []string) error {
 			if timeout < 0 {
 				return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
