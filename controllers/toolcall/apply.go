@@ -31,7 +31,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.leaveLine {
 		r.SessionQueue.Exclude(o.name)
-		r.wakeLine(o)
+		r.wakeLine(o, true)
 	}
 	if e.store != nil {
 		r.Outputs.Finish(e.store.of, e.store.keys, o.now, e.store.isGone)
@@ -243,13 +243,20 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Retention.Keep(ctx, o.call)
 	}
 	if o.session != nil && e.makesRoom() {
-		r.wakeLine(o)
+		r.wakeLine(o, e.status != nil && e.status.Phase.Terminal())
 	}
 }
 
-// wakeLine has those looked at that the call's session has room for.
-func (r *applier) wakeLine(o *observation) {
+// wakeLine has those looked at that the call's session has room for. Where a call leaves the line that is all whom it could ever have
+// room for: others may have been looked at since this pass saw the session, and have found the call before them.
+func (r *applier) wakeLine(o *observation, leaves bool) {
 	room := o.session.Host.Room()
+	if leaves {
+		room = host.Room{Calls: wire.MaxConcurrentCalls, Background: wire.MaxBackgroundCalls}
+		if session := o.session.Session; session != nil {
+			room.Calls = session.MaxConcurrentCalls()
+		}
+	}
 	r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
 }
 

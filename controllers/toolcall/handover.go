@@ -45,6 +45,10 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 		return ptr.Deref(otherwise, effects{}), err
 	}
 	defer j.done()
+	if o.session.isExcluded {
+		// It is taken by now, and waits where it waited.
+		return effects{joinLine: true, wake: time.Millisecond}, nil
+	}
 	o = j.observation
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.

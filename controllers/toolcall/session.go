@@ -28,9 +28,10 @@ type inSession struct {
 	held *dispatch.HeldCall
 	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
-	// isInLine says that the operator knows the place of a call that wasn't handed over, and ahead how many calls come before it.
-	isInLine bool
-	ahead    int
+	// isInLine says that the operator knows the place of a call that wasn't handed over, isExcluded that the call has lost it, because
+	// the session didn't take it, and ahead how many calls come before it.
+	isInLine, isExcluded bool
+	ahead                int
 }
 
 func sessionName(call *v1alpha1.ToolCall) types.NamespacedName {
@@ -53,8 +54,8 @@ func (r *observer) observeSession(ctx context.Context, o *observation) error {
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
-	position, known := r.SessionQueue.Position(o.name, o.call.UID)
-	if v.isInLine = known; known {
+	position, isExcluded, known := r.SessionQueue.Position(o.name, o.call.UID)
+	if v.isInLine, v.isExcluded = known, isExcluded; known {
 		o.created = position.FirstSeen
 	}
 	var session types.UID

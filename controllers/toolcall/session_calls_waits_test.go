@@ -207,7 +207,12 @@ func testLeavingCallsWakeTheNext(t *testing.T) {
 	allow(false)
 	b.Woken = nil
 	b.client.Fate = func() fixture.Failure { return fixture.Conflicts }
-	_, _ = b.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(refused)})
+	for range 3 {
+		// Each pass fails, so that the tries have longer and longer pauses.
+		if _, err := b.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(refused)}); err == nil {
+			t.Error("a refusal that couldn't be written is tried again at once")
+		}
+	}
 	if !slices.Contains(b.Woken, "next") {
 		t.Errorf("after a refusal that couldn't be written, woken: %q", b.Woken)
 	}

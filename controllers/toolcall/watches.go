@@ -97,14 +97,23 @@ func (r *watches) enqueueWaiting(ctx context.Context, env client.Object, q reque
 // onCalls has calls looked at. Those of sessions take their turns here, in the order in which they come.
 func (r *watches) onCalls() handler.EventHandler {
 	look := handler.WithLowPriorityWhenUnchanged(&handler.EnqueueRequestForObject{})
+	join := func(o client.Object) {
+		if call, ok := o.(*v1alpha1.ToolCall); ok && call.Spec.SessionRef != nil {
+			r.SessionQueue.Add(sessionName(call), client.ObjectKeyFromObject(call), positionOf(call, r.Clock.Now()))
+		}
+	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
-			if call, ok := e.Object.(*v1alpha1.ToolCall); ok && call.Spec.SessionRef != nil {
-				r.SessionQueue.Add(sessionName(call), client.ObjectKeyFromObject(call), positionOf(call, r.Clock.Now()))
-			}
+			join(e.Object)
 			look.Create(ctx, e, q)
 		},
-		UpdateFunc:  look.Update,
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				// Nobody saw that the one before it was gone.
+				join(e.ObjectNew)
+			}
+			look.Update(ctx, e, q)
+		},
 		DeleteFunc:  look.Delete,
 		GenericFunc: look.Generic,
 	}

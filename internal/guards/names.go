@@ -3,6 +3,7 @@ package guards
 import (
 	"errors"
 	"path"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -106,15 +107,27 @@ func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 	}
 	return nil, &unreadable{
 		line: at.Line(), column: at.Col(), why: "the script can't be parsed as bash: " + printable(cutBytes(why, 200)) + ": write plain bash",
-		certain: syntax.IsIncomplete(err) && p.needsMore(text) && !strings.Contains(why, "here-document"),
+		certain: syntax.IsIncomplete(err) && !p.mayRun(text, why) && !endsBefore.MatchString(text[:min(int(at.Offset()), len(text))]),
 	}
 }
 
-// needsMore says that a script which the parser takes for incomplete lacks something: a command makes it whole, or doesn't end it. Of
-// some scripts that bash runs, as "!" alone, the parser says that they are incomplete if nothing follows, and wrong if something does.
-func (p *parsers) needsMore(text string) bool {
-	_, err := p.parse(text + "\n:\n")
-	return err == nil || syntax.IsIncomplete(err)
+// endsBefore finds a command behind which bash reads nothing.
+var endsBefore = regexp.MustCompile(`(?m)(^|[;&|])[ \t]*(exec|exit|return)\b`)
+
+// mayRun says that bash may run a script of which the parser says that it is incomplete: because of what the parser doesn't take at its
+// end, where bash does, or because bash reads no more of it.
+func (p *parsers) mayRun(text, why string) bool {
+	for _, what := range []string{"here-document", "cannot form a statement alone", "cannot negate", "variables cannot be arrays", "matching `[` with `]`"} {
+		if strings.Contains(why, what) {
+			return true
+		}
+	}
+	if !strings.Contains(why, "must be followed by an expression") {
+		return false
+	}
+	// An expression of let, or an index, is for bash a word like any other. One between brackets isn't.
+	_, err := p.parse(text + "1))")
+	return err != nil && !syntax.IsIncomplete(err)
 }
 
 // nameChecker looks at the commands of a script.

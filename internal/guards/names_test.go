@@ -127,7 +127,8 @@ func TestUnderNameANameIsWrittenOutAndListed(t *testing.T) {
 func TestWhatEndsTooEarlyIsRefusedUnderBoth(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []*Policy{kernelPolicy(t, "ls"), namePolicy(t, "ls")} {
-		for _, script := range []string{"echo 'x", "echo \"x", "if ls; then", "for x in a; do ls", "ls $(ls", "f() {", "case x in a) ls", "ls &&", "{ ls;"} {
+		for _, script := range []string{"echo 'x", "echo \"x", "if ls; then", "for x in a; do ls", "ls $(ls", "f() {", "case x in", "case x in a) ls", "ls &&",
+			"echo ${a", "echo $((1", "echo $((1+", "((1+", "((", "[[ a", "[[ -f", "for", "for i in", "echo >", "cat <<<", "coproc", "{ ls;"} {
 			denial := checkScript(policy, script)
 			if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.HasPrefix(denial.Message, "line 1, column ") {
 				t.Errorf("%s, %q: %+v", policy.Enforcement(), script, denial)
@@ -139,7 +140,8 @@ func TestWhatEndsTooEarlyIsRefusedUnderBoth(t *testing.T) {
 // What the parser can't read and bash runs, is bash's to answer, where the kernel holds the list.
 func TestWhatBashMayRunPassesUnderKernel(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"!", "ls; !", "a=(1) ls", "a[0]=x ls", "let x=1+", "a[", "a[1", "cat <<X\na"} {
+	for _, script := range []string{"!", "ls; !", "a=(1) ls", "a[0]=x ls", "let x=1+", "a[", "a[1", "cat <<X\na", "ls; ! !",
+		"ls\nexit 0\nit's a note", "ls; exit\nif", "exec ls\nif"} {
 		if denial := checkScript(kernelPolicy(t, "ls", "cat"), script); denial != nil {
 			t.Errorf("%q: %+v", script, denial)
 		}

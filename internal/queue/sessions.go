@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 // SessionQueue holds which calls of each session wait to be handed over, in the order of their creation, and which were handed
@@ -68,32 +70,42 @@ func comparePositions(a, b *queuedCall) int {
 }
 
 // Add has a call wait for its turn in a session. A call that is known keeps its place, also one that was handed over and didn't
-// arrive, or that was excluded and is taken now.
+// arrive, or that was excluded and is taken now. Who waited behind another one of the name, which is gone, is woken.
 func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) {
+	if before := q.add(session, call, at); before.Name != "" {
+		q.Wake(before, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+	}
+}
+
+func (q *SessionQueue) add(session, call types.NamespacedName, at Position) (before types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	has := q.calls[call]
-	if has != nil && has.UID == at.UID && has.isInLine() {
-		return
-	}
-	if has != nil && has.UID == at.UID {
+	switch has := q.calls[call]; {
+	case has == nil:
+	case has.UID != at.UID:
+		before = has.session
+	case has.isInLine():
+		return before
+	default:
 		at = has.Position
 	}
 	q.forget(call)
 	one := &queuedCall{Position: at, name: call, session: session}
 	q.calls[call] = one
 	q.enter(one)
+	return before
 }
 
-// Position is the place of a call that waits for its turn; ok is false for any other.
-func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Position, ok bool) {
+// Position is the place of a call that was not handed over; ok is false where it isn't known here. isExcluded says that it has lost
+// its place, and that Add gives it back.
+func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Position, isExcluded, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.calls[call]
-	if one == nil || one.UID != uid || !one.isInLine() {
-		return Position{}, false
+	if one == nil || one.UID != uid || one.handedIn != "" {
+		return Position{}, false, false
 	}
-	return one.Position, true
+	return one.Position, one.isExcluded, true
 }
 
 // Ahead is how many calls come before one that waits; none before one that doesn't. Those that were handed over in the session
@@ -121,7 +133,7 @@ func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
 	defer q.mu.Unlock()
 	if one := q.calls[call]; one != nil {
 		q.leave(one)
-		one.handedIn = sessionUID
+		one.handedIn, one.isExcluded = sessionUID, false
 		q.enter(one)
 	}
 }

@@ -96,6 +96,17 @@ func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
 	}
 }
 
+// Nobody else would look again at a call that waited behind one which was replaced before anybody saw that it was gone.
+func TestWhoWaitsBehindAReplacedCallIsWoken(t *testing.T) {
+	t.Parallel()
+	q, woken := sessionQueue()
+	addTurns(q, "first", "next")
+	q.Add(named("s"), named("first"), Position{UID: "again", Sequence: 9})
+	if want := []string{"next", "first"}; !slices.Equal(*woken, want) {
+		t.Errorf("woken are %q, want %q", *woken, want)
+	}
+}
+
 // A model of one slice that is sorted anew each time says the same, whatever happens; and nothing is left at the end.
 func TestTurnsAgreeWithAModel(t *testing.T) {
 	t.Parallel()
@@ -166,7 +177,7 @@ func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
 	}
 	// It is found out that the call didn't arrive.
 	q.Add(named("s"), named("b"), Position{UID: "b", Sequence: 9})
-	if at, ok := q.Position(named("b"), "b"); !ok || at.Sequence != 1 || q.HandedIn(named("b"), "b") != "" || q.Ahead(named("c"), "s1", has) != 1 {
+	if at, _, ok := q.Position(named("b"), "b"); !ok || at.Sequence != 1 || q.HandedIn(named("b"), "b") != "" || q.Ahead(named("c"), "s1", has) != 1 {
 		t.Errorf("the call has place %+v again", at)
 	}
 	if diff := cmp.Diff([]types.NamespacedName{named("b"), named("c")}, q.first(named("s"), 3, 3)); diff != "" {
@@ -184,7 +195,7 @@ func TestACallOfASessionThatIsGoneDoesNotReturn(t *testing.T) {
 	if q.Ahead(named("b"), "s2", never) != 0 || q.Ahead(named("b"), "s1", never) != 1 {
 		t.Error("the call waits again")
 	}
-	if _, known := q.Position(named("a"), "a"); known {
+	if _, _, known := q.Position(named("a"), "a"); known {
 		t.Error("a call that was handed over has a place in the line")
 	}
 }
@@ -217,8 +228,8 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 		t.Errorf("woken are %q", *woken)
 	}
 	// It is taken after all, and has its place again.
-	if _, waits := q.Position(named("refused"), "refused"); waits {
-		t.Error("it has a place")
+	if _, isExcluded, known := q.Position(named("refused"), "refused"); !known || !isExcluded {
+		t.Error("it isn't known as excluded")
 	}
 	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 9})
 	if ahead(q, named("own")) != 1 || ahead(q, named("refused")) != 0 {
@@ -227,6 +238,12 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 	q.Exclude(named("refused"))
 	if session := q.Forget(named("refused")); session.Name != "" {
 		t.Error("somebody waited for it")
+	}
+	addTurns(q, "refused")
+	q.Exclude(named("refused"))
+	q.Hand(named("refused"), "s1")
+	if session := q.Forget(named("refused")); session.Name == "" {
+		t.Error("a call that the process had after all is forgotten like one that nobody waited for")
 	}
 	if session := q.Forget(named("own")); session != named("s") || q.Forget(named("own")).Name != "" {
 		t.Errorf("a call of the line of %s is gone", session)

@@ -13,15 +13,15 @@ import (
 // DefaultGrace is how long a process has to end after SIGTERM.
 const DefaultGrace = 5 * time.Second
 
-// Command is what to run. Its values can be sent; open files and writers are of this process.
+// Command is what to run. In JSON it is what it holds the process to: texts may not be UTF-8, and files and writers are of this process.
 type Command struct {
 	// Argv is the program and its arguments. A program without a slash is looked up in the PATH of Env.
-	Argv []string
+	Argv []string `json:"-"`
 	// Env is the whole environment of the process, as NAME=value.
-	Env []string
+	Env []string `json:"-"`
 	// Dir is the directory to start in. If DirFD is set, it is that directory, open and checked: the process starts in it
 	// even if the path leads elsewhere by now. Run doesn't close it.
-	Dir   string
+	Dir   string   `json:"-"`
 	DirFD *os.File `json:"-"`
 	// Stdin is fed to the process, then its standard input is closed.
 	Stdin []byte
