@@ -135,7 +135,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 }
 
 // route has the call, the environment, or the session with its calls looked at that a runner's news is for.
-func (m *Memory) route(runner *dispatch.Session) {
+func (m *Memory) route(runner *dispatch.Runner) {
 	hello := runner.Hello()
 	object := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: hello.Namespace, Name: name}

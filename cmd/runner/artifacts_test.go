@@ -20,7 +20,7 @@ func collecting(a *wire.Assignment, globs ...string) *wire.Assignment {
 }
 
 // checkArtifact reads an artifact whole.
-func checkArtifact(t *testing.T, o *operator, session *dispatch.Session, uid string, a *result.Artifact) {
+func checkArtifact(t *testing.T, o *operator, session *dispatch.Runner, uid string, a *result.Artifact) {
 	t.Helper()
 	f := newFollower(t, session, uid, "")
 	f.key.Artifact = a.Path
@@ -30,7 +30,7 @@ func checkArtifact(t *testing.T, o *operator, session *dispatch.Session, uid str
 	}
 }
 
-func isThere(t *testing.T, o *operator, session *dispatch.Session, uid, path string) bool {
+func isThere(t *testing.T, o *operator, session *dispatch.Runner, uid, path string) bool {
 	t.Helper()
 	source := &dispatch.RunnerSource{Hub: o.hub, RunnerOf: func(context.Context, output.Key) (string, error) { return session.KeyHash(), nil }}
 	f := newFollower(t, session, uid, "")

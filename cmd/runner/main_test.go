@@ -46,7 +46,7 @@ type operator struct {
 	identity *dispatch.Identity
 	address  string
 	hub      *dispatch.Hub
-	events   chan *dispatch.Session
+	events   chan *dispatch.Runner
 	// stop ends it; another may listen at the same address then.
 	stop func()
 }
@@ -73,9 +73,9 @@ func (o *operator) start() {
 		o.t.Fatal(err)
 	}
 	o.address = listener.Addr().String()
-	events := make(chan *dispatch.Session, 64)
+	events := make(chan *dispatch.Runner, 64)
 	o.events = events
-	o.hub = dispatch.NewHub(func(s *dispatch.Session) { events <- s })
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { events <- s })
 	server := &dispatch.Server{Hub: o.hub, Authenticate: o.identity.CheckToken, TLS: conf, Log: logr.Discard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
@@ -251,10 +251,10 @@ func TestTheEndOfThePodStopsTheCommandAndIsReported(t *testing.T) {
 }
 
 func TestARunnerThatIsNotWantedEnds(t *testing.T) {
-	for name, end := range map[string]func(*process, *dispatch.Session){
-		"refused":               func(_ *process, s *dispatch.Session) { s.Refuse("the pool is too large") },
-		"its pod ends":          func(p *process, _ *dispatch.Session) { _ = p.Process.Signal(syscall.SIGTERM) },
-		"refused with its call": func(p *process, s *dispatch.Session) { _ = s.Assign(p.assignment("exec sleep 600")); s.Refuse("gone") },
+	for name, end := range map[string]func(*process, *dispatch.Runner){
+		"refused":               func(_ *process, s *dispatch.Runner) { s.Refuse("the pool is too large") },
+		"its pod ends":          func(p *process, _ *dispatch.Runner) { _ = p.Process.Signal(syscall.SIGTERM) },
+		"refused with its call": func(p *process, s *dispatch.Runner) { _ = s.Assign(p.assignment("exec sleep 600")); s.Refuse("gone") },
 	} {
 		o := newOperator(t)
 		p := startRunner(t, o)

@@ -27,7 +27,7 @@ type follower struct {
 	n       int64
 }
 
-func newFollower(t *testing.T, session *dispatch.Session, uid string, stream output.Stream) *follower {
+func newFollower(t *testing.T, session *dispatch.Runner, uid string, stream output.Stream) *follower {
 	return &follower{
 		t: t, keyHash: session.KeyHash(), hash: sha256.New(),
 		key: output.Key{Namespace: "ns", Name: "call", UID: types.UID(uid), Stream: stream},

@@ -180,7 +180,7 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		return err
 	}
 	p.alive++
-	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Session(uid)})
+	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Runner(uid)})
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 			return found.Message
 		}
 	}
-	connected := r.Hub.Session(string(job.UID)) != nil
+	connected := r.Hub.Runner(string(job.UID)) != nil
 	lost, was := p.backoff.lostSince(job.UID, connected, p.now)
 	if connected || p.now.Sub(jobspec.StartsFrom(job)) <= startTimeout(p.env) {
 		return ""

@@ -51,7 +51,7 @@ func TestWhatWaitsGoesWithItsEnvironmentAndWhatACallWasGivenStays(t *testing.T) 
 			if left := names(w.Waiting(env)); len(left) != 1 || !left[taken] {
 				t.Fatalf("%v are there; want only the call's, %s", left, taken)
 			}
-			if w.Hub.Session(string(w.JobNamed(taken).UID)) == nil {
+			if w.Hub.Runner(string(w.JobNamed(taken).UID)) == nil {
 				r.Connect(w, string(call.UID))
 			}
 			fixture.Eventually(t, func() bool { w.ChangeHands(call); return metav1.IsControlledBy(w.JobNamed(taken), call) })

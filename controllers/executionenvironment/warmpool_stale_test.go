@@ -54,7 +54,7 @@ func TestAPodThatServedItsCallIsNoFailureOfThePool(t *testing.T) {
 	}
 	w.PodStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
 	fixture.Eventually(t, func() bool {
-		return w.Hub.Session(string(stale.jobs[0].UID)) == nil && w.Client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodFailed
+		return w.Hub.Runner(string(stale.jobs[0].UID)) == nil && w.Client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodFailed
 	})
 
 	current := w.Pools.Objects.Reader

@@ -159,7 +159,7 @@ func (r *Reconciler) source(ctx context.Context, call *v1alpha1.ToolCall) (keyHa
 	if bound == nil {
 		return "", true, nil
 	}
-	if r.Hub.SessionByKey(bound.KeyHash) != nil {
+	if r.Hub.RunnerByKey(bound.KeyHash) != nil {
 		return bound.KeyHash, false, nil
 	}
 	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Pod}, bound.PodUID)

@@ -30,7 +30,7 @@ func (s *story) cancelOnce() {
 	}
 	s.cancelled, s.handedOver = true, s.started > 0
 	if s.runner != nil {
-		if session := s.Hub.Session(s.runner.Config.Hello.JobUID); session != nil && session.CallUID() != "" {
+		if session := s.Hub.Runner(s.runner.Config.Hello.JobUID); session != nil && session.CallUID() != "" {
 			s.handedOver = true
 		}
 	}

@@ -18,7 +18,7 @@ func (s *warmStory) cancelOnce() {
 	}
 	s.cancelled = true
 	for _, p := range s.pods {
-		session := s.Hub.Session(p.Config.Hello.JobUID)
+		session := s.Hub.Runner(p.Config.Hello.JobUID)
 		s.handedOver = s.handedOver || p.assigned > 0 || session != nil && session.CallUID() != ""
 	}
 	s.Cancel(s.call)

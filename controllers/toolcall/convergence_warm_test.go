@@ -120,7 +120,7 @@ func (s *warmStory) kubelet() {
 func (s *warmStory) exit(p *warmPod) {
 	p.gone = true
 	p.Conn.Close()
-	fixture.Eventually(s.T, func() bool { return s.Hub.Session(p.Config.Hello.JobUID) == nil })
+	fixture.Eventually(s.T, func() bool { return s.Hub.Runner(p.Config.Hello.JobUID) == nil })
 }
 
 // hear takes what the operator sent to each runner, without waiting long for it.

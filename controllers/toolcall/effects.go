@@ -87,7 +87,7 @@ func (e *effects) makesRoom() bool {
 
 // message is one thing to tell a runner.
 type message struct {
-	to     *dispatch.Session
+	to     *dispatch.Runner
 	assign *wire.Assignment
 	// session is the UID of the session that the assignment is for; empty for a runner that takes one call.
 	session types.UID

@@ -34,10 +34,10 @@ func (c *cluster) handled(t *testing.T, stage Stage, o *observation) effects {
 	return e
 }
 
-func with(session *dispatch.Session) change { return func(o *observation) { o.runner = session } }
+func with(session *dispatch.Runner) change { return func(o *observation) { o.runner = session } }
 
 // told says what a runner is told: its refusal, or what else it is.
-func told(e effects, session *dispatch.Session) string {
+func told(e effects, session *dispatch.Runner) string {
 	for _, m := range e.messages {
 		switch {
 		case m.to != session:

@@ -34,11 +34,11 @@ type observation struct {
 	// decision is what was decided about the call, nil before that.
 	decision *decide.Decision
 	// runner is the connected runner of the call: the one that is recorded, or else the one of the call's Job.
-	runner *dispatch.Session
+	runner *dispatch.Runner
 	// result is what the recorded runner reported and nobody acknowledged.
 	result *wire.Result
 	// claimed is a waiting runner that the call claimed and that isn't recorded.
-	claimed *dispatch.Session
+	claimed *dispatch.Runner
 	// queued says that the call waits for a place in its environment.
 	queued bool
 	// session is what there is to know of the session that the call names; nil when it names none.
@@ -133,7 +133,7 @@ func firstSeen(created, now time.Time) time.Time {
 
 // observeRunner looks for the runner that is recorded, and for what it reported.
 func (r *observer) observeRunner(ctx context.Context, o *observation, bound *v1alpha1.RunnerBinding) error {
-	o.runner = r.Hub.SessionByKey(bound.KeyHash)
+	o.runner = r.Hub.RunnerByKey(bound.KeyHash)
 	o.result = r.Hub.Result(bound.KeyHash, string(o.call.UID))
 	sealed, err := r.Objects.SealedDecision(ctx, o.call)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *observer) takeJob(o *observation, job *batchv1.Job) {
 		return
 	}
 	o.job, o.decision, o.created = job, decision, decision.Created()
-	o.runner = r.Hub.Session(string(job.UID))
+	o.runner = r.Hub.Runner(string(job.UID))
 }
 
 // jobName is the Job that is recorded, or else the one that a cold start makes.

@@ -123,7 +123,7 @@ func callSession(call *v1alpha1.ToolCall) v1alpha1.CallSessionStatus {
 }
 
 // runner is the connected process of the session, nil when there is none.
-func (v *inSession) runner() *dispatch.Session {
+func (v *inSession) runner() *dispatch.Runner {
 	if v.Host == nil {
 		return nil
 	}

@@ -386,7 +386,7 @@ func TestAConnectedProcessThatDoesNotEndItsCallIsEnded(t *testing.T) {
 				if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: fixture.Completed, Decision: m.Assign.Decision}}); err != nil {
 					t.Fatal(err)
 				}
-				runner := w.Hub.SessionByKey(w.GetSession(s).Status.Runner.KeyHash)
+				runner := w.Hub.RunnerByKey(w.GetSession(s).Status.Runner.KeyHash)
 				fixture.Eventually(t, func() bool { held, _ := runner.HeldCall(string(call.UID)); return held.State == dispatch.Ended })
 			}
 			w.KeepAfter(40*time.Second, s)

@@ -43,7 +43,7 @@ const (
 )
 
 // sessions are runners without a call, and with one.
-type sessions struct{ idle, busy *dispatch.Session }
+type sessions struct{ idle, busy *dispatch.Runner }
 
 func newSessions(t *testing.T) sessions {
 	t.Helper()
@@ -85,7 +85,7 @@ func (s sight) observation(with sessions) *observation {
 	if s.result {
 		o.result = outcome()
 	}
-	o.runner = map[runnerSight]*dispatch.Session{idleRunner: with.idle, busyRunner: with.busy}[s.runner]
+	o.runner = map[runnerSight]*dispatch.Runner{idleRunner: with.idle, busyRunner: with.busy}[s.runner]
 	return o
 }
 

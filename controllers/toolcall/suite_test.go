@@ -111,7 +111,7 @@ type operator struct {
 	hub      *dispatch.Hub
 	identity *dispatch.Identity
 	address  string
-	events   chan *dispatch.Session
+	events   chan *dispatch.Runner
 }
 
 func newIdentity(t *testing.T) *dispatch.Identity {
@@ -125,8 +125,8 @@ func newIdentity(t *testing.T) *dispatch.Identity {
 
 func startOperator(t *testing.T) *operator {
 	t.Helper()
-	o := &operator{identity: newIdentity(t), events: make(chan *dispatch.Session, 64)}
-	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
+	o := &operator{identity: newIdentity(t), events: make(chan *dispatch.Runner, 64)}
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
 	conf, err := o.identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func startOperator(t *testing.T) *operator {
 
 // connect is a runner of a Job, with the call that it has if any. The test binary's own timeout ends a wait for one that
 // doesn't come.
-func (o *operator) connect(t *testing.T, job, callUID string) (*dispatch.Session, *dial.Conn) {
+func (o *operator) connect(t *testing.T, job, callUID string) (*dispatch.Runner, *dial.Conn) {
 	t.Helper()
 	env := map[string]string{
 		wire.EnvEndpoints: o.address, wire.EnvCA: o.identity.CA(),

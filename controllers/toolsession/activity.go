@@ -108,7 +108,7 @@ func (r *watches) isTaken(session *v1alpha1.ToolSession) bool {
 	if bound == nil {
 		return false
 	}
-	runner := r.Hub.SessionByKey(bound.KeyHash)
+	runner := r.Hub.RunnerByKey(bound.KeyHash)
 	return runner != nil && r.activity.take(client.ObjectKeyFromObject(session), runner.Taken())
 }
 
@@ -120,7 +120,7 @@ func (r *watches) hasHadAll(session *v1alpha1.ToolSession) bool {
 
 // heldBy counts the calls that a session's runner runs, those of them that take the session's turns, and those whose results
 // it keeps.
-func heldBy(runner *dispatch.Session) (running, foreground, ended int) {
+func heldBy(runner *dispatch.Runner) (running, foreground, ended int) {
 	for _, call := range runner.HeldCalls() {
 		switch call.State {
 		case dispatch.Assigned, dispatch.Running:

@@ -48,7 +48,7 @@ type effects struct {
 
 // message is one thing to tell a runner.
 type message struct {
-	to    *dispatch.Session
+	to    *dispatch.Runner
 	begin *wire.Begin
 	// end is why the session ends for that runner.
 	end    string

@@ -36,9 +36,9 @@ type observation struct {
 	// origin is what the session begins with, nil before that is decided.
 	origin *decide.Origin
 	// runner is the connected runner of the session: the one that is recorded, or else the one of the session's Job.
-	runner *dispatch.Session
+	runner *dispatch.Runner
 	// claimed is a waiting runner that the session claimed.
-	claimed *dispatch.Session
+	claimed *dispatch.Runner
 	// calls are those of the session that have not ended.
 	calls calls
 }
@@ -93,7 +93,7 @@ func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*obse
 		}
 	}
 	if o.isBound() {
-		o.runner = r.Hub.SessionByKey(session.Status.Runner.KeyHash)
+		o.runner = r.Hub.RunnerByKey(session.Status.Runner.KeyHash)
 	}
 	return o, r.observeJob(ctx, o)
 }
@@ -176,7 +176,7 @@ func (r *observer) takeJob(o *observation, job *batchv1.Job) {
 		return
 	}
 	o.job, o.origin = job, origin
-	o.runner = r.Hub.Session(string(job.UID))
+	o.runner = r.Hub.Runner(string(job.UID))
 	if created, ok := jobspec.SessionCreated(job); ok && o.session.Status.Incarnation == 0 {
 		o.created = created
 	}

@@ -193,7 +193,7 @@ func (o *observation) startTimeout() time.Duration {
 
 // bindTo records which process takes the session's calls, and only then tells it so. The pod says on which node it is: a
 // runner that names a node that isn't there would prove that it is gone.
-func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Session, path v1alpha1.Path) (effects, error) {
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Runner, path v1alpha1.Path) (effects, error) {
 	hello := runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error

@@ -211,7 +211,7 @@ func (s *sessionStory) work() {
 // assign hands a call over to the process that is recorded, and no other.
 func (s *sessionStory) assign(p *storyPod) {
 	now, found := s.Find(s.session)
-	runner := s.Hub.Session(p.Config.Hello.JobUID)
+	runner := s.Hub.Runner(p.Config.Hello.JobUID)
 	if !found || now.Status.Phase != v1alpha1.SessionReady || runner == nil || now.Status.Runner.KeyHash != runner.KeyHash() || !now.TakesCalls() || now.Spec.Suspend {
 		return
 	}
@@ -236,7 +236,7 @@ func (s *sessionStory) finishOf(p *storyPod) {
 		return
 	}
 	s.FinishCall(p.call)
-	if runner := s.Hub.Session(p.Config.Hello.JobUID); runner != nil && !p.gone {
+	if runner := s.Hub.Runner(p.Config.Hello.JobUID); runner != nil && !p.gone {
 		// It is acknowledged: the process has nothing left.
 		p.call = nil
 		s.redial(p)

@@ -84,7 +84,7 @@ func TestASessionEndsOnlyWhenItsProcessIsKnownToBeGone(t *testing.T) {
 			w.Expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
 			r.Reconnect(w)
 			w.Settle(s)
-			if now := w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady); now.Status.Incarnation != 1 || now.Status.Runner.KeyHash != w.Hub.Session(r.Config.Hello.JobUID).KeyHash() {
+			if now := w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady); now.Status.Incarnation != 1 || now.Status.Runner.KeyHash != w.Hub.Runner(r.Config.Hello.JobUID).KeyHash() {
 				t.Error("the session has another process")
 			}
 		})

@@ -217,7 +217,7 @@ func TestASessionThatCarriesAFileIsNotIdle(t *testing.T) {
 	w := fixture.NewWorld(t)
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s", func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(600) })
-	runner := w.Hub.SessionByKey(w.GetSession(s).Status.Runner.KeyHash)
+	runner := w.Hub.RunnerByKey(w.GetSession(s).Status.Runner.KeyHash)
 	over := make(chan error, 1)
 	go func() {
 		_, err := runner.Transfer(t.Context(), wire.Transfer{Kind: wire.TransferDelete, Path: "/f"})

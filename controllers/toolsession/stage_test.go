@@ -50,7 +50,7 @@ func (s sight) observation() *observation {
 		status.Runner, status.Pod, status.Job = &v1alpha1.RunnerBinding{}, "pod", "job"
 	}
 	if s.connected {
-		o.runner = &dispatch.Session{}
+		o.runner = &dispatch.Runner{}
 	}
 	if s.job {
 		o.job = &batchv1.Job{}

@@ -285,14 +285,14 @@ func TestARunnerThatVanishesIsForgottenAndOneThatPingsStays(t *testing.T) {
 		p.hello(o, "vanishes", "")
 		gone := o.event(t)
 		began := time.Now()
-		if got := o.event(t); got != gone || o.hub.Session("vanishes-uid") != nil {
+		if got := o.event(t); got != gone || o.hub.Runner("vanishes-uid") != nil {
 			t.Error("the one that vanished is still there")
 		}
 		if took := time.Since(began); took != dispatch.IdleTimeout {
 			t.Errorf("forgotten after %s", took)
 		}
 		time.Sleep(24 * time.Hour)
-		if o.hub.Session("stays-uid") == nil {
+		if o.hub.Runner("stays-uid") == nil {
 			t.Error("a runner that pings was forgotten")
 		}
 		stays.Close()

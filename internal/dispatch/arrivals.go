@@ -8,9 +8,9 @@ type arrival struct {
 	users int
 }
 
-// awaitRunner returns the session of the runner that holds a key, when it comes back within ReconnectWait.
-func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Session, error) {
-	if s := h.SessionByKey(keyHash); s != nil {
+// awaitRunner returns the runner that holds a key, when it comes back within ReconnectWait.
+func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Runner, error) {
+	if s := h.RunnerByKey(keyHash); s != nil {
 		return s, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, ReconnectWait, ErrAway)
@@ -29,8 +29,8 @@ func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Session, error)
 	}
 }
 
-// expect returns the runner's session, or what tells that it comes.
-func (h *Hub) expect(keyHash string) (*Session, *arrival) {
+// expect returns the runner, or what tells that it comes.
+func (h *Hub) expect(keyHash string) (*Runner, *arrival) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
@@ -55,7 +55,7 @@ func (h *Hub) expectNoMore(keyHash string, a *arrival) {
 }
 
 // arrive tells those who wait for the runner. It needs the lock.
-func (h *Hub) arrive(s *Session) {
+func (h *Hub) arrive(s *Runner) {
 	if a := h.expected[s.keyHash]; a != nil {
 		close(a.came)
 		delete(h.expected, s.keyHash)

@@ -31,24 +31,24 @@ const (
 // connection is a known runner's end of the line.
 type connection struct {
 	conn    *tls.Conn
-	session *Session
+	runner  *Runner
 	outbox  *outbox
 	results resultBudgets
 	// pings and unexpected bound what a runner may say for no purpose.
 	pings, unexpected *rate.Limiter
-	// ctx ends when the session is closed.
+	// ctx ends when the connection is closed.
 	ctx   context.Context
 	close context.CancelFunc
 }
 
-// newConnection makes the session of the runner that said hello. abort closes the connection at once.
+// newConnection makes the Runner of one that said hello. abort closes the connection at once.
 func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, abort func()) *connection {
 	c := &connection{
 		conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: a.results,
 		pings: rate.NewLimiter(pingsPerSecond, pingBurst), unexpected: rate.NewLimiter(unexpectedPerSecond, unexpectedBurst),
 	}
 	c.ctx, c.close = context.WithCancel(ctx)
-	c.session = &Session{
+	c.runner = &Runner{
 		hello: *hello, keyHash: keyHash(conn), call: hello.Call, callUID: hello.CallUID,
 		send: c.outbox.send,
 		// What was sent before still leaves.
@@ -60,17 +60,17 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		},
 	}
 	c.outbox.drained = func() {
-		if inServed(c.session, (*served).markRoom) {
-			a.Hub.notify(c.session)
+		if inServed(c.runner, (*served).markRoom) {
+			a.Hub.notify(c.runner)
 		}
 	}
-	c.session.reads = newReads(c.session)
-	c.session.transfers = newTransfers(c.session, c.outbox)
-	c.session.hello.Token = ""
+	c.runner.reads = newReads(c.runner)
+	c.runner.transfers = newTransfers(c.runner, c.outbox)
+	c.runner.hello.Token = ""
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.
-		c.session.call, c.session.served = "", newServed(ToolSession{s.UID, s.Name, s.Incarnation})
-		c.session.served.taken = s.Taken
+		c.runner.call, c.runner.served = "", newServed(ToolSession{s.UID, s.Name, s.Incarnation})
+		c.runner.served.taken = s.Taken
 	}
 	return c
 }
@@ -80,11 +80,11 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 func (c *connection) turnAway(reason error) {
 	refusal := &wire.Refusal{Reason: reason.Error()}
 	if isFinal(reason) {
-		refusal.CallUID = c.session.hello.CallUID
-		_ = c.session.End(v1alpha1.ReasonSessionEnded)
+		refusal.CallUID = c.runner.hello.CallUID
+		_ = c.runner.End(v1alpha1.ReasonSessionEnded)
 	}
-	_ = c.session.send(&wire.Message{Refuse: refusal})
-	c.session.close()
+	_ = c.runner.send(&wire.Message{Refuse: refusal})
+	c.runner.close()
 }
 
 // end lets what is queued leave.
@@ -103,16 +103,16 @@ func (c *connection) receive(received func(callUID string)) error {
 		if err != nil {
 			return err
 		}
-		_, serves := c.session.ToolSession()
+		_, serves := c.runner.ToolSession()
 		switch {
 		case m.Ping != nil:
 			err = c.pong()
 		case m.Data != nil:
-			err = c.session.reads.take(m.Data)
+			err = c.runner.reads.take(m.Data)
 		case m.Part != nil:
-			err = c.session.transfers.takePart(m.Part)
+			err = c.runner.transfers.takePart(m.Part)
 		case m.State != nil:
-			err = c.session.transfers.takeState(m.State)
+			err = c.runner.transfers.takeState(m.State)
 		case serves:
 			err = c.takeServed(m, size, release, received)
 		case m.Result != nil:
@@ -146,7 +146,7 @@ func (c *connection) takeResult(r *wire.Result, size int, release func(), receiv
 		release()
 		return err
 	}
-	c.session.setResult(r, size, release)
+	c.runner.setResult(r, size, release)
 	received(r.CallUID)
 	return nil
 }
@@ -158,7 +158,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return nil, 0, nil, err
 	}
 	read := wire.ReadFromRunner
-	size, err = wire.ReadHeader(c.conn, max(wire.MaxSessionResult, wire.MaxResultOf(c.session.hello.Version)))
+	size, err = wire.ReadHeader(c.conn, max(wire.MaxSessionResult, wire.MaxResultOf(c.runner.hello.Version)))
 	switch {
 	case err != nil:
 		return nil, 0, nil, err
@@ -168,7 +168,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
-	case size > wire.MaxControl && !c.session.mayReport():
+	case size > wire.MaxControl && !c.runner.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
 		m, release, err = c.largeResult(size)
@@ -182,16 +182,16 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return m, size, func() {}, err
 	}
 	defer c.sendPongs()()
-	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, size)
+	release, err = c.results.acquire(c.ctx, c.runner.hello.Namespace, size)
 	return m, size, release, err
 }
 
 // maxAsked bounds a frame that the operator has asked for; 0 when it waits for none.
 func (c *connection) maxAsked() int {
 	switch {
-	case c.session.transfers.areOpen():
+	case c.runner.transfers.areOpen():
 		return wire.MaxPartFrame
-	case c.session.reads.areAsked():
+	case c.runner.reads.areAsked():
 		return wire.MaxData
 	default:
 		return 0
@@ -203,10 +203,10 @@ func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.
 
 // maxFrame bounds a frame by what the runner may report.
 func (c *connection) maxFrame() int {
-	if _, serves := c.session.ToolSession(); serves {
+	if _, serves := c.runner.ToolSession(); serves {
 		return wire.MaxSessionResult
 	}
-	return wire.MaxResultOf(c.session.hello.Version)
+	return wire.MaxResultOf(c.runner.hello.Version)
 }
 
 // largeResult receives what is larger than a control message can be.
@@ -222,7 +222,7 @@ func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
 
 // readLarge waits for room in the budget before it reads the body of a frame.
 func (c *connection) readLarge(size int) (*wire.Message, func(), error) {
-	release, err := c.results.acquire(c.ctx, c.session.hello.Namespace, size)
+	release, err := c.results.acquire(c.ctx, c.runner.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,7 +273,7 @@ func (c *connection) sendPongs() (stop func()) {
 	return func() { cancel(); ponging.Wait() }
 }
 
-// setReadDeadline fails when the session is closed, whose end has set another deadline.
+// setReadDeadline fails when the connection is closed, whose end has set another deadline.
 func (c *connection) setReadDeadline(d time.Duration) error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return err
@@ -286,16 +286,16 @@ func (c *connection) setReadDeadline(d time.Duration) error {
 
 // check says why a result isn't taken.
 func (c *connection) check(r *wire.Result) error {
-	callUID := c.session.CallUID()
+	callUID := c.runner.CallUID()
 	switch {
 	case callUID == "":
 		return errors.New("a result of a runner that has no call")
-	case c.session.Result() != nil:
+	case c.runner.Result() != nil:
 		return errors.New("a second result before the first is acknowledged")
 	case r.CallUID != callUID:
 		return fmt.Errorf("a result of call %.64q of the runner that has call %.64q", r.CallUID, callUID)
 	}
-	if c.session.hello.Version < wire.Version {
+	if c.runner.hello.Version < wire.Version {
 		// The bounds were wider then.
 		r.Shorten()
 	}

@@ -23,7 +23,7 @@ type operator struct {
 	hub      *dispatch.Hub
 	identity *dispatch.Identity
 	address  string
-	events   chan *dispatch.Session
+	events   chan *dispatch.Runner
 }
 
 func newIdentity(t testing.TB) *dispatch.Identity {
@@ -46,8 +46,8 @@ func startOperator(t testing.TB, identity *dispatch.Identity) *operator {
 
 func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, limits dispatch.Limits) *operator {
 	t.Helper()
-	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64), address: listener.Addr().String()}
-	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
+	o := &operator{identity: identity, events: make(chan *dispatch.Runner, 64), address: listener.Addr().String()}
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, l
 }
 
 // event waits for the next one. The test binary's own timeout ends a wait for one that never comes.
-func (o *operator) event(t testing.TB) *dispatch.Session {
+func (o *operator) event(t testing.TB) *dispatch.Runner {
 	t.Helper()
 	return <-o.events
 }
@@ -106,7 +106,7 @@ func TestACallGoesOutAndItsResultComesBack(t *testing.T) {
 	if hello := session.Hello(); hello.Job != "job" || hello.Pod != "job-pod" || hello.Token != "" {
 		t.Errorf("hello is %+v; it must name the pod and keep no token", hello)
 	}
-	if o.hub.Session("job-uid") != session || o.hub.SessionByKey(session.KeyHash()) != session {
+	if o.hub.Runner("job-uid") != session || o.hub.RunnerByKey(session.KeyHash()) != session {
 		t.Error("the session is found neither by Job nor by key")
 	}
 	if err := session.Assign(&wire.Assignment{CallUID: "c1", Argv: []string{"true"}}); err != nil {
@@ -167,7 +167,7 @@ func TestARunnerThatConnectsAgainTakesItsOwnPlace(t *testing.T) {
 	if second.CallUID() != "c1" {
 		t.Errorf("the call that the runner has is %q", second.CallUID())
 	}
-	if o.hub.Session("job-uid") != second {
+	if o.hub.Runner("job-uid") != second {
 		t.Error("the older connection is still the Job's session")
 	}
 }
@@ -180,7 +180,7 @@ func TestAnotherProcessWithTheTokenCannotTakeThePlace(t *testing.T) {
 	if _, err := thief.Receive(); err == nil {
 		t.Fatal("a second process with the same token was listened to")
 	}
-	if o.hub.Session("job-uid") != first {
+	if o.hub.Runner("job-uid") != first {
 		t.Error("the second process took the first one's place")
 	}
 }
@@ -238,7 +238,7 @@ func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
 	if err != nil || m.Refuse == nil || m.Refuse.Reason != "deleted" {
 		t.Fatalf("got %+v, %v; want a refusal", m, err)
 	}
-	if o.hub.Session("other-uid") != kept {
+	if o.hub.Runner("other-uid") != kept {
 		t.Error("another call's runner was dismissed too")
 	}
 }

@@ -54,9 +54,9 @@ func (t *Transfer) ReadArchive(ctx context.Context, to func([]byte) error) error
 
 func (t *Transfer) want(offset int64, most int) error {
 	w := wire.Want{ID: t.id, Offset: offset, Max: most}
-	t.of.session.mu.Lock()
+	t.of.runner.mu.Lock()
 	t.wanted = append(t.wanted, w)
-	t.of.session.mu.Unlock()
+	t.of.runner.mu.Unlock()
 	return t.of.outbox.send(&wire.Message{Want: &w})
 }
 

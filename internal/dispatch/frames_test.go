@@ -264,7 +264,7 @@ func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
 			t.Fatal("what there is room for didn't arrive")
 		}
 		late := reporter(t, n, o, "late", size)
-		if len(o.events) != 0 || o.hub.Session("late-uid").Result() != nil {
+		if len(o.events) != 0 || o.hub.Runner("late-uid").Result() != nil {
 			t.Fatal("a result arrived that there is no room for")
 		}
 		// Its runner hears that the operator is alive, and others are served meanwhile.
@@ -292,12 +292,12 @@ func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
 
 func TestTheBudgetIsGivenBack(t *testing.T) {
 	const size = 100 << 10
-	for name, end := range map[string]func(*dispatch.Session, *peer){
-		"by an acknowledgement": func(s *dispatch.Session, _ *peer) { _ = s.Ack("c1") },
-		"by a release":          func(s *dispatch.Session, _ *peer) { s.Release(); s.Release() },
-		"by a refusal":          func(s *dispatch.Session, _ *peer) { s.Refuse("gone") },
-		"by the end":            func(_ *dispatch.Session, p *peer) { p.Close() },
-		"by a protocol error":   func(_ *dispatch.Session, p *peer) { p.announce(1 << 30) },
+	for name, end := range map[string]func(*dispatch.Runner, *peer){
+		"by an acknowledgement": func(s *dispatch.Runner, _ *peer) { _ = s.Ack("c1") },
+		"by a release":          func(s *dispatch.Runner, _ *peer) { s.Release(); s.Release() },
+		"by a refusal":          func(s *dispatch.Runner, _ *peer) { s.Refuse("gone") },
+		"by the end":            func(_ *dispatch.Runner, p *peer) { p.Close() },
+		"by a protocol error":   func(_ *dispatch.Runner, p *peer) { p.announce(1 << 30) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
@@ -373,7 +373,7 @@ func TestARunnerThatWaitsForMemoryIsEndedWithItsSession(t *testing.T) {
 		go reporter(t, n, o, "holds", size).awaitEnd()
 		o.event(t)
 		waits := reporter(t, n, o, "waits", size)
-		o.hub.Session("waits-uid").Refuse("gone")
+		o.hub.Runner("waits-uid").Refuse("gone")
 		if m, err := waits.receive(); err != nil || m.Refuse == nil || m.Refuse.CallUID != "c1" {
 			t.Errorf("got %+v, %v", m, err)
 		}

@@ -65,7 +65,7 @@ func (a *acceptor) verify(h *wire.Hello) error {
 
 // lookUp says why a runner doesn't belong to a Job, a call or a session that exists. One that says that it has work stays
 // while nobody can tell: an API server that doesn't answer must not cost its result. The sweep asks again.
-func (a *acceptor) lookUp(ctx context.Context, s *Session) error {
+func (a *acceptor) lookUp(ctx context.Context, s *Runner) error {
 	if a.Records == nil {
 		return nil
 	}

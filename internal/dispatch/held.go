@@ -12,7 +12,7 @@ import (
 // receiveHeld receives the calls that follow the hello of a session's runner. They are too large for a frame that is read
 // before its sender is known, and wait for room in the budget of results while they are read.
 func (c *connection) receiveHeld() error {
-	hello := c.session.hello.Session
+	hello := c.runner.hello.Session
 	if hello == nil {
 		return nil
 	}
@@ -50,12 +50,12 @@ func (c *connection) hold(h *wire.Held) error {
 	case len(h.Decision) > wire.MaxDecision:
 		return errors.New("a held call's decision is larger than it may be")
 	}
-	return inServed(c.session, func(v *served) error {
+	return inServed(c.runner, func(v *served) error {
 		if v.get(h.UID) != nil {
 			return fmt.Errorf("call %s is held twice", h.UID)
 		}
 		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
-		call.Decision, call.releaseDecision = c.session.keepDecision(h.Decision)
+		call.Decision, call.releaseDecision = c.runner.keepDecision(h.Decision)
 		return nil
 	})
 }
@@ -89,13 +89,13 @@ func (c *connection) takeServed(m *wire.Message, size int, release func(), recei
 	expected := false
 	switch {
 	case m.Started != nil:
-		expected = inServed(c.session, func(v *served) bool { return v.setStarted(m.Started) })
+		expected = inServed(c.runner, func(v *served) bool { return v.setStarted(m.Started) })
 	case m.Known != nil:
-		if expected = c.session.setKnown(m.Known); expected {
+		if expected = c.runner.setKnown(m.Known); expected {
 			received(m.Known.CallUID)
 		}
 	case m.Result != nil:
-		if expected = c.session.setServedResult(m.Result, size, release); expected {
+		if expected = c.runner.setServedResult(m.Result, size, release); expected {
 			received(m.Result.CallUID)
 		}
 	default:

@@ -1,7 +1,7 @@
 // Package dispatch is the operator's end of the connections that runners open.
 //
-// The Server accepts connections, checks who is there, and keeps one Session for each Job whose runner is
-// connected in the Hub. A session is an observation, like an object in a cache: what the runner said, for
+// The Server accepts connections, checks who is there, and keeps one Runner for each Job whose runner is
+// connected in the Hub. It is an observation, like an object in a cache: what the runner said, for
 // the reconciler to look at, and a few verbs for it to use (Assign, Cancel, Ack, Refuse). Nothing here
 // decides what runs, and nothing here is kept that a runner that dials in again doesn't bring back.
 //
@@ -13,7 +13,7 @@
 // # Runners of sessions
 //
 // A runner serves one call, or one ToolSession (Begin), whose status records its key. Then it takes many calls
-// on one connection, and the Session holds what the runner has, by the call's UID (HeldCall):
+// on one connection, and the Runner holds what its process has, by the call's UID (HeldCall):
 //
 //	its hello lists a call              Running, Ended
 //	AssignTo                            Assigned; Running when it says Started; Ended with its result
@@ -55,16 +55,16 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// Hub holds the sessions of the runners that are connected now, by the UID of their Job, and the results of runners
+// Hub holds the runners that are connected now, by the UID of their Job, and the results of runners
 // that are gone again before anybody took them.
 type Hub struct {
-	notify func(*Session)
+	notify func(*Runner)
 
-	mu       sync.Mutex
-	since    time.Time
-	sessions map[string]*Session
-	keys     map[string]*Session
-	// calls has the sessions that were made for a call or have it, served those that serve a ToolSession: no pass over an
+	mu      sync.Mutex
+	since   time.Time
+	runners map[string]*Runner
+	keys    map[string]*Runner
+	// calls has the runners that were made for a call or have it, served those that serve a ToolSession: no pass over an
 	// object looks at all of them.
 	calls, served index
 	left          *leftResults
@@ -74,10 +74,10 @@ type Hub struct {
 	expected map[string]*arrival
 }
 
-// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
-func NewHub(notify func(*Session)) *Hub {
+// NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
+func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
-		notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, calls: index{}, served: index{},
+		notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, served: index{},
 		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{},
 	}
 }
@@ -99,15 +99,15 @@ func (h *Hub) Since() time.Time {
 	return h.since
 }
 
-// Session returns the session of a Job's runner, or nil.
-func (h *Hub) Session(jobUID string) *Session {
+// Runner returns a Job's runner, or nil.
+func (h *Hub) Runner(jobUID string) *Runner {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sessions[jobUID]
+	return h.runners[jobUID]
 }
 
-// SessionByKey returns the session of the runner that proved to hold a key, or nil.
-func (h *Hub) SessionByKey(keyHash string) *Session {
+// RunnerByKey returns the runner that proved to hold a key, or nil.
+func (h *Hub) RunnerByKey(keyHash string) *Runner {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.keys[keyHash]
@@ -164,7 +164,7 @@ func (h *Hub) Release(keyHash, callUID string) {
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
 	name := types.NamespacedName{Namespace: namespace, Name: call}
-	var gone []*Session
+	var gone []*Runner
 	h.mu.Lock()
 	for s := range h.calls[name] {
 		if _, serves := s.ToolSession(); !serves && !stays(s.CallUID()) {
@@ -223,7 +223,7 @@ func (h *Hub) DismissHeld(namespace, call, except string) {
 // the same name that has the UID except stay.
 func (h *Hub) DismissSession(namespace, session, except, reason string) {
 	name := types.NamespacedName{Namespace: namespace, Name: session}
-	var gone []*Session
+	var gone []*Runner
 	h.mu.Lock()
 	for s := range h.served[name] {
 		if served, _ := s.ToolSession(); except == "" || served.UID != except {
@@ -241,11 +241,11 @@ func (h *Hub) DismissSession(namespace, session, except, reason string) {
 	}
 }
 
-// all are the sessions of now.
-func (h *Hub) all() []*Session {
+// all are the runners of now.
+func (h *Hub) all() []*Runner {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.sessions))
+	return slices.Collect(maps.Values(h.runners))
 }
 
 // seenClaims are what the runners of ToolSessions said that they are which aren't connected.
@@ -263,19 +263,19 @@ func (h *Hub) seenClaims() []*claim {
 func (h *Hub) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.sessions)
+	return len(h.runners)
 }
 
-// add registers a session. A runner that connects again takes the place of its own older connection; another process
+// add registers a runner. A runner that connects again takes the place of its own older connection; another process
 // with the same token is turned away while one is there, so that who came first can't be displaced.
-func (h *Hub) add(s *Session) bool {
+func (h *Hub) add(s *Runner) bool {
 	h.mu.Lock()
-	old := h.sessions[s.hello.JobUID]
+	old := h.runners[s.hello.JobUID]
 	if old != nil && old.keyHash != s.keyHash {
 		h.mu.Unlock()
 		return false
 	}
-	h.sessions[s.hello.JobUID] = s
+	h.runners[s.hello.JobUID] = s
 	h.keys[s.keyHash] = s
 	h.arrive(s)
 	if old != nil {
@@ -290,11 +290,11 @@ func (h *Hub) add(s *Session) bool {
 	return true
 }
 
-func (h *Hub) remove(s *Session) {
+func (h *Hub) remove(s *Runner) {
 	h.mu.Lock()
-	current := h.sessions[s.hello.JobUID] == s
+	current := h.runners[s.hello.JobUID] == s
 	if current {
-		delete(h.sessions, s.hello.JobUID)
+		delete(h.runners, s.hello.JobUID)
 		h.leave(s)
 	}
 	if h.keys[s.keyHash] == s {
@@ -306,8 +306,8 @@ func (h *Hub) remove(s *Session) {
 	}
 }
 
-// enter makes a session found by what it has. What the runner says now replaces what it said before. It needs the lock.
-func (h *Hub) enter(s *Session) {
+// enter makes a runner found by what it has. What the runner says now replaces what it said before. It needs the lock.
+func (h *Hub) enter(s *Runner) {
 	inServed(s, (*served).markAll)
 	calls, sessions := s.names()
 	for _, name := range calls {
@@ -323,9 +323,9 @@ func (h *Hub) enter(s *Session) {
 	h.seen.forget(s.keyHash)
 }
 
-// leave takes a session out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
+// leave takes a runner out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
 // lock.
-func (h *Hub) leave(s *Session) {
+func (h *Hub) leave(s *Runner) {
 	results, held := s.end()
 	calls, sessions := s.names()
 	for _, name := range calls {
@@ -342,18 +342,18 @@ func (h *Hub) leave(s *Session) {
 	}
 }
 
-// reindex has a session found by a name for as long as it is connected and has a call, or serves a session, of that name.
-func (h *Hub) reindex(s *Session, name types.NamespacedName) {
+// reindex has a runner found by a name for as long as it is connected and has a call, or serves a session, of that name.
+func (h *Hub) reindex(s *Runner, name types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	connected := h.sessions[s.hello.JobUID] == s
+	connected := h.runners[s.hello.JobUID] == s
 	calls, sessions := s.names()
 	h.calls.set(name, s, connected && slices.Contains(calls, name))
 	h.served.set(name, s, connected && slices.Contains(sessions, name))
 }
 
 // received has the copy of a result dropped that came again, and its call looked at.
-func (h *Hub) received(s *Session, callUID string) {
+func (h *Hub) received(s *Runner, callUID string) {
 	h.mu.Lock()
 	if h.keys[s.keyHash] == s && s.ResultOf(callUID) != nil {
 		h.left.forget(s.keyHash, callUID)

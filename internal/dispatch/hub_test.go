@@ -18,7 +18,7 @@ type runner struct {
 	o       *operator
 	config  *dial.Config
 	conn    *dial.Conn
-	session *dispatch.Session
+	session *dispatch.Runner
 }
 
 // connectRunner is a runner of a Job that was given call "c1" on an earlier connection.
@@ -107,7 +107,7 @@ func TestAResultOutlivesTheConnectionThatIsReplaced(t *testing.T) {
 	if r.result() == nil {
 		t.Error("it went with the connection that was replaced")
 	}
-	if r.o.hub.Session("job-uid") != r.session || r.o.hub.SessionByKey(old.KeyHash()) != r.session || r.o.hub.Len() != 1 {
+	if r.o.hub.Runner("job-uid") != r.session || r.o.hub.RunnerByKey(old.KeyHash()) != r.session || r.o.hub.Len() != 1 {
 		t.Error("the new connection isn't the runner's session")
 	}
 }
@@ -179,7 +179,7 @@ func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
 }
 
 func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
-	hub := dispatch.NewHub(func(*dispatch.Session) {})
+	hub := dispatch.NewHub(func(*dispatch.Runner) {})
 	if !hub.Since().IsZero() {
 		t.Errorf("before it listens: %s", hub.Since())
 	}
@@ -191,10 +191,10 @@ func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
 }
 
 func TestAHubWithoutRunnersHasNothing(t *testing.T) {
-	hub := dispatch.NewHub(func(*dispatch.Session) { t.Error("it told of something") })
+	hub := dispatch.NewHub(func(*dispatch.Runner) { t.Error("it told of something") })
 	hub.Release("key", "c1")
 	hub.Dismiss("ns", "call", "", "reason")
-	if hub.Session("job") != nil || hub.SessionByKey("key") != nil || hub.Result("key", "c1") != nil || hub.Len() != 0 {
+	if hub.Runner("job") != nil || hub.RunnerByKey("key") != nil || hub.Result("key", "c1") != nil || hub.Len() != 0 {
 		t.Error("there is something")
 	}
 }
@@ -297,8 +297,8 @@ func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 100 {
-				o.hub.Session("job-uid")
-				o.hub.SessionByKey(key)
+				o.hub.Runner("job-uid")
+				o.hub.RunnerByKey(key)
 				o.hub.Result(key, "c1")
 				o.hub.Release(key, "c1")
 				o.hub.Dismiss("ns", "another", "", "gone")

@@ -2,14 +2,14 @@ package dispatch
 
 import "k8s.io/apimachinery/pkg/types"
 
-// index has sessions by the name of a call.
-type index map[types.NamespacedName]map[*Session]struct{}
+// index has runners by the name of a call.
+type index map[types.NamespacedName]map[*Runner]struct{}
 
-// set says whether a session is found by a name.
-func (x index) set(name types.NamespacedName, s *Session, found bool) {
+// set says whether a runner is found by a name.
+func (x index) set(name types.NamespacedName, s *Runner, found bool) {
 	if found {
 		if x[name] == nil {
-			x[name] = map[*Session]struct{}{}
+			x[name] = map[*Runner]struct{}{}
 		}
 		x[name][s] = struct{}{}
 		return

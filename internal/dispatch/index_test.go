@@ -11,8 +11,8 @@ import (
 )
 
 // newOfflineSession is a session whose runner says nothing.
-func newOfflineSession(h *Hub, job, call string) *Session {
-	return &Session{
+func newOfflineSession(h *Hub, job, call string) *Runner {
+	return &Runner{
 		hello: wire.Hello{Namespace: "ns", Job: job, JobUID: job, Call: call}, keyHash: "key-" + job, call: call,
 		send: func(*wire.Message) error { return nil }, close: func() {}, changed: h.reindex, hasRoom: func() bool { return true },
 		keepDecision: func(string) (string, func()) { return "", nil },
@@ -24,8 +24,8 @@ func TestTheIndexHasWhatTheSessionsHave(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 5))
-		h := NewHub(func(*Session) {})
-		var sessions []*Session
+		h := NewHub(func(*Runner) {})
+		var sessions []*Runner
 		name := func(what string, n int) string { return fmt.Sprint(what, random.IntN(n)) }
 		for range 400 {
 			if len(sessions) == 0 || random.IntN(10) == 0 {
@@ -60,13 +60,13 @@ func TestTheIndexHasWhatTheSessionsHave(t *testing.T) {
 		for _, s := range sessions {
 			h.remove(s)
 		}
-		if len(h.calls)+len(h.served)+len(h.sessions) != 0 {
+		if len(h.calls)+len(h.served)+len(h.runners) != 0 {
 			t.Fatalf("seed %d: left are %v and %v", seed, h.calls, h.served)
 		}
 	}
 }
 
-func (s *Session) setServedResultForTest(uid string) {
+func (s *Runner) setServedResultForTest(uid string) {
 	if _, serves := s.ToolSession(); serves {
 		s.setServedResult(&wire.Result{CallUID: uid}, 1, func() {})
 	}
@@ -75,7 +75,7 @@ func (s *Session) setServedResultForTest(uid string) {
 func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
 	calls, served := index{}, index{}
-	for _, s := range h.sessions {
+	for _, s := range h.runners {
 		ofCalls, ofSessions := s.names()
 		for _, name := range ofCalls {
 			calls.set(name, s, true)
@@ -105,7 +105,7 @@ func checkIndex(t *testing.T, h *Hub) {
 func BenchmarkDismiss(b *testing.B) {
 	for _, connected := range []int{10, 8000} {
 		b.Run(fmt.Sprint(connected, " connected"), func(b *testing.B) {
-			h := NewHub(func(*Session) {})
+			h := NewHub(func(*Runner) {})
 			for i := range connected {
 				s := newOfflineSession(h, fmt.Sprint("job-", i), "")
 				s.served = newServed(ToolSession{UID: fmt.Sprint("s-", i), Name: fmt.Sprint("session-", i)})

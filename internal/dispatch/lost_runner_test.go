@@ -82,7 +82,7 @@ func TestTheRunnerOfASessionThatIsGoneEnds(t *testing.T) {
 		expect(t, "heard of another's end", m.hears(), "assign c1")
 		o.hub.DismissSession("ns", "session", "", "gone")
 		expect(t, "heard", m.hears(), "end SessionEnded, refuse")
-		if !m.isOver() || o.hub.SessionByKey(m.process.keyHash) != nil || o.hub.Result(m.process.keyHash, "c1") != nil {
+		if !m.isOver() || o.hub.RunnerByKey(m.process.keyHash) != nil || o.hub.Result(m.process.keyHash, "c1") != nil {
 			t.Error("its connection goes on, or its result is kept")
 		}
 	})

@@ -22,7 +22,7 @@ type member struct {
 	process *process
 	job     string
 	*line
-	session *dispatch.Session
+	session *dispatch.Runner
 }
 
 // line is one connection of a member.

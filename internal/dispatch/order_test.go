@@ -19,7 +19,7 @@ func TestARunnerHearsOfItsSessionBeforeItsCallsAndOfNoneAfterItsEnd(t *testing.T
 		var mu sync.Mutex
 		var said []string
 		var others sync.WaitGroup
-		s := newOfflineSession(NewHub(func(*Session) {}), "job", "")
+		s := newOfflineSession(NewHub(func(*Runner) {}), "job", "")
 		s.send = func(m *wire.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -34,7 +34,7 @@ func TestARunnerHearsOfItsSessionBeforeItsCallsAndOfNoneAfterItsEnd(t *testing.T
 			return nil
 		}
 		began := false
-		s.changed = func(s *Session, _ types.NamespacedName) {
+		s.changed = func(s *Runner, _ types.NamespacedName) {
 			if began {
 				return
 			}
@@ -48,7 +48,7 @@ func TestARunnerHearsOfItsSessionBeforeItsCallsAndOfNoneAfterItsEnd(t *testing.T
 			t.Fatal(err)
 		}
 		others.Wait()
-		s.changed = func(s *Session, _ types.NamespacedName) {
+		s.changed = func(s *Runner, _ types.NamespacedName) {
 			others.Go(func() { _ = s.End("over") })
 			for range 1000 {
 				runtime.Gosched()

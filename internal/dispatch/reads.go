@@ -37,8 +37,8 @@ type part struct {
 // reads are the Reads of one connection that aren't answered. An answer never has more than was asked for, and who asks has
 // room for that: so what runners send takes no memory that isn't the reader's.
 type reads struct {
-	// session is whose connection it is. Its lock is held for what is pending.
-	session *Session
+	// runner is whose connection it is. Its lock is held for what is pending.
+	runner *Runner
 	// following and reading have an element for each Read that isn't answered.
 	following, reading chan struct{}
 	// over is closed when the connection has ended, and isn't found any more.
@@ -58,9 +58,9 @@ type pendingRead struct {
 	isAbandoned bool
 }
 
-func newReads(s *Session) *reads {
+func newReads(s *Runner) *reads {
 	return &reads{
-		session: s, over: make(chan struct{}), pending: map[uint64]*pendingRead{},
+		runner: s, over: make(chan struct{}), pending: map[uint64]*pendingRead{},
 		following: make(chan struct{}, maxFollowing), reading: make(chan struct{}, maxReading),
 	}
 }
@@ -83,7 +83,7 @@ func (r *reads) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 		return part{}, ctx.Err()
 	}
 	p := r.register(&m)
-	_ = r.session.sendOrClose(&wire.Message{Read: &m})
+	_ = r.runner.sendOrClose(&wire.Message{Read: &m})
 	select {
 	case <-p.answered:
 		return p.part, nil
@@ -97,8 +97,8 @@ func (r *reads) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 
 // register gives the Read its ID.
 func (r *reads) register(m *wire.ReadOutput) *pendingRead {
-	r.session.mu.Lock()
-	defer r.session.mu.Unlock()
+	r.runner.mu.Lock()
+	defer r.runner.mu.Unlock()
 	r.last++
 	m.ID = r.last
 	p := &pendingRead{asked: *m, answered: make(chan struct{})}
@@ -108,26 +108,26 @@ func (r *reads) register(m *wire.ReadOutput) *pendingRead {
 
 // abandon has a Read answered soon that nobody waits for. Its place is taken until then.
 func (r *reads) abandon(p *pendingRead) {
-	r.session.mu.Lock()
+	r.runner.mu.Lock()
 	p.isAbandoned, p.data = true, nil
 	isPending := r.pending[p.asked.ID] == p
-	r.session.mu.Unlock()
+	r.runner.mu.Unlock()
 	if isPending {
-		_ = r.session.sendOrClose(&wire.Message{CancelRead: &wire.CancelRead{ID: p.asked.ID}})
+		_ = r.runner.sendOrClose(&wire.Message{CancelRead: &wire.CancelRead{ID: p.asked.ID}})
 	}
 }
 
 // areAsked says whether data can come.
 func (r *reads) areAsked() bool {
-	r.session.mu.Lock()
-	defer r.session.mu.Unlock()
+	r.runner.mu.Lock()
+	defer r.runner.mu.Unlock()
 	return len(r.pending) > 0
 }
 
 // take takes what the runner sends. An error says that no honest runner sends that.
 func (r *reads) take(d *wire.Data) error {
-	r.session.mu.Lock()
-	defer r.session.mu.Unlock()
+	r.runner.mu.Lock()
+	defer r.runner.mu.Unlock()
 	p := r.pending[d.ID]
 	if p == nil {
 		return errRead

@@ -266,13 +266,13 @@ func TestAnAPIServerThatDoesNotAnswerCostsNoResult(t *testing.T) {
 			// It stays while nobody can tell, and goes when the API server says that the claim was false.
 			keepAlive(t, holds)
 			time.Sleep(3 * dispatch.SweepInterval)
-			if o.hub.Session("holds-uid") != session {
+			if o.hub.Runner("holds-uid") != session {
 				t.Errorf("%s: it was turned away in the outage", name)
 			}
 			live.change(func() { live.fails, live.hangs = nil, false })
 			time.Sleep(dispatch.SweepInterval)
 			synctest.Wait()
-			if o.hub.Session("holds-uid") != nil {
+			if o.hub.Runner("holds-uid") != nil {
 				t.Errorf("%s: a runner that no call records stays", name)
 			}
 		})
@@ -310,7 +310,7 @@ func TestASessionEndsWithItsJobOrItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, o, cached, live := recordedBubble(t, dispatch.Limits{})
 		own := newProcess(t)
-		sessions := map[string]*dispatch.Session{}
+		sessions := map[string]*dispatch.Runner{}
 		peers := map[string]*peer{}
 		connect := func(job, callUID string) {
 			peers[job] = own.connect(t, n)
@@ -341,7 +341,7 @@ func TestASessionEndsWithItsJobOrItsCall(t *testing.T) {
 		}
 		time.Sleep(dispatch.SweepInterval + time.Second)
 		for job, want := range map[string]bool{"stays": true, "goes": false, "works": true, "acked": false} {
-			if got := o.hub.Session(job+"-uid") != nil; got != want {
+			if got := o.hub.Runner(job+"-uid") != nil; got != want {
 				t.Errorf("%s is connected: %t", job, got)
 			}
 		}
@@ -351,13 +351,13 @@ func TestASessionEndsWithItsJobOrItsCall(t *testing.T) {
 		// The call has ended: the cache has it no more, and the reconciler is asked to answer.
 		cached.change(func() { delete(cached.calls, "ns/call") })
 		time.Sleep(dispatch.SweepInterval)
-		if s := o.event(t); s != sessions["works"] || o.hub.Session("works-uid") == nil {
+		if s := o.event(t); s != sessions["works"] || o.hub.Runner("works-uid") == nil {
 			t.Errorf("the hub told of %s", s.Hello().Job)
 		}
 		live.change(func() { delete(live.calls, "ns/call") })
 		time.Sleep(dispatch.SweepInterval)
 		synctest.Wait()
-		if o.hub.Session("works-uid") != nil || o.hub.Len() != 1 {
+		if o.hub.Runner("works-uid") != nil || o.hub.Len() != 1 {
 			t.Errorf("%d are connected", o.hub.Len())
 		}
 	})
@@ -382,7 +382,7 @@ func TestAnotherNamespacesRunnerGetsInWhenAllConnectionsAreTaken(t *testing.T) {
 		for range 2 {
 			o.event(t)
 		}
-		if o.hub.Session("job-uid") == nil || o.hub.Session("c-uid") != nil || o.hub.Len() != 3 {
+		if o.hub.Runner("job-uid") == nil || o.hub.Runner("c-uid") != nil || o.hub.Len() != 3 {
 			t.Errorf("%d are connected", o.hub.Len())
 		}
 	})

@@ -49,7 +49,7 @@ func (s *RunnerSource) Open(ctx context.Context, key output.Key) (output.Reader,
 		return nil, fmt.Errorf("find the call's runner: %w", err)
 	case keyHash == "":
 		return nil, output.ErrNotFound
-	case s.Hub.SessionByKey(keyHash) == nil:
+	case s.Hub.RunnerByKey(keyHash) == nil:
 		return nil, ErrAway
 	}
 	r := &runnerReader{source: s, stream: s.enter(sharedKey{key, keyHash})}

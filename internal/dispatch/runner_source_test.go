@@ -132,7 +132,7 @@ func (w *outputWorld) execute(ctx context.Context, outputs *supervisor.Outputs, 
 // start has a call run.
 func (w *outputWorld) start(uid string) *written {
 	w.t.Helper()
-	if err := w.o.hub.Session("job-uid").AssignTo("s1", assignmentOf(uid)); err != nil {
+	if err := w.o.hub.Runner("job-uid").AssignTo("s1", assignmentOf(uid)); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -372,7 +372,7 @@ func TestResultsPassWhileManyRead(t *testing.T) {
 		}
 		close(other.over)
 		synctest.Wait()
-		if w.o.hub.Session("job-uid").ResultOf("c2") == nil {
+		if w.o.hub.Runner("job-uid").ResultOf("c2") == nil {
 			t.Error("the result didn't pass")
 		}
 		time.Sleep(time.Minute)

@@ -32,7 +32,7 @@ type Authenticate func(wire.Hello) bool
 //
 // Nobody can keep others out. Connections are bounded in number by source address and namespace, and in time until
 // their hello; they last no longer than the Job or the call that they are for; handshakes of different sources take
-// turns; results wait for room in memory before they are read; no caller of a Session waits for a runner to read.
+// turns; results wait for room in memory before they are read; no caller of a Runner waits for a runner to read.
 type Server struct {
 	Hub          *Hub
 	Authenticate Authenticate
@@ -154,7 +154,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	switch err := a.lookUp(admission, peer.session); {
+	switch err := a.lookUp(admission, peer.runner); {
 	case errors.Is(err, errUnknown):
 		// It isn't told, as below.
 		return err
@@ -175,16 +175,16 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	return a.run(ctx, peer)
 }
 
-// run keeps the session in the hub while the runner is connected.
+// run keeps the Runner in the hub while the runner is connected.
 func (a *acceptor) run(ctx context.Context, peer *connection) error {
-	session := peer.session
+	session := peer.runner
 	if err := peer.receiveHeld(); err != nil {
 		return fmt.Errorf("read the calls that the runner has: %w", err)
 	}
 	if !a.Hub.add(session) {
 		return errTaken
 	}
-	// After it, the session isn't found any more.
+	// After it, the Runner isn't found any more.
 	defer session.reads.end()
 	defer session.transfers.end()
 	defer a.Hub.remove(session)

@@ -76,7 +76,7 @@ func TestAnAPIServerThatDoesNotAnswerEndsNoSession(t *testing.T) {
 		m.connect(held("c1", wire.Running))
 		keepPinging(t, m.peer)
 		time.Sleep(3 * dispatch.SweepInterval)
-		if m.isOver() || o.hub.SessionByKey(m.process.keyHash) != m.session {
+		if m.isOver() || o.hub.RunnerByKey(m.process.keyHash) != m.session {
 			t.Fatal("it was turned away in the outage")
 		}
 		live.change(func() { live.fails = nil })

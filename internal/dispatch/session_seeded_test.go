@@ -146,7 +146,7 @@ func uids() (uids []string) {
 
 // pass does for one call what a reconciler does. lags says that its cache doesn't show the call's end.
 func (w *seeded) pass(uid string, lags bool) {
-	s := w.o.hub.SessionByKey(w.key)
+	s := w.o.hub.RunnerByKey(w.key)
 	if s == nil {
 		return
 	}
@@ -180,7 +180,7 @@ func theBegin3() *wire.Begin {
 	return begin
 }
 
-func (w *seeded) running(s *dispatch.Session) (n int) {
+func (w *seeded) running(s *dispatch.Runner) (n int) {
 	for _, call := range s.HeldCalls() {
 		if call.State == dispatch.Assigned || call.State == dispatch.Running {
 			n++
@@ -267,7 +267,7 @@ func TestCallsOfASessionRunAtMostOnceWhateverBreaks(t *testing.T) {
 				w.finishOne()
 				w.check()
 			}
-			s := w.o.hub.SessionByKey(w.key)
+			s := w.o.hub.RunnerByKey(w.key)
 			if len(w.recorded) != seededCalls || s == nil || len(s.HeldCalls()) != 0 {
 				t.Fatalf("seed %d: %d of %d calls have ended", seed, len(w.recorded), seededCalls)
 			}

@@ -63,7 +63,7 @@ var (
 )
 
 // ToolSession is the session that the runner serves; false when it serves none.
-func (s *Session) ToolSession() (ToolSession, bool) {
+func (s *Runner) ToolSession() (ToolSession, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.served == nil {
@@ -73,7 +73,7 @@ func (s *Session) ToolSession() (ToolSession, bool) {
 }
 
 // IsWaiting says that the runner has no call and serves no session.
-func (s *Session) IsWaiting() bool {
+func (s *Runner) IsWaiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.served == nil && s.callUID == ""
@@ -81,7 +81,7 @@ func (s *Session) IsWaiting() bool {
 
 // Taken is how many calls a session's runner has taken: those that it was given, and those that it was told never to
 // start.
-func (s *Session) Taken() int {
+func (s *Runner) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.served == nil {
@@ -91,10 +91,10 @@ func (s *Session) Taken() int {
 }
 
 // HeldCalls are the calls that a session's runner has, in the order in which they came.
-func (s *Session) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
+func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
 
 // HeldCall is a call that a session's runner has; false when the runner doesn't have it.
-func (s *Session) HeldCall(callUID string) (HeldCall, bool) {
+func (s *Runner) HeldCall(callUID string) (HeldCall, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := s.served.get(callUID)
@@ -106,7 +106,7 @@ func (s *Session) HeldCall(callUID string) (HeldCall, bool) {
 
 // Begin makes a runner that waits the runner of a session, for good. The caller has recorded durably that this runner,
 // by its KeyHash, is the one that runs the session's calls. It is sent once.
-func (s *Session) Begin(b *wire.Begin) error {
+func (s *Runner) Begin(b *wire.Begin) error {
 	if err := b.Check(); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Session) Begin(b *wire.Begin) error {
 }
 
 // begin needs the lock.
-func (s *Session) begin(session ToolSession) (again bool, err error) {
+func (s *Runner) begin(session ToolSession) (again bool, err error) {
 	switch {
 	case s.over:
 		return false, errOver
@@ -141,7 +141,7 @@ func (s *Session) begin(session ToolSession) (again bool, err error) {
 
 // AssignTo hands a call to the runner of its session, unless the runner has it: it listed the call in its hello, or was
 // given it on this connection. The caller has recorded durably that this runner, by its KeyHash, is the session's.
-func (s *Session) AssignTo(sessionUID string, a *wire.Assignment) error {
+func (s *Runner) AssignTo(sessionUID string, a *wire.Assignment) error {
 	if err := a.CheckSession(); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *Session) AssignTo(sessionUID string, a *wire.Assignment) error {
 }
 
 // admit needs the lock.
-func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err error) {
+func (s *Runner) admit(sessionUID string, a *wire.Assignment) (again bool, err error) {
 	v := s.served
 	switch {
 	case s.over:
@@ -193,7 +193,7 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 
 // Stop asks the runner, once a connection, to stop a call of its session, and never to start one that it doesn't have.
 // The call's result follows in any case. reason is what the result says.
-func (s *Session) Stop(callUID, callName, reason string) error {
+func (s *Runner) Stop(callUID, callName, reason string) error {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *Session) Stop(callUID, callName, reason string) error {
 
 // End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
 // acknowledged.
-func (s *Session) End(reason string) error {
+func (s *Runner) End(reason string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -229,10 +229,10 @@ func (s *Session) End(reason string) error {
 
 // Pause has a session's runner be given no call, until Unpause or a new connection. It says false, and does nothing, when the
 // runner has a call that takes the session's turn.
-func (s *Session) Pause() bool { return inServed(s, (*served).pause) }
+func (s *Runner) Pause() bool { return inServed(s, (*served).pause) }
 
 // Unpause ends Pause.
-func (s *Session) Unpause() {
+func (s *Runner) Unpause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.served != nil {
@@ -241,7 +241,7 @@ func (s *Session) Unpause() {
 }
 
 // setKnown notes that the result of a session's call was acknowledged before. It says whether the message was to be expected.
-func (s *Session) setKnown(m *wire.Known) bool {
+func (s *Runner) setKnown(m *wire.Known) bool {
 	s.mu.Lock()
 	call := s.served.get(m.CallUID)
 	if call == nil || call.State != Assigned && call.State != Withdrawn {
@@ -260,7 +260,7 @@ func (s *Session) setKnown(m *wire.Known) bool {
 }
 
 // setServedResult takes the result of a session's call. It says whether the result was to be expected.
-func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool {
+func (s *Runner) setServedResult(r *wire.Result, size int, release func()) bool {
 	s.mu.Lock()
 	call := s.served.get(r.CallUID)
 	if s.over || call == nil || call.result != nil || call.State == Known {
@@ -292,4 +292,4 @@ type News struct {
 }
 
 // TakeNews is what is new since it was last taken.
-func (s *Session) TakeNews() News { return inServed(s, (*served).takeNews) }
+func (s *Runner) TakeNews() News { return inServed(s, (*served).takeNews) }

@@ -142,7 +142,7 @@ func TestWhatAHelloDoesNotListIsAssignedAgain(t *testing.T) {
 		m.mustAssign("c1", "c2", "c3")
 		expect(t, "heard", m.hears(), "assign c2")
 		// The older connection is over, whatever comes of it.
-		if !old.isOver() || o.hub.SessionByKey(m.process.keyHash) != m.session {
+		if !old.isOver() || o.hub.RunnerByKey(m.process.keyHash) != m.session {
 			t.Error("the runner has two connections")
 		}
 		if err := before.AssignTo("s1", assignmentOf("c4")); !errors.Is(err, net.ErrClosed) {

@@ -43,9 +43,9 @@ func (e *TransferError) Error() string { return e.Reason + ": " + e.Message }
 // transfers are those of one connection that haven't ended. The runner sends what it was asked for, and the operator sends what
 // the runner has room for, so that a transfer takes wire.MaxUnansweredParts parts of memory at most.
 type transfers struct {
-	// session is whose connection it is. Its lock is held for what is open.
-	session *Session
-	outbox  *outbox
+	// runner is whose connection it is. Its lock is held for what is open.
+	runner *Runner
+	outbox *outbox
 	// turn has an element while no part is on its way to the runner.
 	turn chan struct{}
 	// over is closed when the connection has ended.
@@ -55,9 +55,9 @@ type transfers struct {
 	open map[uint64]*Transfer
 }
 
-func newTransfers(s *Session, o *outbox) *transfers {
+func newTransfers(s *Runner, o *outbox) *transfers {
 	t := &transfers{
-		session: s, outbox: o, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
+		runner: s, outbox: o, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
 	}
 	t.turn <- struct{}{}
 	return t
@@ -67,7 +67,7 @@ func newTransfers(s *Session, o *outbox) *transfers {
 func (t *transfers) end() { close(t.over) }
 
 // Transfers says how many files and inputs are being carried, and how many were begun on this connection.
-func (s *Session) Transfers() (running int, begun uint64) {
+func (s *Runner) Transfers() (running int, begun uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.transfers.open), s.transfers.last
@@ -75,8 +75,8 @@ func (s *Session) Transfers() (running int, begun uint64) {
 
 // areOpen says whether parts can come.
 func (t *transfers) areOpen() bool {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
+	t.runner.mu.Lock()
+	defer t.runner.mu.Unlock()
 	return len(t.open) > 0
 }
 
@@ -104,7 +104,7 @@ type Transfer struct {
 
 // Transfer begins to carry a file of the session that the runner serves. It returns when the runner has begun, or else with a
 // *TransferError. The ID is set here.
-func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, error) {
+func (s *Runner) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, error) {
 	if s.hello.Version < firstWithTransfers {
 		return nil, ErrOldRunner
 	}
@@ -128,8 +128,8 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 }
 
 func (t *transfers) begin(m *wire.Transfer) (*Transfer, error) {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
+	t.runner.mu.Lock()
+	defer t.runner.mu.Unlock()
 	if len(t.open) >= wire.MaxTransfers {
 		return nil, ErrManyTransfers
 	}
@@ -151,8 +151,8 @@ func (t *transfers) begin(m *wire.Transfer) (*Transfer, error) {
 
 // takeState takes what the runner says of a transfer. An error says that no honest runner says that.
 func (t *transfers) takeState(s *wire.TransferState) error {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
+	t.runner.mu.Lock()
+	defer t.runner.mu.Unlock()
 	one := t.open[s.ID]
 	if one == nil {
 		return errTransfer
@@ -193,8 +193,8 @@ func (t *Transfer) isSent() bool {
 
 // takePart takes a part of a file.
 func (t *transfers) takePart(p *wire.Part) error {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
+	t.runner.mu.Lock()
+	defer t.runner.mu.Unlock()
 	one := t.open[p.ID]
 	if one == nil || len(one.wanted) == 0 {
 		return errTransfer
@@ -244,8 +244,8 @@ func (t *Transfer) await(ctx context.Context, something <-chan struct{}) error {
 
 // failure is why the runner has ended the transfer; nil when it has done all, or hasn't ended it.
 func (t *Transfer) failure() error {
-	t.of.session.mu.Lock()
-	defer t.of.session.mu.Unlock()
+	t.of.runner.mu.Lock()
+	defer t.of.runner.mu.Unlock()
 	if t.state.Reason == "" {
 		return nil
 	}
@@ -262,8 +262,8 @@ func (t *Transfer) orFailure(err error) error {
 
 // State is what the runner said last.
 func (t *Transfer) State() wire.TransferState {
-	t.of.session.mu.Lock()
-	defer t.of.session.mu.Unlock()
+	t.of.runner.mu.Lock()
+	defer t.of.runner.mu.Unlock()
 	return t.state
 }
 
@@ -276,10 +276,10 @@ func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
 	if err := t.await(ctx, t.of.turn); err != nil {
 		return t.orFailure(err)
 	}
-	t.of.session.mu.Lock()
+	t.of.runner.mu.Lock()
 	part := &wire.Part{ID: t.id, Offset: t.sent, Bytes: len(p), Payload: p, End: last}
 	t.sent += int64(len(p))
-	t.of.session.mu.Unlock()
+	t.of.runner.mu.Unlock()
 	giveBack := func() { t.of.turn <- struct{}{} }
 	err := t.of.outbox.sendPart(&wire.Message{Part: part}, giveBack)
 	if err != nil {
@@ -298,11 +298,11 @@ func (t *Transfer) Finish(ctx context.Context) (wire.TransferState, error) {
 
 // Close has the runner end a transfer that hasn't ended. Its place is taken until then.
 func (t *Transfer) Close() {
-	t.of.session.mu.Lock()
+	t.of.runner.mu.Lock()
 	t.isAbandoned = true
 	isOpen := t.of.open[t.id] == t
-	t.of.session.mu.Unlock()
+	t.of.runner.mu.Unlock()
 	if isOpen {
-		_ = t.of.session.sendOrClose(&wire.Message{CancelTransfer: &wire.CancelTransfer{ID: t.id}})
+		_ = t.of.runner.sendOrClose(&wire.Message{CancelTransfer: &wire.CancelTransfer{ID: t.id}})
 	}
 }

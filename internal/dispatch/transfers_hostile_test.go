@@ -43,7 +43,7 @@ func TestARunnerThatLiesAboutATransferIsLeft(t *testing.T) {
 				_ = m.write(said)
 				synctest.Wait()
 			}
-			if o.hub.SessionByKey(m.session.KeyHash()) != nil {
+			if o.hub.RunnerByKey(m.session.KeyHash()) != nil {
 				t.Errorf("%s: it is still connected", name)
 				m.disconnect()
 			}

@@ -26,7 +26,7 @@ import (
 // fileWorld is an operator, and a real runner of a session with a directory of its own.
 type fileWorld struct {
 	t       *testing.T
-	session *dispatch.Session
+	session *dispatch.Runner
 	dir     string
 	o       *operator
 
@@ -280,7 +280,7 @@ func TestAnUploadThatBreaksOffLeavesNothing(t *testing.T) {
 			if strings.HasPrefix(name, "the") {
 				before := w.session
 				await(t, "the runner doesn't come back", func() bool {
-					w.session = w.o.hub.SessionByKey(before.KeyHash())
+					w.session = w.o.hub.RunnerByKey(before.KeyHash())
 					return w.session != nil && w.session != before
 				})
 			}

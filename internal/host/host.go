@@ -27,7 +27,7 @@ type Host struct {
 	// Pod is nil when the Job has none.
 	Pod *corev1.Pod
 	// Runner is nil when it isn't connected.
-	Runner *dispatch.Session
+	Runner *dispatch.Runner
 }
 
 // IsIdle says that a host which no call has can take one: its runner is connected, and known to be in its pod.
@@ -39,6 +39,6 @@ func IsIdle(h Host) bool {
 }
 
 // IsRunnerOf says whether the runner is the one in the pod, and the pod is there to stay.
-func IsRunnerOf(runner *dispatch.Session, pod *corev1.Pod) bool {
+func IsRunnerOf(runner *dispatch.Runner, pod *corev1.Pod) bool {
 	return string(pod.UID) == runner.Hello().PodUID && pod.DeletionTimestamp == nil
 }

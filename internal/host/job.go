@@ -22,7 +22,7 @@ func IsPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
 }
 
 // WaitingJob is the Job of a waiting runner; nil when that is on its way out.
-func WaitingJob(ctx context.Context, objects apicache.Reader, namespace string, runner *dispatch.Session) (*batchv1.Job, error) {
+func WaitingJob(ctx context.Context, objects apicache.Reader, namespace string, runner *dispatch.Runner) (*batchv1.Job, error) {
 	hello := runner.Hello()
 	job, err := objects.Job(ctx, types.NamespacedName{Namespace: namespace, Name: hello.Job})
 	if err != nil || job == nil {

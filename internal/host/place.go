@@ -21,7 +21,7 @@ type Placement struct {
 	// Create is the Job to make; nil for a host that is there.
 	Create *batchv1.Job
 	// Runner is the connected runner that the call claimed; nil for a host that is to be made.
-	Runner *dispatch.Session
+	Runner *dispatch.Runner
 }
 
 // Placer finds or makes a host for a call. A nil Placement means that it has none to give, and the next placer is

@@ -132,7 +132,7 @@ func TestAWarmPlacementIsAWaitingRunner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *dispatch.Session) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *dispatch.Runner) bool { return a == b })); diff != "" {
 			t.Error(diff)
 		}
 	}

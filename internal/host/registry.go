@@ -11,7 +11,7 @@ import (
 
 // Runners finds the connected runner of a Job, nil when there is none.
 type Runners interface {
-	Session(jobUID string) *dispatch.Session
+	Runner(jobUID string) *dispatch.Runner
 }
 
 // Registry holds which waiting runners calls and sessions may claim, by what their pods were made from, and which of them
@@ -61,16 +61,16 @@ func (r *Registry) Offer(jobUID, template string) {
 // Claim gives a call the runner that it claimed before, or else the one that was offered first; nil when none waits.
 // A call whose write failed half way finds the same runner again, never a second one while that is connected. One that
 // was made from another template by then is refused.
-func (r *Registry) Claim(template string, call types.NamespacedName, callUID string) *dispatch.Session {
+func (r *Registry) Claim(template string, call types.NamespacedName, callUID string) *dispatch.Runner {
 	return r.claimFor(template, claimant{NamespacedName: call}, callUID)
 }
 
 // ClaimForSession is Claim for a session.
-func (r *Registry) ClaimForSession(template string, session types.NamespacedName, sessionUID string) *dispatch.Session {
+func (r *Registry) ClaimForSession(template string, session types.NamespacedName, sessionUID string) *dispatch.Runner {
 	return r.claimFor(template, claimant{session, true}, sessionUID)
 }
 
-func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.Session {
+func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.Runner {
 	runner, outdated := r.claim(template, by, uid)
 	if outdated != nil {
 		outdated.Refuse("the pod's environment was changed")
@@ -78,7 +78,7 @@ func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.
 	return runner
 }
 
-func (r *Registry) claim(template string, by claimant, uid string) (runner, outdated *dispatch.Session) {
+func (r *Registry) claim(template string, by claimant, uid string) (runner, outdated *dispatch.Runner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.claimed(uid); s != nil {
@@ -100,7 +100,7 @@ func (r *Registry) claim(template string, by claimant, uid string) (runner, outd
 }
 
 // Claimed is the runner that a call claimed and that isn't recorded as the call's yet; nil when there is none.
-func (r *Registry) Claimed(callUID string) *dispatch.Session {
+func (r *Registry) Claimed(callUID string) *dispatch.Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.claimed(callUID)
@@ -115,19 +115,19 @@ func (r *Registry) Release(callUID string) {
 
 // ReleaseOthers ends the claims of all calls of a name but the one with a UID, and returns their runners, which may have
 // to be refused.
-func (r *Registry) ReleaseOthers(call types.NamespacedName, except string) []*dispatch.Session {
+func (r *Registry) ReleaseOthers(call types.NamespacedName, except string) []*dispatch.Runner {
 	return r.releaseOthers(claimant{NamespacedName: call}, except)
 }
 
 // ReleaseOtherSessions is ReleaseOthers for sessions.
-func (r *Registry) ReleaseOtherSessions(session types.NamespacedName, except string) []*dispatch.Session {
+func (r *Registry) ReleaseOtherSessions(session types.NamespacedName, except string) []*dispatch.Runner {
 	return r.releaseOthers(claimant{session, true}, except)
 }
 
-func (r *Registry) releaseOthers(by claimant, except string) []*dispatch.Session {
+func (r *Registry) releaseOthers(by claimant, except string) []*dispatch.Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var runners []*dispatch.Session
+	var runners []*dispatch.Runner
 	for uid, c := range r.claims {
 		if c.claimant != by || uid == except {
 			continue
@@ -181,20 +181,20 @@ func (r *Registry) Waiting(template string) int {
 
 // The rest needs the lock.
 
-func (r *Registry) idle(jobUID string) *dispatch.Session {
-	s := r.runners.Session(jobUID)
+func (r *Registry) idle(jobUID string) *dispatch.Runner {
+	s := r.runners.Runner(jobUID)
 	if s == nil || !s.IsWaiting() {
 		return nil
 	}
 	return s
 }
 
-func (r *Registry) claimed(callUID string) *dispatch.Session {
+func (r *Registry) claimed(callUID string) *dispatch.Runner {
 	c, ok := r.claims[callUID]
 	if !ok {
 		return nil
 	}
-	s := r.runners.Session(c.jobUID)
+	s := r.runners.Runner(c.jobUID)
 	if s == nil || s.KeyHash() != c.keyHash {
 		delete(r.claims, callUID)
 		return nil
@@ -215,7 +215,7 @@ func (r *Registry) isBusy(jobUID string) bool {
 	if r.isClaimed(jobUID) {
 		return true
 	}
-	s := r.runners.Session(jobUID)
+	s := r.runners.Runner(jobUID)
 	return s != nil && !s.IsWaiting()
 }
 

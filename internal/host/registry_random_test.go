@@ -11,14 +11,14 @@ import (
 )
 
 // runners is a hub whose connections a test makes and breaks at will, with sessions that were real ones.
-type runners map[string]*dispatch.Session
+type runners map[string]*dispatch.Runner
 
-func (r runners) Session(jobUID string) *dispatch.Session { return r[jobUID] }
+func (r runners) Runner(jobUID string) *dispatch.Runner { return r[jobUID] }
 
 // sessionsOf are, for one Job: two connections of one process, one of another process, and one with a call.
-func sessionsOf(t *testing.T, o *operator, job string) []*dispatch.Session {
+func sessionsOf(t *testing.T, o *operator, job string) []*dispatch.Runner {
 	t.Helper()
-	var list []*dispatch.Session
+	var list []*dispatch.Runner
 	first := o.process(t, job)
 	for range 2 {
 		list = append(list, first.connect(t, ""))
@@ -71,7 +71,7 @@ func (m *model) offer(job, template string) {
 	}
 }
 
-func (m *model) claimed(call string) *dispatch.Session {
+func (m *model) claimed(call string) *dispatch.Runner {
 	c, ok := m.claims[call]
 	if !ok {
 		return nil
@@ -83,7 +83,7 @@ func (m *model) claimed(call string) *dispatch.Session {
 	return nil
 }
 
-func (m *model) claim(template, call string) *dispatch.Session {
+func (m *model) claim(template, call string) *dispatch.Runner {
 	if s := m.claimed(call); s != nil {
 		if m.claims[call].template == template {
 			return s
@@ -110,7 +110,7 @@ func TestClaimsHoldInEveryOrderOfEvents(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
 	jobs := []string{"a-uid", "b-uid", "c-uid"}
-	sessions := map[string][]*dispatch.Session{}
+	sessions := map[string][]*dispatch.Runner{}
 	for _, job := range []string{"a", "b", "c"} {
 		sessions[job+"-uid"] = sessionsOf(t, o, job)
 	}
@@ -138,7 +138,7 @@ func TestClaimsHoldInEveryOrderOfEvents(t *testing.T) {
 
 const calls = 4
 
-func randomStep(t *testing.T, at string, random *rand.Rand, r *Registry, m *model, jobs []string, sessions map[string][]*dispatch.Session) {
+func randomStep(t *testing.T, at string, random *rand.Rand, r *Registry, m *model, jobs []string, sessions map[string][]*dispatch.Runner) {
 	t.Helper()
 	job, call := jobs[random.IntN(len(jobs))], fmt.Sprint("call-", random.IntN(calls))
 	template := []string{"one", "two"}[random.IntN(2)]
@@ -175,7 +175,7 @@ func randomStep(t *testing.T, at string, random *rand.Rand, r *Registry, m *mode
 
 func checkAgainst(t *testing.T, at string, r *Registry, m *model, jobs []string) {
 	t.Helper()
-	holders := map[*dispatch.Session]string{}
+	holders := map[*dispatch.Runner]string{}
 	for i := range calls {
 		call := fmt.Sprint("call-", i)
 		got, want := r.Claimed(call), m.claimed(call)
@@ -207,7 +207,7 @@ func checkAgainst(t *testing.T, at string, r *Registry, m *model, jobs []string)
 	}
 }
 
-func name(s *dispatch.Session) string {
+func name(s *dispatch.Runner) string {
 	if s == nil {
 		return "nothing"
 	}
@@ -225,7 +225,7 @@ func TestCallsThatClaimAtTheSameTimeGetDifferentRunners(t *testing.T) {
 		o.connectRunner(t, job)
 		r.Offer(job+"-uid", "t")
 	}
-	got := make([]*dispatch.Session, claimers)
+	got := make([]*dispatch.Runner, claimers)
 	var all sync.WaitGroup
 	for i := range claimers {
 		all.Go(func() {
@@ -237,7 +237,7 @@ func TestCallsThatClaimAtTheSameTimeGetDifferentRunners(t *testing.T) {
 		})
 	}
 	all.Wait()
-	holders := map[*dispatch.Session]int{}
+	holders := map[*dispatch.Runner]int{}
 	for _, s := range got {
 		holders[s]++
 	}

@@ -14,7 +14,7 @@ func named(call string) types.NamespacedName {
 }
 
 // claimFor claims for a call whose name is its UID.
-func claimFor(r *Registry, template, call string) *dispatch.Session {
+func claimFor(r *Registry, template, call string) *dispatch.Runner {
 	return r.Claim(template, named(call), call)
 }
 

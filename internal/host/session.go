@@ -10,7 +10,7 @@ import (
 
 // SessionRunners finds the runner that holds a key, and which calls of a session it may have got. dispatch.Hub is one.
 type SessionRunners interface {
-	SessionByKey(keyHash string) *dispatch.Session
+	RunnerByKey(keyHash string) *dispatch.Runner
 	Accepted(keyHash string) (calls []dispatch.HeldCall, known bool)
 }
 
@@ -18,7 +18,7 @@ type SessionRunners interface {
 type SessionHost struct {
 	Session *v1alpha1.ToolSession
 	// Runner is its connection; nil when it isn't connected.
-	Runner *dispatch.Session
+	Runner *dispatch.Runner
 	// HasSaidHello says that this operator has heard it. accepted are the calls that it may have got, then.
 	HasSaidHello bool
 	accepted     map[string]dispatch.HeldCall
@@ -31,7 +31,7 @@ func FindSessionHost(runners SessionRunners, session *v1alpha1.ToolSession) *Ses
 	if bound == nil || session.Status.Pod == "" {
 		return nil
 	}
-	h := &SessionHost{Session: session, Runner: runners.SessionByKey(bound.KeyHash), accepted: map[string]dispatch.HeldCall{}}
+	h := &SessionHost{Session: session, Runner: runners.RunnerByKey(bound.KeyHash), accepted: map[string]dispatch.HeldCall{}}
 	calls, known := runners.Accepted(bound.KeyHash)
 	h.HasSaidHello = known
 	for _, call := range calls {

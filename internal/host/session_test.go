@@ -17,14 +17,14 @@ import (
 )
 
 // sessionOf is a session that records a runner.
-func sessionOf(runner *dispatch.Session, maxConcurrent int32) *v1alpha1.ToolSession {
+func sessionOf(runner *dispatch.Runner, maxConcurrent int32) *v1alpha1.ToolSession {
 	s := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "session", UID: "s1"}}
 	s.Spec.MaxConcurrentCalls = ptr.To(maxConcurrent)
 	s.Status = v1alpha1.ToolSessionStatus{Pod: "a-pod", Incarnation: 1, Runner: &v1alpha1.RunnerBinding{PodUID: "a-pod-uid", KeyHash: runner.KeyHash()}}
 	return s
 }
 
-func begin(t *testing.T, runner *dispatch.Session) {
+func begin(t *testing.T, runner *dispatch.Runner) {
 	t.Helper()
 	err := runner.Begin(&wire.Begin{SessionUID: "s1", SessionName: "session", Incarnation: 1, MaxCalls: 100, MaxConcurrentCalls: 16})
 	if err != nil {
@@ -32,7 +32,7 @@ func begin(t *testing.T, runner *dispatch.Session) {
 	}
 }
 
-func assign(t *testing.T, runner *dispatch.Session, uid string, background bool) {
+func assign(t *testing.T, runner *dispatch.Runner, uid string, background bool) {
 	t.Helper()
 	a := &wire.Assignment{CallUID: uid, CallName: "call-" + uid, Decision: "sealed", Background: background}
 	if err := runner.AssignTo("s1", a); err != nil {
@@ -50,7 +50,7 @@ func (p *process) report(t *testing.T, uid string) {
 }
 
 // connectSession dials in for the session, with calls that run.
-func (p *process) connectSession(t *testing.T, uids ...string) *dispatch.Session {
+func (p *process) connectSession(t *testing.T, uids ...string) *dispatch.Runner {
 	t.Helper()
 	conn, err := p.config.DialSession(context.Background(), &wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: len(uids)})
 	if err != nil {

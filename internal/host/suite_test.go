@@ -22,7 +22,7 @@ type operator struct {
 	hub      *dispatch.Hub
 	identity *dispatch.Identity
 	address  string
-	events   chan *dispatch.Session
+	events   chan *dispatch.Runner
 }
 
 func startOperator(t *testing.T) *operator {
@@ -31,8 +31,8 @@ func startOperator(t *testing.T) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64)}
-	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
+	o := &operator{identity: identity, events: make(chan *dispatch.Runner, 64)}
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func startOperator(t *testing.T) *operator {
 }
 
 // event waits until the hub tells of a session.
-func (o *operator) event(t *testing.T) *dispatch.Session {
+func (o *operator) event(t *testing.T) *dispatch.Runner {
 	t.Helper()
 	select {
 	case s := <-o.events:
@@ -89,7 +89,7 @@ func (o *operator) process(t *testing.T, job string) *process {
 }
 
 // connect dials in, with the call that the runner has if any.
-func (p *process) connect(t *testing.T, callUID string) *dispatch.Session {
+func (p *process) connect(t *testing.T, callUID string) *dispatch.Runner {
 	t.Helper()
 	conn, err := p.config.Dial(context.Background(), dial.Call{UID: callUID, Name: "call"})
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *process) disconnect(t *testing.T) {
 }
 
 // connectRunner is a new runner of a Job, connected and waiting.
-func (o *operator) connectRunner(t *testing.T, job string) (*dispatch.Session, *process) {
+func (o *operator) connectRunner(t *testing.T, job string) (*dispatch.Runner, *process) {
 	t.Helper()
 	p := o.process(t, job)
 	return p.connect(t, ""), p

@@ -36,7 +36,7 @@ func (p *pod) background(name string, change func(*v1alpha1.ToolCallSpec), argv 
 		p.t.Fatal(err)
 	}
 	eventually(p.t, func() error {
-		if held, _ := p.hub.SessionByKey(p.runner.KeyHash()).HeldCall(string(call.UID)); held.StartedMicroseconds == 0 && held.State != "Ended" {
+		if held, _ := p.hub.RunnerByKey(p.runner.KeyHash()).HeldCall(string(call.UID)); held.StartedMicroseconds == 0 && held.State != "Ended" {
 			return errors.New("the call hasn't started")
 		}
 		return nil
@@ -67,10 +67,10 @@ func TestInputReachesARunningCallOnce(t *testing.T) {
 	// The runner connects to another operator, which knows nothing of it.
 	p.cut()
 	eventually(t, func() error {
-		if now := p.hub.SessionByKey(p.runner.KeyHash()); now == nil || now == p.runner {
+		if now := p.hub.RunnerByKey(p.runner.KeyHash()); now == nil || now == p.runner {
 			return errors.New("the runner isn't back")
 		}
-		p.runner = p.hub.SessionByKey(p.runner.KeyHash())
+		p.runner = p.hub.RunnerByKey(p.runner.KeyHash())
 		return nil
 	})
 	p.expectTyped("repeated after a reconnect", p.typed("cat", "&offset=0", "hello "), http.StatusConflict, "6")

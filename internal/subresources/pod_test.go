@@ -34,7 +34,7 @@ type pod struct {
 	*space
 	session *v1alpha1.ToolSession
 	policy  *v1alpha1.ExecutionPolicy
-	runner  *dispatch.Session
+	runner  *dispatch.Runner
 	// dir is the only directory that the policy allows.
 	dir string
 	// owner created the session.
@@ -158,7 +158,7 @@ func (p *pod) startRunner() {
 	go func() { over <- s.Run(ctx, ctx) }()
 	p.t.Cleanup(func() { cancel(); <-over })
 	eventually(p.t, func() error {
-		if p.runner = p.hub.Session(uid); p.runner == nil {
+		if p.runner = p.hub.Runner(uid); p.runner == nil {
 			return errors.New("the runner isn't connected")
 		}
 		return nil

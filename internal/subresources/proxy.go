@@ -24,7 +24,7 @@ var sessionResource = v1alpha1.GroupVersion.WithResource("toolsessions").GroupRe
 
 // Runners finds the runner that holds a key. dispatch.Hub is one.
 type Runners interface {
-	SessionByKey(keyHash string) *dispatch.Session
+	RunnerByKey(keyHash string) *dispatch.Runner
 }
 
 // proxy serves what is in the pods of sessions.
@@ -125,7 +125,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 }
 
 // runnerOf finds the connection of a session's runner.
-func (p *proxy) runnerOf(session *v1alpha1.ToolSession) (*dispatch.Session, error) {
+func (p *proxy) runnerOf(session *v1alpha1.ToolSession) (*dispatch.Runner, error) {
 	bound := session.Status.Runner
 	if session.Status.Phase == v1alpha1.SessionSuspended || session.Spec.Suspend && session.Status.Phase == v1alpha1.SessionReady {
 		return nil, conflict(session.Name, "the session is suspended: a call resumes it, or spec.suspend: false if it is true")
@@ -136,7 +136,7 @@ func (p *proxy) runnerOf(session *v1alpha1.ToolSession) (*dispatch.Session, erro
 	if session.Status.Phase != v1alpha1.SessionReady || bound == nil {
 		return nil, conflict(session.Name, "the session isn't ready: its phase is %s", session.Status.Phase)
 	}
-	runner := p.runners.SessionByKey(bound.KeyHash)
+	runner := p.runners.RunnerByKey(bound.KeyHash)
 	if runner == nil {
 		return nil, unavailable("the session's runner isn't connected to the operator at the moment")
 	}

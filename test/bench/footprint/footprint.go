@@ -195,7 +195,7 @@ func listen(ctx context.Context, identity *dispatch.Identity) (address string, c
 		return "", nil, err
 	}
 	told := make(chan time.Time, 2)
-	hub := dispatch.NewHub(func(*dispatch.Session) { told <- time.Now() })
+	hub := dispatch.NewHub(func(*dispatch.Runner) { told <- time.Now() })
 	server := &dispatch.Server{Hub: hub, Authenticate: identity.CheckToken, TLS: tls, Log: logr.Discard()}
 	go func() { _ = server.Serve(ctx, l) }()
 	return l.Addr().String(), told, nil

@@ -9,15 +9,15 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// Session is one runner's connection. A runner of a ToolSession, which Begin makes of one that waits, has no Call of its
+// Runner is one runner's connection. A runner of a ToolSession, which Begin makes of one that waits, has no Call of its
 // own; what is said of its calls is in toolsession.go.
-type Session struct {
+type Runner struct {
 	hello   wire.Hello
 	keyHash string
 	send    func(*wire.Message) error
 	close   func()
 	// changed is called, without the lock, when the runner has got or lost a call of a name.
-	changed func(*Session, types.NamespacedName)
+	changed func(*Runner, types.NamespacedName)
 	// hasRoom says whether another call can be sent before the runner has read more.
 	hasRoom func() bool
 	// keepDecision returns as much of a decision as there is memory for, all or nothing.
@@ -54,32 +54,32 @@ type heldResult struct {
 }
 
 // Hello is what the runner said when it connected.
-func (s *Session) Hello() wire.Hello { return s.hello }
+func (s *Runner) Hello() wire.Hello { return s.hello }
 
 // KeyHash identifies the runner's process: the SHA-256 of its public key, in hexadecimal.
-func (s *Session) KeyHash() string { return s.keyHash }
+func (s *Runner) KeyHash() string { return s.keyHash }
 
 // Call is the name of the call that the runner was made for or given, or what it says itself; empty for one that waits.
-func (s *Session) Call() string {
+func (s *Runner) Call() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.call
 }
 
 // CallUID is the call that the runner has, on this or an earlier connection; empty when it waits for one.
-func (s *Session) CallUID() string {
+func (s *Runner) CallUID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.callUID
 }
 
 // objectName is an object of a name in the runner's namespace.
-func (s *Session) objectName(name string) types.NamespacedName {
+func (s *Runner) objectName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
 }
 
 // names are the calls that the runner was made for or has, and the session that it serves, if any.
-func (s *Session) names() (calls, sessions []types.NamespacedName) {
+func (s *Runner) names() (calls, sessions []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.call != "" {
@@ -95,14 +95,14 @@ func (s *Session) names() (calls, sessions []types.NamespacedName) {
 }
 
 // inServed looks at the session that the runner serves, nil when it serves none, or changes it.
-func inServed[T any](s *Session, look func(*served) T) T {
+func inServed[T any](s *Runner, look func(*served) T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return look(s.served)
 }
 
 // claim is what the runner says that it is, or was made since.
-func (s *Session) claim() *claim {
+func (s *Runner) claim() *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &claim{
@@ -116,14 +116,14 @@ func (s *Session) claim() *claim {
 }
 
 // wasAcknowledged says that the runner was told that its result is recorded.
-func (s *Session) wasAcknowledged() bool {
+func (s *Runner) wasAcknowledged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acked
 }
 
 // Result is what the runner reported, or nil. It takes a part of the budget of all results until Release.
-func (s *Session) Result() *wire.Result {
+func (s *Runner) Result() *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.result == nil {
@@ -133,7 +133,7 @@ func (s *Session) Result() *wire.Result {
 }
 
 // mayReport says whether a result can come now: the runner has a call, and none of its results is held.
-func (s *Session) mayReport() bool {
+func (s *Runner) mayReport() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.served != nil {
@@ -143,7 +143,7 @@ func (s *Session) mayReport() bool {
 }
 
 // ResultOf is what the runner reported about a call, or nil. It takes a part of the budget of all results until Ack.
-func (s *Session) ResultOf(callUID string) *wire.Result {
+func (s *Runner) ResultOf(callUID string) *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.result
@@ -158,7 +158,7 @@ func (s *Session) ResultOf(callUID string) *wire.Result {
 
 // Assign gives the call to the runner, unless it has one already. The caller has recorded durably that this
 // runner, by its KeyHash, is the one that runs the call.
-func (s *Session) Assign(a *wire.Assignment) error {
+func (s *Runner) Assign(a *wire.Assignment) error {
 	s.mu.Lock()
 	if s.served != nil {
 		s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *Session) Assign(a *wire.Assignment) error {
 }
 
 // Cancel asks the runner, once a connection, to stop the call.
-func (s *Session) Cancel(callUID string) error {
+func (s *Runner) Cancel(callUID string) error {
 	s.mu.Lock()
 	again, served := s.canceled, s.served != nil
 	s.canceled = true
@@ -192,7 +192,7 @@ func (s *Session) Cancel(callUID string) error {
 }
 
 // Release forgets the result, so that another one can be received. Ack and Refuse do it. Doing it twice is fine.
-func (s *Session) Release() {
+func (s *Runner) Release() {
 	s.mu.Lock()
 	taken := s.take()
 	s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Session) Release() {
 }
 
 // Record is Release where the runner is still needed: its result is recorded, and isn't acknowledged yet.
-func (s *Session) Record() {
+func (s *Runner) Record() {
 	s.mu.Lock()
 	s.recorded = true
 	s.mu.Unlock()
@@ -210,15 +210,15 @@ func (s *Session) Record() {
 }
 
 // IsRecorded says that Record was called.
-func (s *Session) IsRecorded() bool {
+func (s *Runner) IsRecorded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.recorded
 }
 
-// end has the session take and send nothing more, and takes away what nobody acknowledged. calls are those that a
+// end has the connection take and send nothing more, and takes away what nobody acknowledged. calls are those that a
 // session's runner has then; it has no others, unless it connects again.
-func (s *Session) end() (left []*heldResult, calls []HeldCall) {
+func (s *Runner) end() (left []*heldResult, calls []HeldCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
@@ -234,7 +234,7 @@ func (s *Session) end() (left []*heldResult, calls []HeldCall) {
 }
 
 // take takes away what was reported, with its part of the budget. It needs the lock.
-func (s *Session) take() []*heldResult {
+func (s *Runner) take() []*heldResult {
 	var taken []*heldResult
 	if s.result != nil {
 		taken, s.result = append(taken, s.result), nil
@@ -252,7 +252,7 @@ func (s *Session) take() []*heldResult {
 
 // Ack tells the runner that a call's result is recorded. One that has a single call exits then. A session's result that is
 // still on its way is acknowledged when it arrives.
-func (s *Session) Ack(callUID string) error {
+func (s *Runner) Ack(callUID string) error {
 	s.mu.Lock()
 	if s.served == nil {
 		s.acked = true
@@ -275,7 +275,7 @@ func (s *Session) Ack(callUID string) error {
 
 // Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway. A
 // session's runner ends its session.
-func (s *Session) Refuse(reason string) {
+func (s *Runner) Refuse(reason string) {
 	s.Release()
 	_ = s.End(v1alpha1.ReasonSessionEnded)
 	s.mu.Lock()
@@ -289,7 +289,7 @@ func (s *Session) Refuse(reason string) {
 }
 
 // sendOrClose closes a connection that can't be written to: the runner will dial again.
-func (s *Session) sendOrClose(m *wire.Message) error {
+func (s *Runner) sendOrClose(m *wire.Message) error {
 	if err := s.send(m); err != nil {
 		s.close()
 		return err
@@ -297,7 +297,7 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 	return nil
 }
 
-func (s *Session) setResult(r *wire.Result, size int, release func()) {
+func (s *Runner) setResult(r *wire.Result, size int, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
