@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,18 +81,25 @@ func superviseHelper(args []string) {
 	_ = json.NewEncoder(os.Stdout).Encode(r)
 }
 
+// giveUp gives up privileges, and then puts on a filter, which only the thread may do that gave them up.
+func (s *supervision) giveUp() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if s.NoNewPrivs {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	return denyCalls(s.Denied, s.DeniedIoctl)
+}
+
 func (r *report) supervise(s supervision) error {
 	if s.Harden {
 		if err := Harden(); err != nil {
 			return err
 		}
 	}
-	if s.NoNewPrivs {
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return err
-		}
-	}
-	if err := denyCalls(s.Denied, s.DeniedIoctl); err != nil {
+	if err := s.giveUp(); err != nil {
 		return err
 	}
 	if s.Rules == nil {
