@@ -18,7 +18,7 @@ var asks = map[string][]string{
 	"Pending":      {"Seed"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
-	"Hub":          {"Since", "RunnerByKey", "Session", "Result", "HoldsOther"},
+	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},
 	"Hosts":        {"Claimed", "Release"},
 	"Nodes":        nil,
 	"Pools":        nil,
