@@ -10,6 +10,7 @@ shift 2
 case ${package%/} in
   ./test/e2e | ./test/docs | ./test/faults)
     use_cluster
+    make -s load-tools
     hack/test-programs.sh
     export TOOLCALL_E2E=1
     ;;
