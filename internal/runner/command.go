@@ -13,7 +13,7 @@ import (
 // DefaultGrace is how long a process has to end after SIGTERM.
 const DefaultGrace = 5 * time.Second
 
-// Command is what to run. In JSON it is what it holds the process to: texts may not be UTF-8, and files and writers are of this process.
+// Command is what to run. Its JSON leaves out the texts, which may not be UTF-8, and what belongs to this process: files and writers.
 type Command struct {
 	// Argv is the program and its arguments. A program without a slash is looked up in the PATH of Env.
 	Argv []string `json:"-"`
