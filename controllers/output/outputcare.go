@@ -39,7 +39,7 @@ const fieldOutputState = "status.outputState"
 // storing. It is a manager.Runnable for the leader. It reads metadata, of calls that have output in the store: others cost
 // nothing.
 type OutputCare struct {
-	// Outputs has the store; nil where there is none: what was being stored is then lost, which has to be said.
+	// Outputs has the store; nil without one: the controller then records that what was being stored is lost.
 	Outputs *Outputs
 	// Look has a call looked at by this package's controller.
 	Look func(types.NamespacedName)

@@ -247,8 +247,8 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 }
 
-// wakeLine has those looked at that the call's session has room for. Where a call leaves the line that is all whom it could ever have
-// room for: others may have been looked at since this pass saw the session, and have found the call before them.
+// wakeLine wakes as many calls as the session had room for when this pass observed it. When a call leaves the line, that is out of
+// date: others may have looked since then, and found the call before them. It then wakes as many as the session can ever run.
 func (r *applier) wakeLine(o *observation, leaves bool) {
 	room := o.session.Host.Room()
 	if leaves {
@@ -349,7 +349,7 @@ func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job
 	return nil
 }
 
-// forget drops what is remembered of a call in flight. The session is the one in whose line others may have waited for it.
+// forget drops what is remembered of a call in flight. It returns the session in whose line others may have waited for the call.
 func (r *applier) forget(call types.NamespacedName) (session types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)

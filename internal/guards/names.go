@@ -114,8 +114,7 @@ func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 // endsBefore finds a command behind which bash reads nothing.
 var endsBefore = regexp.MustCompile(`(?m)(^|[;&|])[ \t]*(exec|exit|return)\b`)
 
-// mayRun says that bash may run a script of which the parser says that it is incomplete: because of what the parser doesn't take at its
-// end, where bash does, or because bash reads no more of it.
+// mayRun reports whether bash may run a script that the parser calls incomplete: bash accepts some ends that the parser rejects.
 func (p *parsers) mayRun(text, why string) bool {
 	for _, what := range []string{"here-document", "cannot form a statement alone", "cannot negate", "variables cannot be arrays", "matching `[` with `]`"} {
 		if strings.Contains(why, what) {
@@ -125,7 +124,7 @@ func (p *parsers) mayRun(text, why string) bool {
 	if !strings.Contains(why, "must be followed by an expression") {
 		return false
 	}
-	// An expression of let, or an index, is for bash a word like any other. One between brackets isn't.
+	// Bash takes the expression of let, and an index, for a word like any other, and refuses an expression without its closing brackets.
 	_, err := p.parse(text + "1))")
 	return err != nil && !syntax.IsIncomplete(err)
 }

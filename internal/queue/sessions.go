@@ -138,8 +138,8 @@ func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
 	}
 }
 
-// Exclude takes a call out of its session's line that the session doesn't take. Nobody waits for its end to be written; who came
-// after it is to be woken.
+// Exclude takes a call that its session doesn't take out of the line, so that nobody waits until its end is written. The caller wakes
+// those who came after it.
 func (q *SessionQueue) Exclude(call types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,8 +159,8 @@ func (q *SessionQueue) HandedIn(call types.NamespacedName, uid types.UID) types.
 	return ""
 }
 
-// Forget drops a call that has ended or is gone. The session is the one that has a line it was in, or that it was handed over in: who
-// came after it is to be woken. It is empty where nobody waited for the call.
+// Forget drops a call that has ended or is gone. It returns the session in whose line the call was, or that it was handed over in: the
+// caller wakes those who came after it. The session is empty where nobody waited for the call.
 func (q *SessionQueue) Forget(call types.NamespacedName) (session types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

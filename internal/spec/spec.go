@@ -1,8 +1,8 @@
-// Package spec holds the plain values that say what a call does and what it is held to. The operator decides them from the API's objects
-// once; the stored decision, the assignment, the command and the process that supervises it embed them as they are. A new limit is a
-// field here, and what sets and what uses it.
+// Package spec holds plain values: what a call does, and the limits that hold it. The operator decides them once, from the API's
+// objects. The stored decision, the assignment and the command embed them. To add a limit, add a field here, the code that sets it and
+// the code that uses it.
 //
-// The runner is linked with it: it imports the standard library and what has plain values too.
+// The runner links this package: it imports the standard library and other packages of plain values only.
 package spec
 
 import (
