@@ -309,6 +309,16 @@ func (s *storing) ends(name string, stdout, stderr []byte) (*v1alpha1.ToolCall, 
 	return call, p
 }
 
+// endsWithoutItsStore is a call that has ended without all of its output being stored: the store is away.
+func (s *storing) endsWithoutItsStore(stdout []byte) (*v1alpha1.ToolCall, *keptPod) {
+	s.T.Helper()
+	call, p := s.ends("c", stdout, nil)
+	s.reconcile(call)
+	s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
+	s.reconcile(call)
+	return call, p
+}
+
 // comesBack connects a pod again, which sends its result again.
 func (p *keptPod) comesBack(s *storing, call *v1alpha1.ToolCall) {
 	p.Conn.Close()
