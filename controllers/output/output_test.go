@@ -308,8 +308,12 @@ func TestOutputOfASessionsCallIsStoredFromItsPod(t *testing.T) {
 	if p.isAcked() {
 		t.Error("it is acknowledged, and nothing is written")
 	}
-	s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
-	s.reconcile(call)
+	// The stream may have grown before the result came.
+	fixture.Eventually(t, func() bool {
+		s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
+		s.reconcile(call)
+		return s.Get(call).Status.Streams != nil
+	})
 	if state := s.Get(call).Status.Streams.Stdout.State; state != v1alpha1.StreamStoring {
 		t.Errorf("stdout is %s", state)
 	}

@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -125,21 +125,16 @@ func (s *storing) away() (back func()) {
 	return func() { s.T.Helper(); s.move(false) }
 }
 
-// move has a file stand in the folder's place, or the folder in the file's.
+// move has a file stand in the folder's place, or the folder in the file's, with no moment in which there is neither.
 func (s *storing) move(away bool) {
 	s.T.Helper()
 	aside, err := s.folder+"-aside", error(nil)
 	if away {
-		err = os.Rename(s.folder, aside)
-		for err == nil {
-			// A write that comes between makes the folder again.
-			if err = os.WriteFile(s.folder, nil, 0o600); !errors.Is(err, syscall.EISDIR) {
-				break
-			}
-			err = os.RemoveAll(s.folder)
-		}
-	} else {
-		err = errors.Join(os.Remove(s.folder), os.Rename(aside, s.folder))
+		err = os.WriteFile(aside, nil, 0o600)
+	}
+	err = errors.Join(err, unix.Renameat2(unix.AT_FDCWD, s.folder, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE))
+	if !away {
+		err = errors.Join(err, os.Remove(aside))
 	}
 	if err != nil {
 		s.T.Fatal(err)
