@@ -2,7 +2,7 @@
 // arguments name. It exits with 1 when no test failed.
 //
 // With -list it prints the failed tests instead, each with its package, without those that are parts of others. It exits with 1 when a
-// package failed otherwise: it doesn't compile, or it ended before its tests did.
+// package failed otherwise: it doesn't compile, or it ended before its tests did, as after a panic.
 package main
 
 import (
@@ -97,6 +97,8 @@ func failures(all []event) (lines string, isWhole bool) {
 	for _, e := range all {
 		test := e.Package + " " + e.Test
 		switch isPart := strings.Contains(e.Test, "/"); {
+		case strings.HasPrefix(e.Output, "panic: "):
+			isWhole = false
 		case isPart || e.Package == "":
 		case e.Action == "run":
 			started[test] = true

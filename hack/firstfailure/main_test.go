@@ -46,6 +46,7 @@ func TestFailedTestsAreListed(t *testing.T) {
 		"tests":                     {failed, "p TestA\n", true},
 		"a package doesn't compile": {failed + `{"Action":"fail","Package":"q"}`, "p TestA\n", false},
 		"a test that didn't end":    {failed + `{"Action":"run","Package":"p","Test":"TestC"}`, "p TestA\n", false},
+		"a panic":                   {`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: nil\n"}` + "\n" + failed, "p TestA\n", false},
 		"nothing":                   {`{"Action":"pass","Package":"p"}`, "", true},
 	} {
 		if lines, isWhole := failures(read(strings.NewReader(tc.events))); lines != tc.lines || isWhole != tc.isWhole {
