@@ -140,16 +140,12 @@ func (m *Memory) route(runner *dispatch.Runner) {
 	object := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: hello.Namespace, Name: name}
 	}
-	if session, ok := runner.ToolSession(); ok {
-		m.routeSession(hello.Namespace, session.Name, runner.TakeNews())
+	if owner, hasBegun := runner.Owner(); hasBegun {
+		m.routeNews(hello.Namespace, owner, runner.TakeNews())
 		return
 	}
-	if call := runner.Call(); call != "" {
-		priority := trigger.PriorityStart
-		if runner.Result() != nil {
-			priority = trigger.PriorityResult
-		}
-		m.Calls.Enqueue(object(call), priority)
+	if hello.Call != "" {
+		m.Calls.Enqueue(object(hello.Call), trigger.PriorityStart)
 		return
 	}
 	if m.sessionsOfJob != nil {
@@ -162,23 +158,25 @@ func (m *Memory) route(runner *dispatch.Runner) {
 	}
 }
 
-// routeSession has the session looked at that a runner serves when the runner has come or gone, and the calls that there is
-// news of.
-func (m *Memory) routeSession(namespace, session string, news dispatch.News) {
+// routeNews has the owner of a runner looked at when the runner has come or gone, and the calls that there is news of.
+func (m *Memory) routeNews(namespace string, owner wire.Owner, news dispatch.News) {
 	for _, call := range news.Ended {
 		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityResult)
 	}
-	name := types.NamespacedName{Namespace: namespace, Name: session}
 	for _, call := range news.Calls {
 		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityStart)
 	}
-	if news.Session {
+	name := types.NamespacedName{Namespace: namespace, Name: owner.Name}
+	switch {
+	case news.Owner && owner.IsCall():
+		m.Calls.Enqueue(name, trigger.PriorityStart)
+	case news.Owner:
 		m.Sessions.Enqueue(name, trigger.PriorityStart)
 		m.SessionQueue.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
-		return
+	case owner.IsSession():
+		// Each has left its place to the next.
+		m.SessionQueue.Wake(name, len(news.Ended), len(news.Ended))
 	}
-	// Each has left its place to the next.
-	m.SessionQueue.Wake(name, len(news.Ended), len(news.Ended))
 }
 
 // readEarlier lists the calls that an operator before this one may have handed over, for as long as that takes. Calls of

@@ -82,7 +82,8 @@ func serveMemory(t *testing.T, m *controllers.Memory) *dial.Config {
 func TestTheNewsOfASessionsRunnerGoesToTheSessionAndItsCalls(t *testing.T) {
 	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
 	calls, sessions := listen(t, m.Calls), listen(t, m.Sessions)
-	conn, err := serveMemory(t, m).DialSession(context.Background(), &wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: 1})
+	owner := wire.Owner{Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 1}
+	conn, err := serveMemory(t, m).Dial(context.Background(), &wire.Serving{Owner: owner, Held: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,5 +102,29 @@ func TestTheNewsOfASessionsRunnerGoesToTheSessionAndItsCalls(t *testing.T) {
 	}
 	conn.Close()
 	next(t, sessions, "session", trigger.PriorityStart)
+	next(t, calls, "call", trigger.PriorityResult)
+}
+
+func TestTheNewsOfACallsRunnerGoesToTheCall(t *testing.T) {
+	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
+	calls, sessions := listen(t, m.Calls), listen(t, m.Sessions)
+	owner := wire.Owner{Kind: wire.KindCall, UID: "c1", Name: "call"}
+	conn, err := serveMemory(t, m).Dial(context.Background(), &wire.Serving{Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
 	next(t, calls, "call", trigger.PriorityStart)
+	if err := m.Hub.Runner("job-uid").Assign("c1", &wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Send(&wire.Message{Result: &wire.Result{CallUID: "c1", Outcome: result.Outcome{Reason: result.Completed}}}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, calls, "call", trigger.PriorityResult)
+	conn.Close()
+	next(t, calls, "call", trigger.PriorityResult)
+	if sessions.Len() != 0 {
+		t.Error("a call's runner has a session looked at")
+	}
 }

@@ -20,9 +20,9 @@ func collecting(a *wire.Assignment, globs ...string) *wire.Assignment {
 }
 
 // checkArtifact reads an artifact whole.
-func checkArtifact(t *testing.T, o *operator, session *dispatch.Runner, uid string, a *result.Artifact) {
+func checkArtifact(t *testing.T, o *operator, runner *dispatch.Runner, uid string, a *result.Artifact) {
 	t.Helper()
-	f := newFollower(t, session, uid, "")
+	f := newFollower(t, runner, uid, "")
 	f.key.Artifact = a.Path
 	f.checkWhole(f.follow(o, endless), a.Bytes)
 	if f.sum() != a.SHA256 {
@@ -30,10 +30,10 @@ func checkArtifact(t *testing.T, o *operator, session *dispatch.Runner, uid stri
 	}
 }
 
-func isThere(t *testing.T, o *operator, session *dispatch.Runner, uid, path string) bool {
+func isThere(t *testing.T, o *operator, runner *dispatch.Runner, uid, path string) bool {
 	t.Helper()
-	source := &dispatch.RunnerSource{Hub: o.hub, RunnerOf: func(context.Context, output.Key) (string, error) { return session.KeyHash(), nil }}
-	f := newFollower(t, session, uid, "")
+	source := &dispatch.RunnerSource{Hub: o.hub, RunnerOf: func(context.Context, output.Key) (string, error) { return runner.KeyHash(), nil }}
+	f := newFollower(t, runner, uid, "")
 	f.key.Artifact = path
 	r, err := source.Open(t.Context(), f.key)
 	if err != nil {
@@ -60,14 +60,12 @@ func listed(a *result.Artifacts) string {
 func TestFilesOfACallAreReadAfterItsEnd(t *testing.T) {
 	o := newOperator(t)
 	p := startRunner(t, o)
-	session := <-o.events
+	runner := <-o.events
 	a := collecting(p.assignment(`mkdir -p out; seq 1 100000000 | head -c 3145728 >out/large.csv; printf '\211PNG\r\n\032\n' >out/plot; : >out/empty
 ln -s /etc/passwd out/passwd; mkfifo out/fifo; echo secret >out/x.key; head -c 5000000 /dev/zero >out/zero; echo mine >&2; exit 3`), "out/*", "none/*")
-	if err := session.Assign(a); err != nil {
-		t.Fatal(err)
-	}
-	r := (<-o.events).Result()
-	if r == nil || r.Validate() != nil || r.Outcome.Reason != result.NonZeroExit || *r.Outcome.ExitCode != 3 {
+	assign(t, runner, a)
+	r := o.result("c1")
+	if r.Outcome.Reason != result.NonZeroExit || *r.Outcome.ExitCode != 3 {
 		t.Fatalf("got %+v", r)
 	}
 	got := r.Outcome.Artifacts
@@ -75,25 +73,20 @@ ln -s /etc/passwd out/passwd; mkfifo out/fifo; echo secret >out/x.key; head -c 5
 		t.Errorf("got %s, %d omitted: %s", listed(got), got.Omitted, got.Message)
 	}
 	for i := range got.Kept {
-		checkArtifact(t, o, session, "c1", &got.Kept[i])
+		checkArtifact(t, o, runner, "c1", &got.Kept[i])
 		o.stop()
 		o.start()
-		session = <-o.events
+		runner = <-o.events
 	}
 	for _, path := range []string{"out/passwd", "out/x.key", "out/fifo", "/etc/passwd", "large.csv", "out/../out/plot", strings.Repeat("x", 256)} {
-		if isThere(t, o, session, "c1", path) {
+		if isThere(t, o, runner, "c1", path) {
 			t.Errorf("%s can be read", path)
 		}
 	}
-	if isThere(t, o, session, "c2", "out/plot") {
+	if isThere(t, o, runner, "c2", "out/plot") {
 		t.Error("another call's files can be read")
 	}
-	if err := session.Ack("c1"); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.exit(); code != 0 {
-		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
-	}
+	p.ack(runner)
 	if lost := p.saved().Artifacts; lost == nil || lost.Omitted != 6 || lost.Message == "" {
 		t.Errorf("the copy of the result says %+v", lost)
 	}
@@ -115,22 +108,17 @@ func TestFilesAreCollectedHoweverACallEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newOperator(t)
 			p := startRunner(t, o)
-			session := <-o.events
+			runner := <-o.events
 			a := collecting(p.assignment(c.script), "f")
 			if c.change != nil {
 				c.change(a)
 			}
-			if err := session.Assign(a); err != nil {
-				t.Fatal(err)
-			}
-			r := (<-o.events).Result()
-			if r == nil || r.Validate() != nil || r.Outcome.Reason != c.reason || listed(r.Outcome.Artifacts) != c.want {
+			assign(t, runner, a)
+			r := o.result("c1")
+			if r.Outcome.Reason != c.reason || listed(r.Outcome.Artifacts) != c.want {
 				t.Errorf("got %+v, %s", r, listed(r.Outcome.Artifacts))
 			}
-			if err := session.Ack("c1"); err != nil {
-				t.Fatal(err)
-			}
-			_ = p.exit()
+			p.ack(runner)
 		})
 	}
 }
@@ -138,23 +126,23 @@ func TestFilesAreCollectedHoweverACallEnds(t *testing.T) {
 func TestFilesOfASessionsCallsStayAsTheyWere(t *testing.T) {
 	o := newOperator(t)
 	p := startRunnerBy(t, o, nil, wire.EnvCall+"=", wire.EnvPool+"=env")
-	session := <-o.events
-	if err := session.Begin(&wire.Begin{SessionUID: "s1", SessionName: "session", MaxCalls: 100, MaxConcurrentCalls: 2}); err != nil {
+	runner := <-o.events
+	if err := runner.Begin(theSession(2)); err != nil {
 		t.Fatal(err)
 	}
 	start := func(uid, script string) {
-		if err := session.AssignTo("s1", collecting(p.call(uid, script).Assign, "out/**")); err != nil {
+		if err := runner.Assign("s1", collecting(p.call(uid, script).Assign, "out/**")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	await := func(uid string) *result.Artifacts {
-		for ; session.ResultOf(uid) == nil; <-o.events {
+		for ; runner.ResultOf(uid) == nil; <-o.events {
 		}
-		r := session.ResultOf(uid)
+		r := runner.ResultOf(uid)
 		if err := r.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if err := session.Ack(uid); err != nil {
+		if err := runner.Ack(uid); err != nil {
 			t.Fatal(err)
 		}
 		return r.Outcome.Artifacts
@@ -167,8 +155,8 @@ func TestFilesOfASessionsCallsStayAsTheyWere(t *testing.T) {
 		t.Errorf("got %s, and %s", listed(first), listed(second))
 	}
 	start("c3", `echo 3 >out/b; echo on; read x <`+p.fifo("never"))
-	newFollower(t, session, "c3", output.Stdout).follow(o, 1)
-	if err := session.Stop("c3", "call", "CancelRequested"); err != nil {
+	newFollower(t, runner, "c3", output.Stdout).follow(o, 1)
+	if err := runner.Stop("c3", "call", "CancelRequested"); err != nil {
 		t.Fatal(err)
 	}
 	third := await("c3")
@@ -177,13 +165,13 @@ func TestFilesOfASessionsCallsStayAsTheyWere(t *testing.T) {
 	}
 	for uid, artifacts := range map[string]*result.Artifacts{"c1": first, "c2": second, "c3": third} {
 		for i := range artifacts.Kept {
-			checkArtifact(t, o, session, uid, &artifacts.Kept[i])
+			checkArtifact(t, o, runner, uid, &artifacts.Kept[i])
 		}
 	}
-	if isThere(t, o, session, "c2", "out/deep/a") {
+	if isThere(t, o, runner, "c2", "out/deep/a") {
 		t.Error("a call has another one's files")
 	}
-	if err := session.End("EndRequested"); err != nil {
+	if err := runner.End("EndRequested"); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.exit(); code != 0 {

@@ -1,6 +1,6 @@
-// Command runner is the first process of every tool pod: it connects to the operator, takes one call, runs
-// it and reports how it ended. The runner of a session takes many calls, several at a time. It takes no flags; the
-// operator configures it by variables. With the arguments "install PATH" it copies itself to that path instead.
+// Command runner is the first process of every tool pod: it connects to the operator, takes one call, or the calls of a
+// session, several at a time, runs them and reports how they ended. It takes no flags; the operator configures it by
+// variables. With the arguments "install PATH" it copies itself to that path instead.
 package main
 
 import (
@@ -65,21 +65,20 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	s := &supervisor.Supervisor{
 		Outputs: outputs,
 		Inputs:  inputs,
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
-			return config.Dial(ctx, call)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
 		},
-		Execute: executor.Execute,
+		Begin: func(b *wire.Begin) supervisor.ExecuteFunc {
+			if b.IsCall() {
+				return executor.Execute
+			}
+			return beginSession(*executor, b, *config.Hello.Support, end)
+		},
 		SaveCopy: func(r *wire.Result) {
 			// Nothing can be done when it can't be written: the result is still sent.
 			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
 		},
 		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
-		DialSession: func(ctx context.Context, session *wire.Session) (supervisor.Conn, error) {
-			return config.DialSession(ctx, session)
-		},
-		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
-			return beginSession(*executor, b, *config.Hello.Support, end)
-		},
 		FilesOf: func(b *wire.Begin) supervisor.TransferFiles {
 			own := *executor
 			own.Session = b

@@ -145,6 +145,42 @@ func (p *process) assignment(script string) *wire.Assignment {
 	}
 }
 
+// assign makes the runner that of the call c1, and hands that over.
+func assign(t *testing.T, runner *dispatch.Runner, a *wire.Assignment) {
+	t.Helper()
+	if err := runner.Begin(wire.BeginCall("c1", "call")); err != nil {
+		t.Fatal(err)
+	}
+	if err := runner.Assign("c1", a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// result waits for that of a call of the runner that is connected.
+func (o *operator) result(uid string) *wire.Result {
+	o.t.Helper()
+	for runner := range o.events {
+		if r := runner.ResultOf(uid); r != nil {
+			if err := r.Validate(); err != nil {
+				o.t.Error(err)
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// ack acknowledges the result of the call c1, and waits for the runner's end.
+func (p *process) ack(runner *dispatch.Runner) {
+	p.t.Helper()
+	if err := runner.Ack("c1"); err != nil {
+		p.t.Fatal(err)
+	}
+	if code := p.exit(); code != 0 {
+		p.t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
+	}
+}
+
 // saved is the outcome in the termination message.
 func (p *process) saved() *result.Outcome {
 	p.t.Helper()
@@ -169,23 +205,19 @@ func (p *process) saved() *result.Outcome {
 func TestARunnerTakesOneCallToItsEnd(t *testing.T) {
 	o := newOperator(t)
 	p := startRunner(t, o)
-	session := <-o.events
-	if s := session.Hello().Support; s == nil || !s.ReadMemory || s.LandlockABI == 0 {
+	runner := <-o.events
+	if s := runner.Hello().Support; s == nil || !s.ReadMemory || s.LandlockABI == 0 {
 		t.Errorf("the hello says that the node gives %+v", s)
 	}
-	if err := session.Assign(p.assignment(`echo hello; env | grep -c -e TOOLCALL -e ` + p.token + `; exit 3`)); err != nil {
-		t.Fatal(err)
-	}
-	r := (<-o.events).Result()
-	if r == nil || r.Validate() != nil || string(r.Outcome.Stdout.Head) != "hello\n0\n" || *r.Outcome.ExitCode != 3 {
+	assign(t, runner, p.assignment(`echo hello; env | grep -c -e TOOLCALL -e `+p.token+`; exit 3`))
+	r := o.result("c1")
+	if string(r.Outcome.Stdout.Head) != "hello\n0\n" || *r.Outcome.ExitCode != 3 {
 		t.Fatalf("got %+v", r)
 	}
-	if err := session.Ack("c1"); err != nil {
-		t.Fatal(err)
+	if held, _ := runner.HeldCall("c1"); held.StartedMicroseconds == 0 {
+		t.Errorf("nothing said that the call was started: %+v", held)
 	}
-	if code := p.exit(); code != 0 {
-		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
-	}
+	p.ack(runner)
 	if saved := p.saved(); string(saved.Stdout.Head) != "hello\n0\n" || saved.WorkingDir != r.Environment.WorkingDir || saved.Reason != result.NonZeroExit {
 		t.Errorf("saved %+v", saved)
 	}
@@ -195,26 +227,25 @@ func TestAnOperatorThatIsAwayCostsNoResult(t *testing.T) {
 	o := newOperator(t)
 	p := startRunner(t, o)
 	begun := filepath.Join(p.Dir, "begun")
-	if err := (<-o.events).Assign(p.assignment("echo x >>" + begun + "; echo done")); err != nil {
-		t.Fatal(err)
-	}
-	r := (<-o.events).Result()
+	assign(t, <-o.events, p.assignment("echo x >>"+begun+"; echo done"))
+	r := o.result("c1")
 	o.stop()
 	o.start()
 	again := <-o.events
-	if again.CallUID() != "c1" {
-		t.Errorf("the runner says that it has call %q", again.CallUID())
+	if owner, _ := again.Owner(); owner != wire.BeginCall("c1", "call").Owner {
+		t.Errorf("the runner says that it has %+v", owner)
 	}
-	second := (<-o.events).Result()
-	if r == nil || second == nil || string(second.Outcome.Stdout.Head) != "done\n" || second.Outcome.DurationMS != r.Outcome.DurationMS {
+	if held, _ := again.HeldCall("c1"); held.State != dispatch.Ended {
+		t.Errorf("the runner says that its call is %+v", held)
+	}
+	second := again.ResultOf("c1")
+	if second == nil {
+		second = o.result("c1")
+	}
+	if string(second.Outcome.Stdout.Head) != "done\n" || second.Outcome.DurationMS != r.Outcome.DurationMS {
 		t.Fatalf("the result was %+v and is %+v", r, second)
 	}
-	if err := again.Ack("c1"); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.exit(); code != 0 {
-		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
-	}
+	p.ack(again)
 	if raw, err := os.ReadFile(begun); err != nil || string(raw) != "x\n" {
 		t.Errorf("the command began as %q, %v", raw, err)
 	}
@@ -224,37 +255,58 @@ func TestTheEndOfThePodStopsTheCommandAndIsReported(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
 		o := newOperator(t)
 		p := startRunner(t, o)
-		ready := filepath.Join(p.Dir, "ready")
-		if err := syscall.Mkfifo(ready, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		session := <-o.events
-		if err := session.Assign(p.assignment("echo >" + ready + "; exec sleep 600")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.ReadFile(ready); err != nil {
-			t.Fatal(err)
-		}
+		ready := p.fifo("ready")
+		runner := <-o.events
+		assign(t, runner, p.assignment("echo >"+ready+"; exec sleep 600"))
+		p.read(ready)
 		if err := p.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		if r := (<-o.events).Result(); r == nil || r.Outcome.Reason != result.PodLost || !r.Outcome.Started {
+		if r := o.result("c1"); r.Outcome.Reason != result.PodLost || !r.Outcome.Started {
 			t.Errorf("%s: got %+v", signal, r)
 		}
-		if err := session.Ack("c1"); err != nil {
-			t.Fatal(err)
-		}
-		if code := p.exit(); code != 0 || p.saved().Reason != result.PodLost {
-			t.Errorf("%s: the runner exited with %d, saved %s", signal, code, p.saved().Reason)
+		p.ack(runner)
+		if p.saved().Reason != result.PodLost {
+			t.Errorf("%s: saved %s", signal, p.saved().Reason)
 		}
 	}
 }
 
+func TestTheEndOfThePodBeforeTheAssignmentStartsNothing(t *testing.T) {
+	o := newOperator(t)
+	p := startRunner(t, o)
+	runner := <-o.events
+	for runner.IsWaiting() {
+		if err := runner.Begin(wire.BeginCall("c1", "call")); err != nil {
+			t.Fatal(err)
+		}
+		// Its next hello says whether it has heard that.
+		o.stop()
+		o.start()
+		runner = <-o.events
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != 0 {
+		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
+	}
+	if raw, err := os.ReadFile(p.termination); !os.IsNotExist(err) {
+		t.Errorf("the copy of a result is %q, %v", raw, err)
+	}
+}
+
 func TestARunnerThatIsNotWantedEnds(t *testing.T) {
+	begin := func(s *dispatch.Runner) { _ = s.Begin(wire.BeginCall("c1", "call")) }
 	for name, end := range map[string]func(*process, *dispatch.Runner){
-		"refused":               func(_ *process, s *dispatch.Runner) { s.Refuse("the pool is too large") },
-		"its pod ends":          func(p *process, _ *dispatch.Runner) { _ = p.Process.Signal(syscall.SIGTERM) },
-		"refused with its call": func(p *process, s *dispatch.Runner) { _ = s.Assign(p.assignment("exec sleep 600")); s.Refuse("gone") },
+		"refused":                   func(_ *process, s *dispatch.Runner) { s.Refuse("the pool is too large") },
+		"its pod ends":              func(p *process, _ *dispatch.Runner) { _ = p.Process.Signal(syscall.SIGTERM) },
+		"refused when it has begun": func(_ *process, s *dispatch.Runner) { begin(s); s.Refuse("gone") },
+		"refused with its call": func(p *process, s *dispatch.Runner) {
+			begin(s)
+			_ = s.Assign("c1", p.assignment("exec sleep 600"))
+			s.Refuse("gone")
+		},
 	} {
 		o := newOperator(t)
 		p := startRunner(t, o)

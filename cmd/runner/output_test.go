@@ -27,9 +27,9 @@ type follower struct {
 	n       int64
 }
 
-func newFollower(t *testing.T, session *dispatch.Runner, uid string, stream output.Stream) *follower {
+func newFollower(t *testing.T, runner *dispatch.Runner, uid string, stream output.Stream) *follower {
 	return &follower{
-		t: t, keyHash: session.KeyHash(), hash: sha256.New(),
+		t: t, keyHash: runner.KeyHash(), hash: sha256.New(),
 		key: output.Key{Namespace: "ns", Name: "call", UID: types.UID(uid), Stream: stream},
 	}
 }
@@ -82,14 +82,12 @@ const endless = 1 << 62
 func TestOutputIsReadWholeWhileOperatorsComeAndGo(t *testing.T) {
 	o := newOperator(t)
 	p := startRunner(t, o)
-	session := <-o.events
+	runner := <-o.events
 	const size = 8 << 20
 	a := p.assignment(`seq 1 100000000 | head -c 4194304; read x <` + p.fifo("on") + `; seq 7 100000000 | head -c 4194304; read x <` + p.fifo("end"))
 	a.KeepBytesPerStream = size
-	if err := session.Assign(a); err != nil {
-		t.Fatal(err)
-	}
-	f := newFollower(t, session, "c1", output.Stdout)
+	assign(t, runner, a)
+	f := newFollower(t, runner, "c1", output.Stdout)
 	for _, upTo := range []int64{1, 100_000, 3 << 20} {
 		f.follow(o, upTo)
 		o.stop()
@@ -104,22 +102,12 @@ func TestOutputIsReadWholeWhileOperatorsComeAndGo(t *testing.T) {
 	p.say("end")
 	info := f.follow(o, endless)
 	f.checkWhole(info, size)
-	none := newFollower(t, session, "c1", output.Stderr)
+	none := newFollower(t, runner, "c1", output.Stderr)
 	none.checkWhole(none.follow(o, endless), 0)
-	for s := range o.events {
-		if r := s.Result(); r != nil {
-			if r.Outcome.Stdout.SHA256 != info.SHA256 {
-				t.Errorf("the result says %s", r.Outcome.Stdout.SHA256)
-			}
-			if err := s.Ack("c1"); err != nil {
-				t.Error(err)
-			}
-			break
-		}
+	if r := o.result("c1"); r.Outcome.Stdout.SHA256 != info.SHA256 {
+		t.Errorf("the result says %s", r.Outcome.Stdout.SHA256)
 	}
-	if code := p.exit(); code != 0 {
-		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
-	}
+	p.ack(o.hub.RunnerByKey(runner.KeyHash()))
 }
 
 // say lets a script go on.
@@ -133,35 +121,35 @@ func (p *process) say(fifo string) {
 func TestOutputOfASessionIsReadDuringItsCallsAndAfterThem(t *testing.T) {
 	o := newOperator(t)
 	p := startRunnerBy(t, o, nil, wire.EnvCall+"=", wire.EnvPool+"=env")
-	session := <-o.events
-	if err := session.Begin(&wire.Begin{SessionUID: "s1", SessionName: "session", MaxCalls: 100, MaxConcurrentCalls: 2}); err != nil {
+	runner := <-o.events
+	if err := runner.Begin(theSession(2)); err != nil {
 		t.Fatal(err)
 	}
 	const size = 2 << 20
 	run := func(uid, script string) {
 		a := p.call(uid, script).Assign
 		a.KeepBytesPerStream = size
-		if err := session.AssignTo("s1", a); err != nil {
+		if err := runner.Assign("s1", a); err != nil {
 			t.Fatal(err)
 		}
 	}
 	run("c1", `seq 1 100000000 | head -c 1048576; read x <`+p.fifo("on")+`; seq 3 100000000 | head -c 1048576`)
-	f := newFollower(t, session, "c1", output.Stdout)
+	f := newFollower(t, runner, "c1", output.Stdout)
 	f.follow(o, 1<<20)
 	// What it can see of the files that others' output is in.
 	run("c2", `ls -l /proc/[0-9]*/fd/ 2>/dev/null | grep -c 'tmp.*deleted'`)
-	other := newFollower(t, session, "c2", output.Stdout)
+	other := newFollower(t, runner, "c2", output.Stdout)
 	other.follow(o, endless)
 	p.say("on")
 	live := f.follow(o, endless)
 	f.checkWhole(live, size)
 	for ended := 0; ended < 2; {
 		for _, uid := range []string{"c1", "c2"} {
-			if r := session.ResultOf(uid); r != nil {
+			if r := runner.ResultOf(uid); r != nil {
 				if uid == "c2" && !strings.HasPrefix(string(r.Outcome.Stdout.Head), "0\n") {
 					t.Errorf("another call sees %q", r.Outcome.Stdout.Head)
 				}
-				if err := session.Ack(uid); err != nil {
+				if err := runner.Ack(uid); err != nil {
 					t.Fatal(err)
 				}
 				ended++
@@ -172,9 +160,9 @@ func TestOutputOfASessionIsReadDuringItsCallsAndAfterThem(t *testing.T) {
 		}
 	}
 	// They are acknowledged, and the operator has forgotten them.
-	again := newFollower(t, session, "c1", output.Stdout)
+	again := newFollower(t, runner, "c1", output.Stdout)
 	again.checkWhole(again.follow(o, endless), size)
-	if err := session.End("EndRequested"); err != nil {
+	if err := runner.End("EndRequested"); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.exit(); code != 0 {

@@ -31,5 +31,5 @@ func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Sup
 		terminate(supervisor.Survivors)
 		time.AfterFunc(lastResults, func() { os.Exit(1) })
 	}).Run
-	return executor.ExecuteCall
+	return executor.Execute
 }

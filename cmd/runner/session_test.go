@@ -70,7 +70,7 @@ func (o *sessionOperator) accept() *wire.Hello {
 	if err != nil || m.Hello == nil {
 		o.t.Fatalf("got %+v, %v; want a hello", m, err)
 	}
-	for s := m.Hello.Session; s != nil && len(s.Calls) < s.Held; {
+	for s := m.Hello.Serving; s != nil && len(s.Calls) < s.Held; {
 		held, err := o.read()
 		if err != nil {
 			o.t.Fatal(err)
@@ -83,7 +83,7 @@ func (o *sessionOperator) accept() *wire.Hello {
 }
 
 func (o *sessionOperator) read() (*wire.Message, error) {
-	size, err := wire.ReadHeader(o.conn, wire.MaxSessionResult)
+	size, err := wire.ReadHeader(o.conn, wire.MaxResult)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +120,17 @@ func (o *sessionOperator) result(uid string) *wire.Result {
 func (o *sessionOperator) begin(concurrent int) *rules.Support {
 	o.t.Helper()
 	h := o.accept()
-	if h.Session != nil || h.Version != wire.Version {
+	if h.Serving != nil || h.Version != wire.Version {
 		o.t.Errorf("the first hello says %+v", h)
 	}
-	o.send(&wire.Message{Begin: &wire.Begin{SessionUID: "s1", SessionName: "session", MaxCalls: wire.MaxSessionCalls, MaxConcurrentCalls: concurrent}})
+	o.send(&wire.Message{Begin: theSession(concurrent)})
 	return h.Support
+}
+
+// theSession is what runners of sessions begin with.
+func theSession(concurrent int) *wire.Begin {
+	owner := wire.Owner{Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 1}
+	return &wire.Begin{Owner: owner, MaxCalls: wire.MaxSessionCalls, MaxConcurrentCalls: concurrent}
 }
 
 // call is an assignment of a session.
@@ -204,8 +210,8 @@ func TestCallsOfASessionGoOnWithoutAnOperator(t *testing.T) {
 	o.conn.Close()
 	h := o.accept()
 	want := []wire.Held{{UID: "c1", Name: "call-c1", State: wire.Running, Decision: "sealed-c1"}}
-	if s := h.Session; s == nil || s.UID != "s1" || s.Taken != 1 || !slices.Equal(s.Calls, want) {
-		t.Fatalf("the hello says %+v", h.Session)
+	if s := h.Serving; s == nil || s.Owner != theSession(2).Owner || s.Taken != 1 || !slices.Equal(s.Calls, want) {
+		t.Fatalf("the hello says %+v", h.Serving)
 	}
 	o.send(p.call("c1", script))
 	o.send(p.call("c2", "echo up >"+second+"; exec sleep 600"))
@@ -215,8 +221,8 @@ func TestCallsOfASessionGoOnWithoutAnOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = o.accept()
-	if h.Session.Taken != 2 || len(h.Session.Calls) != 2 {
-		t.Errorf("the hello says %+v", h.Session)
+	if h.Serving.Taken != 2 || len(h.Serving.Calls) != 2 {
+		t.Errorf("the hello says %+v", h.Serving)
 	}
 	first := o.result("c1")
 	o.conn.Close()

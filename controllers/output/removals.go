@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// maxRemovals is how many calls' output is remembered to be removed. The sweep finds the others.
-	maxRemovals = 10_000
+	// maxRemovals is how many calls may wait for the removal of their output, and maxRemovalTries how often one is tried. The sweep
+	// finds the others.
+	maxRemovals     = 10_000
+	maxRemovalTries = 10
 	// concurrentRemovals is how many calls' output is removed at the same time.
 	concurrentRemovals = 4
 	// minRemovalPause and maxRemovalPause are between the attempts to remove the output of a call.
@@ -31,14 +33,11 @@ type removals struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
-
-	mu      sync.Mutex
-	pending map[types.UID]struct{}
 }
 
 func newRemovals(s *store.Store, log logr.Logger) *removals {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minRemovalPause, maxRemovalPause)
-	r := &removals{store: s, log: log, queue: workqueue.NewTypedRateLimitingQueue(limiter), pending: map[types.UID]struct{}{}}
+	r := &removals{store: s, log: log, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for range concurrentRemovals {
 		r.running.Go(r.work)
@@ -48,15 +47,9 @@ func newRemovals(s *store.Store, log logr.Logger) *removals {
 
 // add has the output of a call removed, unless too many wait for that.
 func (r *removals) add(uid types.UID) {
-	r.mu.Lock()
-	_, has := r.pending[uid]
-	if !has && len(r.pending) >= maxRemovals {
-		r.mu.Unlock()
-		return
+	if r.queue.Len() < maxRemovals {
+		r.queue.Add(uid)
 	}
-	r.pending[uid] = struct{}{}
-	r.mu.Unlock()
-	r.queue.Add(uid)
 }
 
 func (r *removals) work() {
@@ -65,17 +58,23 @@ func (r *removals) work() {
 		if over {
 			return
 		}
-		if err := r.store.Delete(r.ctx, uid); err != nil && r.ctx.Err() == nil {
-			metrics.CountStoreError(metrics.StoreDelete)
-			r.log.Error(err, "Failed to remove the output of a call; retrying", "uid", uid)
-			r.queue.AddRateLimited(uid)
-		} else {
-			r.queue.Forget(uid)
-			r.mu.Lock()
-			delete(r.pending, uid)
-			r.mu.Unlock()
-		}
+		r.remove(uid)
 		r.queue.Done(uid)
+	}
+}
+
+func (r *removals) remove(uid types.UID) {
+	err := r.store.Delete(r.ctx, uid)
+	if err == nil || r.ctx.Err() != nil {
+		r.queue.Forget(uid)
+		return
+	}
+	metrics.CountStoreError(metrics.StoreDelete)
+	r.log.Error(err, "Failed to remove the output of a call; retrying", "uid", uid)
+	if r.queue.NumRequeues(uid) < maxRemovalTries {
+		r.queue.AddRateLimited(uid)
+	} else {
+		r.queue.Forget(uid)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestACrashRightAfterTheAdoptionLosesNothing(t *testing.T) {
 	}
 	fixture.Eventually(t, func() bool {
 		w.Reconcile(call)
-		return w.Hub.RunnerByKey(w.Get(call).Status.Runner.KeyHash).CallUID() != ""
+		return !w.Hub.RunnerByKey(w.Get(call).Status.Runner.KeyHash).IsWaiting()
 	})
 	if m := r.Receive(); m.Assign == nil || m.Assign.CallUID != string(call.UID) {
 		t.Fatalf("got %+v", m)

@@ -160,7 +160,7 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	}
 	if after.Status.Phase.Terminal() {
 		r.noteApplets(o, after.Status.Isolation)
-		r.finished.keep(after, o.now)
+		r.finished.keep(after)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
 			r.Retention.Schedule.Ended(after)
@@ -190,9 +190,6 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 // follow tells the rest of the operator, and the runners.
 func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
-	if e.gone != "" {
-		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
-	}
 	if e.forget || e.forgetName {
 		// The session of a call that is gone isn't known, nor how much room it has.
 		if session := r.forget(key); session.Name != "" {
@@ -268,21 +265,29 @@ func (r *applier) deliver(o *observation, e *effects, m message) {
 	case m.stop != "":
 		_ = m.to.Stop(m.stop, m.name, v1alpha1.ReasonCancelRequested)
 	case m.assign != nil:
-		_ = m.to.Assign(m.assign)
+		assign(e, m)
 	case m.ack != "":
 		_ = m.to.Ack(m.ack)
-	case m.recorded:
-		m.to.Record()
-	case m.cancel != "":
-		_ = m.to.Cancel(m.cancel)
+	case m.record != "":
+		m.to.Record(m.record)
 	default:
 		m.to.Refuse(m.refuse)
 	}
 }
 
+// assign makes a runner that of the call, and hands the call over.
+func assign(e *effects, m message) {
+	if m.to.Begin(wire.BeginCall(m.assign.CallUID, m.assign.CallName)) != nil {
+		return
+	}
+	if errors.Is(m.to.Assign(m.assign.CallUID, m.assign), wire.ErrTooLarge) {
+		e.wake = latestRetry
+	}
+}
+
 // assignInSession hands a call over to its session's process. Where that takes none now, there is news when it does.
 func (r *applier) assignInSession(o *observation, e *effects, m message) {
-	err := m.to.AssignTo(string(m.session), m.assign)
+	err := m.to.Assign(string(m.session), m.assign)
 	if errors.Is(err, wire.ErrTooLarge) {
 		e.wake = latestRetry
 	}
@@ -316,9 +321,11 @@ func (r *applier) dismissOthers(o *observation) {
 	if o.call != nil {
 		uid = o.call.UID
 	}
-	r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(uid), deletedCall)
-	if o.held != nil {
-		r.Hub.DismissHeld(o.name.Namespace, o.name.Name, string(*o.held))
+	switch {
+	case o.call == nil:
+		r.Hub.Dismiss(o.name.Namespace, o.name.Name, "", deletedCall)
+	case o.held != nil:
+		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(*o.held), deletedCall)
 	}
 	for _, runner := range r.Hosts.ReleaseOthers(o.name, string(uid)) {
 		runner.Refuse(deletedCall)

@@ -33,9 +33,7 @@ type effects struct {
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
 	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
-	// gone turns the call's runners away; forget drops what is remembered of a call in flight, forgetName also what is remembered of one
-	// that has ended.
-	gone               string
+	// forget drops what is remembered of a call in flight, forgetName also what is remembered of one that has ended.
 	forget, forgetName bool
 	// holds is the environment that the call takes a place in, also for an operator that has just started; handedOver notes in the line
 	// of its session that the call doesn't wait.
@@ -91,11 +89,10 @@ type message struct {
 	assign *wire.Assignment
 	// session is the UID of the session that the assignment is for; empty for a runner that takes one call.
 	session types.UID
-	// ack, cancel and stop hold the call's UID, name its name; stop is for the runner of a session.
-	ack, cancel, stop, name string
+	// ack, record and stop hold the call's UID, name its name. record says that the result is recorded, and the runner is still
+	// needed: it is acknowledged when its output is stored.
+	ack, record, stop, name string
 	refuse                  string
-	// recorded says that the result is recorded, and the runner is still needed: it is acknowledged when its output is stored.
-	recorded bool
 }
 
 // wakeIn has the call looked at again after d at the latest.

@@ -24,10 +24,12 @@ func (r *Reconciler) leave(context.Context, *observation) (effects, error) {
 // dismiss turns the runner of a call that is being deleted away.
 func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, error) {
 	why := "the ToolCall is being deleted"
-	e := effects{gone: why, release: true, forget: true}
-	if o.session != nil {
-		e.gone, e.forgetResult = "", true
+	e := effects{release: true, forget: true, forgetResult: true}
+	switch {
+	case o.session != nil:
 		o.session.letGo(o.call, &e)
+	case o.runner != nil:
+		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
 	if o.claimed != nil && o.claimed != o.runner {
 		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
@@ -112,19 +114,19 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) erro
 			e.adopt = job
 		}
 	}
+	uid := string(o.call.UID)
+	held, has := o.runner.HeldCall(uid)
 	switch {
 	case output.IsStoring(&o.call.Status):
-		e.messages = append(e.messages, message{to: o.runner, recorded: true})
+		e.messages = append(e.messages, message{to: o.runner, record: uid})
 		return nil
-	case o.runner.IsRecorded():
-		e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
-		return nil
-	case o.runner.Result() == nil:
+	case !has || !held.HasEnded():
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the call has ended: " + o.call.Status.Reason})
 		return nil
+	case !held.IsRecorded:
+		e.reported = metrics.ReportRepeated
 	}
-	e.reported = metrics.ReportRepeated
-	e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
+	e.messages = append(e.messages, message{to: o.runner, ack: uid})
 	return nil
 }
 

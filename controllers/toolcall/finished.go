@@ -1,11 +1,12 @@
 package toolcall
 
 import (
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -18,41 +19,31 @@ const keepFinished = 10 * time.Second
 
 // finishedCalls are the calls that this operator ended a moment ago. Their last passes need no other look at the API
 // server, and what the cache still shows of them doesn't count. After a restart they are read from the API server.
-type finishedCalls struct {
-	mu    sync.Mutex
-	calls map[types.NamespacedName]*v1alpha1.ToolCall
-	// order has them in the order of their ends.
-	order []finishedCall
+type finishedCalls struct{ *cache.Expiring }
+
+func newFinishedCalls(c clock.PassiveClock) finishedCalls {
+	return finishedCalls{cache.NewExpiringWithClock(passive{now: c})}
 }
 
-type finishedCall struct {
-	key types.NamespacedName
-	uid types.UID
-	at  time.Time
+// passive is a clock for what only asks for the time.
+type passive struct {
+	clock.RealClock
+	now clock.PassiveClock
 }
 
-// keep remembers what there is to know of a call that has just ended, and forgets those that ended longer ago.
-func (e *finishedCalls) keep(call *v1alpha1.ToolCall, now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.calls == nil {
-		e.calls = map[types.NamespacedName]*v1alpha1.ToolCall{}
-	}
-	key := client.ObjectKeyFromObject(call)
-	e.calls[key] = finishedPart(call)
-	e.order = append(e.order, finishedCall{key: key, uid: call.UID, at: now})
-	for now.Sub(e.order[0].at) > keepFinished {
-		if old := e.order[0]; e.calls[old.key] != nil && e.calls[old.key].UID == old.uid {
-			delete(e.calls, old.key)
-		}
-		e.order = e.order[1:]
-	}
+// Now implements clock.Clock.
+func (p passive) Now() time.Time { return p.now.Now() }
+
+// keep remembers what there is to know of a call that has just ended.
+func (e finishedCalls) keep(call *v1alpha1.ToolCall) {
+	e.Set(client.ObjectKeyFromObject(call), finishedPart(call), keepFinished)
 }
 
-func (e *finishedCalls) get(key types.NamespacedName) *v1alpha1.ToolCall {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.calls[key]
+// get returns a call that ended; nil for another.
+func (e finishedCalls) get(key types.NamespacedName) *v1alpha1.ToolCall {
+	call, _ := e.Get(key)
+	ended, _ := call.(*v1alpha1.ToolCall)
+	return ended
 }
 
 // finishedPart is the part of a call that has ended which retention and late runners need.

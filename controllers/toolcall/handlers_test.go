@@ -45,8 +45,8 @@ func told(e effects, session *dispatch.Runner) string {
 			return "assign " + m.assign.CallUID
 		case m.ack != "":
 			return "ack " + m.ack
-		case m.cancel != "":
-			return "cancel " + m.cancel
+		case m.stop != "":
+			return "stop " + m.stop
 		default:
 			return "refuse: " + m.refuse
 		}
@@ -57,8 +57,9 @@ func told(e effects, session *dispatch.Runner) string {
 func TestACallThatIsDeletedLetsGoOfItsRunners(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	e := c.handled(t, Deleting, observed(bound, func(o *observation) { o.call.DeletionTimestamp = ptr.To(metav1.Now()) }))
-	if e.gone == "" || e.status != nil || len(e.remove) != 0 {
+	own, _ := c.op.connect(t, "own", "call-uid")
+	e := c.handled(t, Deleting, observed(bound, with(own), func(o *observation) { o.call.DeletionTimestamp = ptr.To(metav1.Now()) }))
+	if told(e, own) != "refuse: the ToolCall is being deleted" || !e.forgetResult || e.status != nil || len(e.remove) != 0 {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -178,7 +179,7 @@ func TestARunningCallIsWatchedOverUntilItEnds(t *testing.T) {
 	}{
 		"connected":                              {observed(bound, withJob, with(own)), "", "", false},
 		"connected, long after its limit":        {observed(bound, withJob, with(own), later(1000*time.Hour)), "", "", false},
-		"connected, and cancelled":               {observed(bound, withJob, with(own), cancelled), "cancel call-uid", "", false},
+		"connected, and cancelled":               {observed(bound, withJob, with(own), cancelled), "stop call-uid", "", false},
 		"connected, with another call":           {observed(bound, withJob, with(elsewhere)), "", v1alpha1.ReasonPodLost, false},
 		"away":                                   {observed(bound, withJob), "", "", true},
 		"away, long after its limit":             {observed(bound, withJob, later(1000*time.Hour)), "", v1alpha1.ReasonPodLost, false},

@@ -270,7 +270,7 @@ func (v *inSession) letGo(call *v1alpha1.ToolCall, e *effects) {
 	if v.held == nil {
 		return
 	}
-	if v.held.State == dispatch.Ended || v.held.State == dispatch.Known {
+	if v.held.HasEnded() {
 		e.messages = append(e.messages, message{to: v.runner(), ack: string(call.UID)})
 		return
 	}

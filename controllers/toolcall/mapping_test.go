@@ -3,7 +3,6 @@ package toolcall
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -49,7 +49,7 @@ func TestWhatHappensToAPodOfThePoolHasTheCallLookedAtThatTookIt(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c-uid"},
 		Status:     v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning, Job: "pool-1"},
 	}
-	r := NewReconciler(Options{Objects: apicache.Reader{Reader: oneCall{call}}})
+	r := NewReconciler(Options{Clock: clock.RealClock{}, Objects: apicache.Reader{Reader: oneCall{call}}})
 	job := func(namespace, name string) *batchv1.Job {
 		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
@@ -82,7 +82,7 @@ func TestWhatHappensToAPodOfThePoolHasTheCallLookedAtThatTookIt(t *testing.T) {
 // A request to create a Job may come through after its call has ended: the call is looked at again, and deletes it.
 func TestALateJobHasItsEndedCallLookedAt(t *testing.T) {
 	ended := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ended", UID: "ended-uid"}}
-	r := NewReconciler(Options{Objects: apicache.Reader{Reader: oneCall{&v1alpha1.ToolCall{
+	r := NewReconciler(Options{Clock: clock.RealClock{}, Objects: apicache.Reader{Reader: oneCall{&v1alpha1.ToolCall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "another"},
 	}}}})
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +91,7 @@ func TestALateJobHasItsEndedCallLookedAt(t *testing.T) {
 	if got := r.callsOfJob(t.Context(), job); len(got) != 0 {
 		t.Errorf("of a call that nobody remembers: %v", got)
 	}
-	r.watches.finished.keep(ended, time.Now())
+	r.watches.finished.keep(ended)
 	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(ended)}}
 	if diff := cmp.Diff(want, r.callsOfJob(t.Context(), job)); diff != "" {
 		t.Error(diff)

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -27,12 +28,14 @@ func finishedNamed(name string) *v1alpha1.ToolCall {
 // What is remembered is bounded by what ends within a few seconds, and of each call it is what is needed.
 func TestCallsThatEndedAreSoonForgotten(t *testing.T) {
 	t.Parallel()
-	var e finishedCalls
+	at := clocktesting.NewFakePassiveClock(start)
+	e := newFinishedCalls(at)
 	for i := range 100 {
-		e.keep(finishedNamed(fmt.Sprint("call-", i)), start.Add(time.Duration(i)*time.Second))
+		at.SetTime(start.Add(time.Duration(i) * time.Second))
+		e.keep(finishedNamed(fmt.Sprint("call-", i)))
 	}
-	if len(e.calls) != 11 || len(e.order) != 11 {
-		t.Errorf("%d calls are remembered, %d in order", len(e.calls), len(e.order))
+	if e.Len() != 10 {
+		t.Errorf("%d calls are remembered", e.Len())
 	}
 	last := e.get(types.NamespacedName{Namespace: "ns", Name: "call-99"})
 	if last == nil || last.UID != "uid-call-99" || last.Status.Runner.KeyHash != "k" || last.Status.Phase != v1alpha1.PhaseSucceeded {
@@ -49,12 +52,15 @@ func TestCallsThatEndedAreSoonForgotten(t *testing.T) {
 // A call of the same name that ended later isn't forgotten in place of the earlier one.
 func TestANamesakeIsRememberedForItsOwnTime(t *testing.T) {
 	t.Parallel()
-	var e finishedCalls
+	at := clocktesting.NewFakePassiveClock(start)
+	e := newFinishedCalls(at)
 	first, second := finishedNamed("same"), finishedNamed("same")
 	second.UID = "another"
-	e.keep(first, start)
-	e.keep(second, start.Add(9*time.Second))
-	e.keep(finishedNamed("other"), start.Add(15*time.Second))
+	e.keep(first)
+	at.SetTime(start.Add(9 * time.Second))
+	e.keep(second)
+	at.SetTime(start.Add(15 * time.Second))
+	e.keep(finishedNamed("other"))
 	if got := e.get(client.ObjectKeyFromObject(second)); got == nil || got.UID != "another" {
 		t.Errorf("got %+v", got)
 	}
@@ -62,9 +68,11 @@ func TestANamesakeIsRememberedForItsOwnTime(t *testing.T) {
 
 func TestAClockThatGoesBackForgetsNothingEarly(t *testing.T) {
 	t.Parallel()
-	var e finishedCalls
-	e.keep(finishedNamed("a"), start)
-	e.keep(finishedNamed("b"), start.Add(-time.Hour))
+	at := clocktesting.NewFakePassiveClock(start)
+	e := newFinishedCalls(at)
+	e.keep(finishedNamed("a"))
+	at.SetTime(start.Add(-time.Hour))
+	e.keep(finishedNamed("b"))
 	if e.get(types.NamespacedName{Namespace: "ns", Name: "a"}) == nil || e.get(types.NamespacedName{Namespace: "ns", Name: "b"}) == nil {
 		t.Error("a call is forgotten")
 	}

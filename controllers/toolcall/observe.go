@@ -23,7 +23,7 @@ type observation struct {
 	name types.NamespacedName
 	call *v1alpha1.ToolCall
 	times
-	// held says that sessions' runners have calls of the name which are gone: all but the one that the API server has, whose UID this
+	// held says that runners have calls of the name which are gone: all but the one that the API server has, whose UID this
 	// is; empty when it has none. nil says that they have no others.
 	held *types.UID
 
@@ -65,9 +65,13 @@ func (o *observation) keyHash() string {
 // isBound says that it is recorded which runner has the call: its command may have started.
 func (o *observation) isBound() bool { return o.call.Status.Runner != nil }
 
-// isUnassigned says that the recorded runner is connected and has no call: its command has not started.
+// isUnassigned says that the recorded runner is connected and was given no call: its command has not started.
 func (o *observation) isUnassigned() bool {
-	return o.isBound() && o.runner != nil && o.runner.IsWaiting()
+	if !o.isBound() || o.runner == nil {
+		return false
+	}
+	owner, hasBegun := o.runner.Owner()
+	return !hasBegun || owner.UID == string(o.call.UID) && o.runner.Taken() == 0
 }
 
 // observe gathers what a pass looks at.
@@ -88,7 +92,7 @@ func (r *observer) observe(ctx context.Context, name types.NamespacedName) (*obs
 	return o, r.observeOwnPod(ctx, o)
 }
 
-// observeHeld asks whether sessions' runners have calls of this name that are gone. That is read past the cache: the one that it
+// observeHeld asks whether runners have calls of this name that are gone. That is read past the cache: the one that it
 // shows may be the one that is gone.
 func (r *observer) observeHeld(ctx context.Context, o *observation) error {
 	if !r.Hub.HoldsOther(o.name.Namespace, o.name.Name, string(o.call.UID)) {

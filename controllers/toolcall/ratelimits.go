@@ -1,7 +1,6 @@
 package toolcall
 
 import (
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,18 +16,14 @@ const (
 	maxLimitedNamespaces = 4096
 )
 
-// rateLimits bounds what is written about calls, namespace by namespace.
-type rateLimits struct {
-	mu       sync.Mutex
-	limiters *lru.Cache
-}
+// rateLimits bounds what is written about calls, namespace by namespace. Two that are the first of a namespace at the same time
+// may each count for themselves.
+type rateLimits struct{ limiters *lru.Cache }
 
 func newRateLimits() *rateLimits { return &rateLimits{limiters: lru.New(maxLimitedNamespaces)} }
 
 // allow says whether the namespace may have another one.
 func (l *rateLimits) allow(namespace string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	limiter, ok := l.limiters.Get(namespace)
 	if !ok {
 		limiter = rate.NewLimiter(ratePerSecond, rateBurst)

@@ -32,13 +32,13 @@ type Reconciler struct {
 // watches has calls looked at when something changes that concerns them.
 type watches struct {
 	*Options
-	finished *finishedCalls
+	finished finishedCalls
 }
 
 // observer reads what a pass looks at. It changes nothing.
 type observer struct {
 	*Options
-	finished *finishedCalls
+	finished finishedCalls
 }
 
 // decider decides about calls.
@@ -53,7 +53,7 @@ type applier struct {
 	*Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
 	// eventLimits the Events, recordLimits the records in the log.
-	finished                  *finishedCalls
+	finished                  finishedCalls
 	starts, changes           *fair.Shares
 	eventLimits, recordLimits *rateLimits
 }
@@ -105,7 +105,7 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	finished := &finishedCalls{}
+	finished := newFinishedCalls(o.Clock)
 	return &Reconciler{
 		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, make(chan struct{}, 2)},
 		applier: applier{

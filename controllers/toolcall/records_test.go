@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/dial"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
 
@@ -27,7 +27,7 @@ func TestARunnerIsServedForAsLongAsItsJobAndItsCallAreThere(t *testing.T) {
 	if m := r.Receive(); m.Assign == nil {
 		t.Fatalf("got %+v; want the call", m)
 	}
-	own := dial.Call{UID: string(call.UID), Name: call.Name}
+	own := &wire.Serving{Owner: wire.Owner{Kind: wire.KindCall, UID: string(call.UID), Name: call.Name}}
 	w.Restart()
 	r.Connect(w, own.UID)
 	stranger := &fixture.Runner{T: t, Config: w.RunnerConfig(job, pod)}
@@ -45,7 +45,7 @@ func TestARunnerIsServedForAsLongAsItsJobAndItsCallAreThere(t *testing.T) {
 	if m := r.Receive(); m.Ack == nil {
 		t.Errorf("got %+v; want an acknowledgement", m)
 	}
-	if !stranger.Refused(w, dial.Call{}) {
+	if !stranger.Refused(w, nil) {
 		t.Error("the token of a Job that is gone counts")
 	}
 }

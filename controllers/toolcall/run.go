@@ -54,15 +54,20 @@ func (r *Reconciler) watchRun(ctx context.Context, o *observation) (effects, err
 	if o.call.Spec.Cancel {
 		o.stop(&e)
 	}
+	if o.runner == nil {
+		return r.watchLost(ctx, o, e)
+	}
+	owner, _ := o.runner.Owner()
+	_, has := o.runner.HeldCall(string(o.call.UID))
 	switch {
-	case o.runner != nil && o.runner.CallUID() != string(o.call.UID):
+	case owner.UID != string(o.call.UID):
 		// One process takes one call: it took another, and never starts this one.
 		return effects{status: o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the pod runs another call; the command was not started")}, nil
-	case o.runner != nil:
-		// It keeps the call's time limit itself, and no clock of ours ends what is connected.
-		return e, nil
+	case !has:
+		return r.watchKnown(ctx, o)
 	}
-	return r.watchLost(ctx, o, e)
+	// It keeps the call's time limit itself, and no clock of ours ends what is connected.
+	return e, nil
 }
 
 // watchLost looks after a call whose runner isn't connected: when its pod has ended, what the pod left behind is all
@@ -94,7 +99,7 @@ func environmentOf(call *v1alpha1.ToolCall) string {
 // may say that it has no call: then nothing was started.
 func (o *observation) stop(e *effects) {
 	if o.runner != nil {
-		e.messages = append(e.messages, message{to: o.runner, cancel: string(o.call.UID)})
+		e.messages = append(e.messages, message{to: o.runner, stop: string(o.call.UID), name: o.call.Name})
 		return
 	}
 	if left := o.heardUntil(time.Time{}).Sub(o.now); left > 0 {
@@ -161,7 +166,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	}
 	switch {
 	case o.runner != nil && output.IsStoring(e.status):
-		e.messages = []message{{to: o.runner, recorded: true}}
+		e.messages = []message{{to: o.runner, record: string(o.call.UID)}}
 	case o.runner != nil:
 		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
 		e.messages = []message{{to: o.runner, ack: string(o.call.UID)}}

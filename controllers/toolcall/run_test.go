@@ -117,7 +117,7 @@ func TestAStartedCommandIsStoppedByWhoeverCanReachIt(t *testing.T) {
 	session, _ := op.connect(t, "job", "call-uid")
 	connected := observed(bound, withJob, cancelled, func(o *observation) { o.runner = session })
 	var e effects
-	if connected.stop(&e); len(e.messages) != 1 || e.messages[0].to != session || e.messages[0].cancel != "call-uid" || len(e.remove) != 0 {
+	if connected.stop(&e); len(e.messages) != 1 || e.messages[0].to != session || e.messages[0].stop != "call-uid" || len(e.remove) != 0 {
 		t.Errorf("by its runner: %+v", e)
 	}
 	away := observed(bound, withJob, cancelled)

@@ -314,7 +314,7 @@ func testSuspendedOnTheWay(t *testing.T) {
 	b.Restart()
 	b.p.Connect()
 	assignment := &wire.Assignment{CallUID: string(c.UID), CallName: c.Name, Argv: []string{"true"}, Bounds: spec.Bounds{TimeoutMilliseconds: 1000}, Decision: "sealed"}
-	if err := b.p.Session.AssignTo(string(b.session.UID), assignment); err != nil {
+	if err := b.p.Session.Assign(string(b.session.UID), assignment); err != nil {
 		t.Fatal(err)
 	}
 	b.hearAll()

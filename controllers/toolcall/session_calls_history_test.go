@@ -157,7 +157,7 @@ func (h *history) checkStart(p *fixture.Process, c *fixture.ProcessCall) {
 		if call != nil {
 			ref = call.Spec.SessionRef.UID
 		}
-		if taken || len(h.ledger.Starts[uid]) > 0 || call == nil || call.Status.Phase.Terminal() || ref != "" && ref != p.Begun.SessionUID {
+		if taken || len(h.ledger.Starts[uid]) > 0 || call == nil || call.Status.Phase.Terminal() || ref != "" && ref != p.Begun.UID {
 			continue
 		}
 		h.w.T.Errorf("%s is started before %s", c.Name, call.Name)

@@ -161,7 +161,14 @@ func (o *operator) connect(t *testing.T, job, callUID string) (*dispatch.Runner,
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := config.Dial(context.Background(), dial.Call{UID: callUID, Name: "call"})
+	var serving *wire.Serving
+	if callUID != "" {
+		serving = &wire.Serving{Owner: wire.Owner{Kind: wire.KindCall, UID: callUID, Name: "call"}, Taken: 1, Held: 1}
+	}
+	conn, err := config.Dial(context.Background(), serving)
+	if err == nil && serving != nil {
+		err = conn.Send(&wire.Message{Held: &wire.Held{UID: callUID, Name: "call", State: wire.Running}})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 				t.Error("the pass isn't tried again")
 			}
 			m := r.Receive()
-			if got := map[string]bool{"cancel": m.Cancel != nil, "assignment": m.Assign != nil, "end": m.Ack != nil}; !got[what] {
+			if got := map[string]bool{"cancel": m.Stop != nil, "assignment": m.Assign != nil, "end": m.Ack != nil}; !got[what] {
 				t.Errorf("the runner got %+v", m)
 			}
 		})

@@ -43,9 +43,9 @@ func (o *observation) endNow(reason, message string) effects {
 // dismiss tells the runner that serves the session to end, and turns others away, which have nothing of it.
 func (o *observation) dismiss(e *effects, reason string) {
 	if o.runner != nil {
-		_, serves := o.runner.ToolSession()
+		owner, _ := o.runner.Owner()
 		switch {
-		case o.isBound() && serves:
+		case o.isBound() && owner.IsSession():
 			e.messages = append(e.messages, message{to: o.runner, end: reason})
 		default:
 			e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})

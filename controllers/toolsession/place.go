@@ -223,7 +223,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 // begin is what makes a runner the session's.
 func (o *observation) begin(incarnation int32) *wire.Begin {
 	return &wire.Begin{
-		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.session.MaxCalls(),
+		Owner: host.OwnerOf(o.session, incarnation), MaxCalls: o.session.MaxCalls(),
 		MaxConcurrentCalls: o.session.MaxConcurrentCalls(),
 		Home:               homeOf(o.origin),
 	}

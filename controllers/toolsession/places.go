@@ -27,15 +27,12 @@ import (
 type places struct {
 	mu sync.Mutex
 	// lines are the environments' own, names who was let in where.
-	lines map[types.NamespacedName]*line
+	lines map[types.NamespacedName]line
 	names map[types.NamespacedName]place
 }
 
 // line is one environment's: those that were let in, with their requesters.
-type line struct {
-	mu       sync.Mutex
-	reserved map[types.UID]string
-}
+type line map[types.UID]string
 
 type place struct {
 	uid         types.UID
@@ -43,28 +40,17 @@ type place struct {
 }
 
 func newPlaces() *places {
-	return &places{lines: map[types.NamespacedName]*line{}, names: map[types.NamespacedName]place{}}
-}
-
-func (p *places) line(environment types.NamespacedName) *line {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.lines[environment]
-	if l == nil {
-		l = &line{reserved: map[types.UID]string{}}
-		p.lines[environment] = l
-	}
-	return l
+	return &places{lines: map[types.NamespacedName]line{}, names: map[types.NamespacedName]place{}}
 }
 
 // admit lets a session into its environment if there is room, for as many as come before it too. sessions are those of the
 // environment that have not ended.
 func (p *places) admit(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
 	in := client.ObjectKeyFromObject(env)
-	l := p.line(in)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, has := l.reserved[session.UID]; has || holdsPlace(session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[in]
+	if _, has := l[session.UID]; has || holdsPlace(session) {
 		return true
 	}
 	t := l.count(env.Spec.Sessions, sessions)
@@ -79,9 +65,11 @@ func (p *places) admit(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.Too
 	if !t.hasRoom(requesterOf(session)) {
 		return false
 	}
-	l.reserved[session.UID] = requesterOf(session)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if l == nil {
+		l = line{}
+		p.lines[in] = l
+	}
+	l[session.UID] = requesterOf(session)
 	p.names[client.ObjectKeyFromObject(session)] = place{session.UID, in}
 	return true
 }
@@ -104,16 +92,16 @@ func (t *taken) hasRoom(requester string) bool {
 	return (most == nil || t.all < int(*most)) && (each == nil || t.by[requester] < int(*each))
 }
 
-func (l *line) count(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *taken {
+func (l line) count(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *taken {
 	t := &taken{limits: limits, by: map[string]int{}}
-	for _, requester := range l.reserved {
+	for _, requester := range l {
 		t.take(requester)
 	}
 	for i := range sessions {
 		if !holdsPlace(&sessions[i]) {
 			continue
 		}
-		if _, counted := l.reserved[sessions[i].UID]; !counted {
+		if _, counted := l[sessions[i].UID]; !counted {
 			t.take(requesterOf(&sessions[i]))
 		}
 	}
@@ -121,14 +109,14 @@ func (l *line) count(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSes
 }
 
 // before are the sessions that could have a place and come before one, the oldest first.
-func (l *line) before(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession, t *taken) []*v1alpha1.ToolSession {
+func (l line) before(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession, t *taken) []*v1alpha1.ToolSession {
 	var waiting []*v1alpha1.ToolSession
 	for i := range sessions {
 		other := &sessions[i]
 		if !isWaiting(other) || holdsPlace(other) || other.DeletionTimestamp != nil || !isBefore(other, session) || !t.hasRoom(requesterOf(other)) {
 			continue
 		}
-		if _, has := l.reserved[other.UID]; !has {
+		if _, has := l[other.UID]; !has {
 			waiting = append(waiting, other)
 		}
 	}
@@ -148,17 +136,15 @@ func (p *places) releaseOthers(session types.NamespacedName, except types.UID) {
 
 func (p *places) drop(session types.NamespacedName, is func(types.UID) bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	one, has := p.names[session]
 	if !has || !is(one.uid) {
-		p.mu.Unlock()
 		return
 	}
 	delete(p.names, session)
-	l := p.lines[one.environment]
-	p.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.reserved, one.uid)
+	if delete(p.lines[one.environment], one.uid); len(p.lines[one.environment]) == 0 {
+		delete(p.lines, one.environment)
+	}
 }
 
 // compare orders sessions by their creation.

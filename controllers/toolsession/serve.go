@@ -17,12 +17,12 @@ import (
 
 // serve looks after a session whose runner is connected.
 func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error) {
-	served, serves := o.runner.ToolSession()
+	owner, hasBegun := o.runner.Owner()
 	switch {
-	case !serves && o.runner.IsWaiting():
+	case !hasBegun:
 		return r.beginAgain(ctx, o)
-	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
-		return r.strange(ctx, o, serves && served.UID == string(o.session.UID))
+	case !host.Serves(o.runner, o.session):
+		return r.strange(ctx, o, owner.UID == string(o.session.UID))
 	}
 	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.session.MaxCalls() {
 		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.session.MaxCalls())), nil

@@ -184,7 +184,9 @@ func TestACallWhoseRunnerServesASessionEnds(t *testing.T) {
 	r.Conn.Close()
 	w.Restart()
 	r.Connect(w, "")
-	if err := w.Hub.Runner(r.Config.Hello.JobUID).Begin(&wire.Begin{SessionUID: "some-session", SessionName: "s", Incarnation: 1, MaxCalls: 1, MaxConcurrentCalls: 1}); err != nil {
+	if err := w.Hub.Runner(r.Config.Hello.JobUID).Begin(&wire.Begin{
+		Owner: wire.Owner{Kind: wire.KindSession, UID: "some-session", Name: "s", Incarnation: 1}, MaxCalls: 1, MaxConcurrentCalls: 1,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.Reconcile(call)

@@ -223,7 +223,7 @@ func (s *sessionStory) assign(p *storyPod) {
 	s.calls++
 	call := s.CallIn(now, fmt.Sprint("c-", s.calls))
 	a := &wire.Assignment{CallUID: string(call.UID), CallName: call.Name, Decision: "sealed"}
-	if runner.AssignTo(string(now.UID), a) != nil {
+	if runner.Assign(string(now.UID), a) != nil {
 		s.FinishCall(call)
 		return
 	}

@@ -38,7 +38,7 @@ func TestASessionGoesFromItsCreationToItsEnd(t *testing.T) {
 	if b == nil || b.PodUID != string(r.Pod.UID) || now.Status.Pod != r.Pod.Name || now.Status.Node != "node-1" || now.Status.Incarnation != 1 {
 		t.Errorf("recorded: %+v", now.Status)
 	}
-	if r.Begun.SessionUID != string(s.UID) || r.Begun.SessionName != "s" || r.Begun.Incarnation != 1 || r.Begun.MaxCalls != 10000 || r.Begun.MaxConcurrentCalls != 1 {
+	if r.Begun.Owner != (wire.Owner{Kind: wire.KindSession, UID: string(s.UID), Name: "s", Incarnation: 1}) || r.Begun.MaxCalls != 10000 || r.Begun.MaxConcurrentCalls != 1 {
 		t.Errorf("begun: %+v", r.Begun)
 	}
 	if timings := now.Status.Timings; timings.Path != v1alpha1.PathCold || timings.ReadyMilliseconds == nil {

@@ -57,7 +57,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			t.Errorf("connection %d was closed before older ones", i)
 		}
 	}
-	connect(t, runnerOf(t, podEnv(o, "job")), "")
+	connect(t, runnerOf(t, podEnv(o, "job")), nil)
 	if o.event(t).Hello().Job != "job" {
 		t.Error("another runner was served")
 	}
@@ -66,7 +66,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 	// Also a runner beside them gets in at once: the oldest goes.
 	p := handshake(t, dialFrom(t, o, "127.0.0.2"))
-	p.hello(o, "beside", "")
+	p.waits(o, "beside")
 	if o.event(t).Hello().Job != "beside" {
 		t.Error("another runner was served")
 	}
@@ -83,7 +83,7 @@ func TestSilentConnectionsOfManyAddressesKeepNobodyOut(t *testing.T) {
 	}
 	for i := range 10 {
 		job := "job-" + string(rune('a'+i))
-		connect(t, runnerOf(t, podEnv(o, job)), "")
+		connect(t, runnerOf(t, podEnv(o, job)), nil)
 		if got := o.event(t).Hello().Job; got != job {
 			t.Errorf("%s was served instead of %s", got, job)
 		}
@@ -116,7 +116,7 @@ func TestUnfinishedHandshakesKeepNobodyOut(t *testing.T) {
 		raw := dialFrom(t, o, "127.0.0.2")
 		shaking.Go(func() { _ = tls.Client(stalled{raw}, conf).Handshake() })
 	}
-	connect(t, runnerOf(t, podEnv(o, "job")), "")
+	connect(t, runnerOf(t, podEnv(o, "job")), nil)
 	if o.event(t).Hello().Job != "job" {
 		t.Error("another runner was served")
 	}
@@ -144,7 +144,7 @@ func TestAFloodOfShortConnectionsKeepsNobodyOut(t *testing.T) {
 	}
 	for i := range 10 {
 		job := "job-" + string(rune('a'+i))
-		connect(t, runnerOf(t, podEnv(o, job)), "")
+		connect(t, runnerOf(t, podEnv(o, job)), nil)
 		if got := o.event(t).Hello().Job; got != job {
 			t.Errorf("%s was served instead of %s", got, job)
 		}
@@ -180,11 +180,9 @@ func TestTheFirstMessageIsAHelloWithinItsBound(t *testing.T) {
 		"nothing":            func(p *peer) { _ = p.CloseWrite() },
 		"half a hello":       func(p *peer) { p.announce(100); _ = p.CloseWrite() },
 		"a huge hello":       func(p *peer) { p.announce(wire.MaxHello + 1) },
-		"a later version":    func(p *peer) { p.send(helloOf(o, wire.Version+1, "job", "c1")) },
-		// It would put the key itself into the variable that names its file, and redact nothing.
-		"version 7":          func(p *peer) { p.send(helloOf(o, 7, "job", "")) },
-		"no version":         func(p *peer) { p.send(helloOf(o, 0, "job", "c1")) },
-		"a negative version": func(p *peer) { p.send(helloOf(o, -1, "job", "c1")) },
+		"a later version":    func(p *peer) { p.send(helloOf(o, wire.Version+1, "job", nil)) },
+		"no version":         func(p *peer) { p.send(helloOf(o, 0, "job", nil)) },
+		"a negative version": func(p *peer) { p.send(helloOf(o, -1, "job", nil)) },
 	} {
 		p := newPeer(t, o)
 		say(p)
@@ -194,7 +192,7 @@ func TestTheFirstMessageIsAHelloWithinItsBound(t *testing.T) {
 		}
 	}
 	p := newPeer(t, o)
-	body := helloOf(o, wire.Version, "job", "")
+	body := helloOf(o, wire.Version, "job", nil)
 	p.send(body + strings.Repeat(" ", wire.MaxHello-len(body)))
 	if o.event(t).Hello().Job != "job" {
 		t.Error("a hello as long as it may be was refused")
@@ -274,7 +272,7 @@ func TestAPeerThatVanishesBeforeItsHelloIsForgotten(t *testing.T) {
 func TestARunnerThatVanishesIsForgottenAndOneThatPingsStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, o := bubble(t, dispatch.Limits{})
-		stays := n.runner(t, o, podEnv(o, "stays"), "")
+		stays := n.runner(t, podEnv(o, "stays"))
 		o.event(t)
 		reading := make(chan struct{})
 		go func() {
@@ -282,7 +280,7 @@ func TestARunnerThatVanishesIsForgottenAndOneThatPingsStays(t *testing.T) {
 			_, _ = stays.Receive()
 		}()
 		p := n.peer(t)
-		p.hello(o, "vanishes", "")
+		p.waits(o, "vanishes")
 		gone := o.event(t)
 		began := time.Now()
 		if got := o.event(t); got != gone || o.hub.Runner("vanishes-uid") != nil {
@@ -306,11 +304,11 @@ func TestOneRunnerTooManyIsTurnedAwayUntilAnotherGoes(t *testing.T) {
 		n, o := bubble(t, dispatch.Limits{RunnersPerSource: 2})
 		for i := range 10 {
 			first, second, third := n.peer(t), n.peer(t), n.peer(t)
-			first.hello(o, "a", "")
+			first.waits(o, "a")
 			o.event(t)
-			second.hello(o, "b", "")
+			second.waits(o, "b")
 			o.event(t)
-			third.hello(o, "c", "")
+			third.waits(o, "c")
 			if m, err := third.receive(); err == nil {
 				t.Fatalf("round %d: got %+v", i, m)
 			}
@@ -323,13 +321,39 @@ func TestOneRunnerTooManyIsTurnedAwayUntilAnotherGoes(t *testing.T) {
 	})
 }
 
-func TestARunnerWithoutATokenIsToldWhyAndKeepsItsCall(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	p := newPeer(t, o)
-	p.send(strings.Replace(helloOf(o, wire.Version, "job", "c1"), `"token":"`, `"token":"x`, 1))
+// isRefusedForNow checks that a runner is told why it isn't served, and keeps what it has.
+func isRefusedForNow(t *testing.T, p *peer, reason string) {
+	t.Helper()
 	m, err := p.receive()
-	if err != nil || m.Refuse == nil || m.Refuse.CallUID != "" || !strings.Contains(m.Refuse.Reason, "token") {
-		t.Errorf("got %+v, %v; want a refusal that names no call", m, err)
+	if err != nil || m.Refuse == nil || m.Refuse.Final || !strings.Contains(m.Refuse.Reason, reason) {
+		t.Errorf("got %+v, %v; want a refusal that isn't final", m, err)
 	}
 	p.awaitEnd()
+}
+
+func TestARunnerWithoutATokenIsToldWhyAndKeepsItsCall(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for _, owner := range []*wire.Owner{nil, &theCall, &theSession} {
+		p := newPeer(t, o)
+		p.send(strings.Replace(helloOf(o, wire.Version, "job", owner), `"token":"`, `"token":"x`, 1))
+		isRefusedForNow(t, p, "token")
+		if o.hub.Len() != 0 || len(o.events) != 0 {
+			t.Error("a session was made")
+		}
+	}
+}
+
+// One that waits exits, so that its pod is replaced. One that has a call keeps it for an operator of its version.
+func TestARunnerOfAnotherVersionIsToldWhyAndKeepsItsCall(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for _, version := range []int{wire.Version - 1, wire.Version + 1} {
+		for _, owner := range []*wire.Owner{nil, &theCall, &theSession} {
+			p := newPeer(t, o)
+			p.send(helloOf(o, version, "job", owner))
+			isRefusedForNow(t, p, "version")
+			if o.hub.Len() != 0 || len(o.events) != 0 {
+				t.Error("a session was made")
+			}
+		}
+	}
 }

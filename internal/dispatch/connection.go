@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -22,7 +21,7 @@ const (
 	// of it must arrive in each second after that.
 	resultGrace   = 5 * time.Second
 	minResultRate = 128 << 10
-	// A session's runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
+	// A runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
 	unexpectedPerSecond, unexpectedBurst = 1, wire.MaxHeldCalls
 	// A runner pings every wire.PingInterval. More often than this, it only costs time.
 	pingsPerSecond, pingBurst = 1, 10
@@ -49,7 +48,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	}
 	c.ctx, c.close = context.WithCancel(ctx)
 	c.runner = &Runner{
-		hello: *hello, keyHash: keyHash(conn), call: hello.Call, callUID: hello.CallUID,
+		hello: *hello, keyHash: keyHash(conn),
 		send: c.outbox.send,
 		// What was sent before still leaves.
 		close:   func() { c.outbox.close(); c.close() },
@@ -67,23 +66,17 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	c.runner.reads = newReads(c.runner)
 	c.runner.transfers = newTransfers(c.runner, c.outbox)
 	c.runner.hello.Token = ""
-	if s := hello.Session; s != nil {
-		// What the pod was made for says nothing any more.
-		c.runner.call, c.runner.served = "", newServed(ToolSession{s.UID, s.Name, s.Incarnation})
+	if s := hello.Serving; s != nil {
+		c.runner.served = newServed(s.Owner)
 		c.runner.served.taken = s.Taken
 	}
 	return c
 }
 
-// turnAway says why the runner isn't served. A refusal that names no call lets a runner that has one keep it, and dial
+// turnAway says why the runner isn't served. A refusal that isn't final lets a runner that has begun keep what it has, and dial
 // again.
 func (c *connection) turnAway(reason error) {
-	refusal := &wire.Refusal{Reason: reason.Error()}
-	if isFinal(reason) {
-		refusal.CallUID = c.runner.hello.CallUID
-		_ = c.runner.End(v1alpha1.ReasonSessionEnded)
-	}
-	_ = c.runner.send(&wire.Message{Refuse: refusal})
+	_ = c.runner.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error(), Final: isFinal(reason)}})
 	c.runner.close()
 }
 
@@ -103,7 +96,6 @@ func (c *connection) receive(received func(callUID string)) error {
 		if err != nil {
 			return err
 		}
-		_, serves := c.runner.ToolSession()
 		switch {
 		case m.Ping != nil:
 			err = c.pong()
@@ -113,12 +105,11 @@ func (c *connection) receive(received func(callUID string)) error {
 			err = c.runner.transfers.takePart(m.Part)
 		case m.State != nil:
 			err = c.runner.transfers.takeState(m.State)
-		case serves:
-			err = c.takeServed(m, size, release, received)
-		case m.Result != nil:
-			err = c.takeResult(m.Result, size, release, received)
-		default:
+		case c.runner.IsWaiting():
+			release()
 			err = errNotSent
+		default:
+			err = c.takeServed(m, size, release, received)
 		}
 		if err != nil {
 			return err
@@ -140,17 +131,6 @@ func (c *connection) pong() error {
 	return nil
 }
 
-// takeResult takes the result of the only call that a runner has.
-func (c *connection) takeResult(r *wire.Result, size int, release func(), received func(callUID string)) error {
-	if err := c.check(r); err != nil {
-		release()
-		return err
-	}
-	c.runner.setResult(r, size, release)
-	received(r.CallUID)
-	return nil
-}
-
 // next receives one message, and says how large it was. release gives back what it takes of the budget; it is never nil
 // when there is a message.
 func (c *connection) next() (m *wire.Message, size int, release func(), err error) {
@@ -158,13 +138,10 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return nil, 0, nil, err
 	}
 	read := wire.ReadFromRunner
-	size, err = wire.ReadHeader(c.conn, max(wire.MaxSessionResult, wire.MaxResultOf(c.runner.hello.Version)))
+	size, err = wire.ReadHeader(c.conn, wire.MaxResult)
 	switch {
 	case err != nil:
 		return nil, 0, nil, err
-	case size > c.maxFrame():
-		// The runner may have got its session while this waited.
-		return nil, 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, size)
 	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
@@ -200,14 +177,6 @@ func (c *connection) maxAsked() int {
 
 // isAsked says that a message comes only when it was asked for.
 func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.State != nil }
-
-// maxFrame bounds a frame by what the runner may report.
-func (c *connection) maxFrame() int {
-	if _, serves := c.runner.ToolSession(); serves {
-		return wire.MaxSessionResult
-	}
-	return wire.MaxResultOf(c.runner.hello.Version)
-}
 
 // largeResult receives what is larger than a control message can be.
 func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
@@ -280,24 +249,6 @@ func (c *connection) setReadDeadline(d time.Duration) error {
 	}
 	if c.ctx.Err() != nil {
 		return net.ErrClosed
-	}
-	return nil
-}
-
-// check says why a result isn't taken.
-func (c *connection) check(r *wire.Result) error {
-	callUID := c.runner.CallUID()
-	switch {
-	case callUID == "":
-		return errors.New("a result of a runner that has no call")
-	case c.runner.Result() != nil:
-		return errors.New("a second result before the first is acknowledged")
-	case r.CallUID != callUID:
-		return fmt.Errorf("a result of call %.64q of the runner that has call %.64q", r.CallUID, callUID)
-	}
-	if c.runner.hello.Version < wire.Version {
-		// The bounds were wider then.
-		r.Shorten()
 	}
 	return nil
 }

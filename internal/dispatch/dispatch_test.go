@@ -89,28 +89,48 @@ func runnerOf(t testing.TB, env map[string]string) *dial.Config {
 	return config
 }
 
-func connect(t *testing.T, config *dial.Config, callUID string) *dial.Conn {
+// connect says hello, and then which calls the runner has; serving is nil for one that waits.
+func connect(t *testing.T, config *dial.Config, serving *wire.Serving) *dial.Conn {
 	t.Helper()
-	conn, err := config.Dial(context.Background(), dial.Call{UID: callUID, Name: "call"})
+	conn, err := config.Dial(context.Background(), serving)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
+	if serving == nil {
+		return conn
+	}
+	for i := range serving.Calls {
+		if err := conn.Send(&wire.Message{Held: &serving.Calls[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return conn
+}
+
+// servingC1 is what the runner of an owner says that runs call "c1".
+func servingC1(owner wire.Owner) *wire.Serving {
+	return &wire.Serving{Owner: owner, Taken: 1, Held: 1, Calls: []wire.Held{{UID: "c1", Name: "call", State: wire.Running}}}
 }
 
 func TestACallGoesOutAndItsResultComesBack(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
-	conn := connect(t, runnerOf(t, podEnv(o, "job")), "")
-	session := o.event(t)
-	if hello := session.Hello(); hello.Job != "job" || hello.Pod != "job-pod" || hello.Token != "" {
+	conn := connect(t, runnerOf(t, podEnv(o, "job")), nil)
+	runner := o.event(t)
+	if hello := runner.Hello(); hello.Job != "job" || hello.Pod != "job-pod" || hello.Token != "" {
 		t.Errorf("hello is %+v; it must name the pod and keep no token", hello)
 	}
-	if o.hub.Runner("job-uid") != session || o.hub.RunnerByKey(session.KeyHash()) != session {
-		t.Error("the session is found neither by Job nor by key")
+	if o.hub.Runner("job-uid") != runner || o.hub.RunnerByKey(runner.KeyHash()) != runner {
+		t.Error("the runner is found neither by Job nor by key")
 	}
-	if err := session.Assign(&wire.Assignment{CallUID: "c1", Argv: []string{"true"}}); err != nil {
+	if err := runner.Begin(wire.BeginCall("c1", "call")); err != nil {
 		t.Fatal(err)
+	}
+	if err := runner.Assign("c1", &wire.Assignment{CallUID: "c1", CallName: "call", Argv: []string{"true"}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Begin == nil || m.Begin.Owner != theCall || m.Begin.Check() != nil {
+		t.Fatalf("got %+v, %v; want the beginning", m, err)
 	}
 	if m, err := conn.Receive(); err != nil || m.Assign == nil || m.Assign.CallUID != "c1" {
 		t.Fatalf("got %+v, %v; want the assignment", m, err)
@@ -118,10 +138,10 @@ func TestACallGoesOutAndItsResultComesBack(t *testing.T) {
 	if err := conn.Send(&wire.Message{Result: &wire.Result{CallUID: "c1", Outcome: result.Outcome{Reason: result.Completed}}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.event(t).Result(); got == nil || got.CallUID != "c1" {
+	if got := o.event(t).ResultOf("c1"); got == nil || got.CallUID != "c1" {
 		t.Fatalf("the result is %+v", got)
 	}
-	if err := session.Ack("c1"); err != nil {
+	if err := runner.Ack("c1"); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := conn.Receive(); err != nil || m.Ack == nil {
@@ -130,42 +150,22 @@ func TestACallGoesOutAndItsResultComesBack(t *testing.T) {
 	conn.Close()
 	o.event(t)
 	if o.hub.Len() != 0 {
-		t.Error("the session of a closed connection is still there")
-	}
-}
-
-func TestAnAssignmentIsSentOnceAConnection(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	conn := connect(t, runnerOf(t, podEnv(o, "job")), "")
-	session := o.event(t)
-	for range 3 {
-		if err := session.Assign(&wire.Assignment{CallUID: "c1"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := session.Cancel("c1"); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := conn.Receive(); err != nil || m.Assign == nil {
-		t.Fatalf("first message is %+v, %v", m, err)
-	}
-	if m, err := conn.Receive(); err != nil || m.Cancel == nil {
-		t.Fatalf("second message is %+v, %v; the assignment was repeated", m, err)
+		t.Error("the runner of a closed connection is still there")
 	}
 }
 
 func TestARunnerThatConnectsAgainTakesItsOwnPlace(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	config := runnerOf(t, podEnv(o, "job"))
-	connect(t, config, "")
+	connect(t, config, nil)
 	first := o.event(t)
-	connect(t, config, "c1")
+	connect(t, config, servingC1(theCall))
 	second := o.event(t)
 	if first.KeyHash() != second.KeyHash() {
 		t.Error("one process has two keys")
 	}
-	if second.CallUID() != "c1" {
-		t.Errorf("the call that the runner has is %q", second.CallUID())
+	if owner, _ := second.Owner(); owner != theCall || states(second.HeldCalls()) != "c1 Running" {
+		t.Errorf("it is the runner of %+v and has %v", owner, second.HeldCalls())
 	}
 	if o.hub.Runner("job-uid") != second {
 		t.Error("the older connection is still the Job's session")
@@ -174,9 +174,9 @@ func TestARunnerThatConnectsAgainTakesItsOwnPlace(t *testing.T) {
 
 func TestAnotherProcessWithTheTokenCannotTakeThePlace(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
-	connect(t, runnerOf(t, podEnv(o, "job")), "")
+	connect(t, runnerOf(t, podEnv(o, "job")), nil)
 	first := o.event(t)
-	thief := connect(t, runnerOf(t, podEnv(o, "job")), "")
+	thief := connect(t, runnerOf(t, podEnv(o, "job")), nil)
 	if _, err := thief.Receive(); err == nil {
 		t.Fatal("a second process with the same token was listened to")
 	}
@@ -199,7 +199,7 @@ func TestATokenOpensItsOwnJobOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := podEnv(o, "job")
 			change(env)
-			conn := connect(t, runnerOf(t, env), "")
+			conn := connect(t, runnerOf(t, env), nil)
 			m, err := conn.Receive()
 			if err == nil && m.Refuse == nil {
 				t.Fatalf("got %+v; want a refusal", m)
@@ -215,30 +215,12 @@ func TestARunnerSaysNothingToAnotherOperator(t *testing.T) {
 	real, fake := startOperator(t, newIdentity(t)), startOperator(t, newIdentity(t))
 	env := podEnv(real, "job")
 	env[wire.EnvEndpoints] = fake.address
-	conn, err := runnerOf(t, env).Dial(context.Background(), dial.Call{})
+	conn, err := runnerOf(t, env).Dial(context.Background(), nil)
 	if err == nil {
 		conn.Close()
 		t.Fatal("the runner talked to an operator with another certificate")
 	}
 	if fake.hub.Len() != 0 {
 		t.Error("the other operator has a session")
-	}
-}
-
-func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	gone := connect(t, runnerOf(t, podEnv(o, "job")), "")
-	o.event(t)
-	env := podEnv(o, "other")
-	env[wire.EnvCall] = "kept"
-	connect(t, runnerOf(t, env), "")
-	kept := o.event(t)
-	o.hub.Dismiss("ns", "call", "", "deleted")
-	m, err := gone.Receive()
-	if err != nil || m.Refuse == nil || m.Refuse.Reason != "deleted" {
-		t.Fatalf("got %+v, %v; want a refusal", m, err)
-	}
-	if o.hub.Runner("other-uid") != kept {
-		t.Error("another call's runner was dismissed too")
 	}
 }

@@ -40,19 +40,22 @@ func endsAtOnce(t *testing.T, o *operator, p *peer, what string) {
 	}
 }
 
-func TestARunnerWithoutACallSendsOnlyPings(t *testing.T) {
+func TestARunnerThatWaitsSendsOnlyPings(t *testing.T) {
 	for name, say := range map[string]func(*operator, *peer){
 		"a small result":     func(_ *operator, p *peer) { p.send(resultOf("")) },
 		"a result of a call": func(_ *operator, p *peer) { p.send(resultOf("c1")) },
 		"a large frame":      func(_ *operator, p *peer) { p.announce(wire.MaxControl + 1) },
-		"a second hello":     func(o *operator, p *peer) { p.hello(o, "job", "c1") },
+		"a second hello":     func(o *operator, p *peer) { p.send(helloOf(o, wire.Version, "job", &theCall)) },
+		"a held call":        func(_ *operator, p *peer) { p.send(`{"held":{"uid":"c1","name":"call","state":"Running"}}`) },
+		"a start":            func(_ *operator, p *peer) { p.send(`{"started":{"callUID":"c1","startedMicroseconds":1}}`) },
+		"a known call":       func(_ *operator, p *peer) { p.send(`{"known":{"callUID":"c1"}}`) },
 		"an assignment":      func(_ *operator, p *peer) { p.send(`{"assign":{"callUID":"c1"}}`) },
 		"an unknown message": func(_ *operator, p *peer) { p.send(`{"exec":{}}`) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, o := bubble(t, dispatch.Limits{})
 			p := n.peer(t)
-			p.hello(o, "job", "")
+			p.waits(o, "job")
 			o.event(t)
 			say(o, p)
 			endsAtOnce(t, o, p, name)
@@ -75,58 +78,77 @@ func TestARunnerWithACallSendsOneResultOfIt(t *testing.T) {
 		"a large ping":            {func(p *peer) { p.send(`{"ping":{}}` + strings.Repeat(" ", wire.MaxControl)) }, false},
 		"half a result":           {func(p *peer) { p.announce(wire.MaxResult); _ = p.CloseWrite() }, false},
 	} {
-		p := newPeer(t, o)
-		p.hello(o, "job", "c1")
-		session := o.event(t)
-		test.say(p)
-		if !test.taken {
-			p.Close()
-		}
-		if o.event(t) != session || (session.Result() != nil) != test.taken {
-			t.Errorf("%s: result %+v", name, session.Result())
-		}
-		if test.taken {
-			p.Close()
-			o.event(t)
+		for what, owner := range owners {
+			p := newPeer(t, o)
+			p.hasCall(o, "job", owner)
+			session := o.event(t)
+			test.say(p)
+			if !test.taken {
+				p.Close()
+			}
+			if o.event(t) != session || (session.ResultOf("c1") != nil) != test.taken || session.ResultOf("c2") != nil {
+				t.Errorf("%s, of %s: result %+v", name, what, session.ResultOf("c1"))
+			}
+			if test.taken {
+				p.Close()
+				o.event(t)
+			}
+			if o.hub.Result(session.KeyHash(), "c2") != nil {
+				t.Errorf("%s, of %s: another call has it", name, what)
+			}
 		}
 	}
 }
 
-func TestASecondResultBeforeTheFirstIsAcknowledgedEndsTheConnection(t *testing.T) {
-	for name, second := range map[string]func(*peer){
-		"small": func(p *peer) { p.send(resultOf("c1")) },
-		"large": func(p *peer) { p.announce(wire.MaxControl + 1) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			n, o := bubble(t, dispatch.Limits{})
-			p := n.peer(t)
-			p.hello(o, "job", "c1")
-			session := o.event(t)
-			for range 3 {
-				p.send(resultOf("c1"))
-				if o.event(t) != session || session.Result() == nil {
-					t.Fatalf("%s: a repeated result was not taken", name)
-				}
-				if err := session.Ack("c1"); err != nil {
-					t.Fatal(err)
-				}
-				if m, err := p.receive(); err != nil || m.Ack == nil {
-					t.Fatalf("got %+v, %v", m, err)
-				}
-			}
-			p.send(resultOf("c1"))
-			o.event(t)
-			second(p)
-			endsAtOnce(t, o, p, name)
-		})
-	}
+// The first one counts, and takes its part of the budget. There is no room for a large second one.
+func TestASecondResultOfACallIsNotTaken(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+		m.mustAssign("c1")
+		m.report("c1", "sealed-c1")
+		taken := m.session.ResultOf("c1")
+		expect(t, "news", o.news(), "call-c1")
+		for range dispatch.UnexpectedBurst {
+			m.report("c1", "another")
+		}
+		if m.isOver() || taken == nil || m.session.ResultOf("c1") != taken || o.news() != "" {
+			t.Error("a second result is taken, or ends the connection")
+		}
+		m.report("c1", "another")
+		if !m.isOver() {
+			t.Error("without end")
+		}
+	})
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
+		m.mustAssign("c1")
+		m.report("c1", "sealed-c1")
+		m.announce(wire.MaxControl + 1)
+		if !m.isOver() {
+			t.Error("a large second one is waited for")
+		}
+	})
+}
+
+// Also of its own call, it can have none before it is given that.
+func TestARunnerThatHasNoCallYetReportsNone(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+		m.send(resultOf("c1"))
+		m.say(&wire.Message{Started: &wire.Started{CallUID: "c1", StartedMicroseconds: 1}})
+		m.say(&wire.Message{Known: &wire.Known{CallUID: "c1"}})
+		if m.isOver() || len(m.session.HeldCalls()) != 0 || m.session.Taken() != 0 || o.hub.Result(m.process.keyHash, "c1") != nil || o.news() != "" {
+			t.Errorf("it is taken for something: %v", m.session.HeldCalls())
+		}
+		m.announce(wire.MaxControl + 1)
+		if !m.isOver() {
+			t.Error("a large result is waited for")
+		}
+	})
 }
 
 // It exits because of the acknowledgement: a refusal of its call would contradict that.
 func TestARunnerThatWasAcknowledgedIsNotRefused(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	p := newPeer(t, o)
-	p.hello(o, "job", "c1")
+	p.hasCall(o, "job", theCall)
 	session := o.event(t)
 	p.send(resultOf("c1"))
 	o.event(t)
@@ -143,10 +165,50 @@ func TestARunnerThatWasAcknowledgedIsNotRefused(t *testing.T) {
 	}
 }
 
+// A call that somebody else ended is recorded before its result comes. That is read, and counts no more.
+func TestAResultOfACallThatIsRecordedIsReadAndDropped(t *testing.T) {
+	for name, state := range map[string]wire.CallState{"it runs": wire.Running, "it has ended": wire.Ended} {
+		forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+			m.connect(held("c1", state))
+			m.session.TakeNews()
+			m.session.Record("c1")
+			m.send(largeResultOf("c1", 100<<10))
+			if m.isOver() || m.session.ResultOf("c1") != nil || states(m.session.HeldCalls()) != "c1 Ended" {
+				t.Fatalf("%s: the connection has ended: %t; held are %v", name, m.isOver(), m.session.HeldCalls())
+			}
+			expect(t, name+", heard", m.hears(), "")
+			if err := m.session.Ack("c1"); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, name+", heard", m.hears(), "ack c1")
+			expect(t, name+", held", states(m.session.HeldCalls()), "")
+			m.disconnect()
+			if o.hub.Result(m.process.keyHash, "c1") != nil {
+				t.Errorf("%s: the result is kept", name)
+			}
+		})
+	}
+}
+
+// Somebody else ended the call, and all is stored when the result is still on its way.
+func TestARecordedCallIsAcknowledgedWhenItsResultArrives(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
+		m.connect(held("c1", wire.Ended))
+		m.session.Record("c1")
+		if err := m.session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "heard", m.hears(), "")
+		m.send(largeResultOf("c1", 100<<10))
+		expect(t, "heard", m.hears(), "ack c1")
+		expect(t, "held", states(m.session.HeldCalls()), "")
+	})
+}
+
 func TestALargeResultArrivesOnTheConnectionThatBroughtTheCall(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	p := newPeer(t, o)
-	p.hello(o, "job", "")
+	p.waits(o, "job")
 	session := o.event(t)
 	for range 3 {
 		// The operator has begun to wait for the next frame long before it assigns the call.
@@ -155,21 +217,27 @@ func TestALargeResultArrivesOnTheConnectionThatBroughtTheCall(t *testing.T) {
 			t.Fatalf("got %+v, %v", m, err)
 		}
 	}
-	if err := session.Assign(&wire.Assignment{CallUID: "c1"}); err != nil {
+	if err := session.Begin(beginOf(theCall)); err != nil {
 		t.Fatal(err)
+	}
+	if err := session.Assign("c1", &wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := p.receive(); err != nil || m.Begin == nil {
+		t.Fatalf("got %+v, %v", m, err)
 	}
 	if m, err := p.receive(); err != nil || m.Assign == nil {
 		t.Fatalf("got %+v, %v", m, err)
 	}
 	p.send(largeResultOf("c1", wire.MaxResult))
-	if o.event(t) != session || session.Result() == nil {
+	if o.event(t) != session || session.ResultOf("c1") == nil {
 		t.Error("the result was not taken")
 	}
 }
 
 func TestTheLargestLegalResultArrivesWhole(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
-	conn := connect(t, runnerOf(t, podEnv(o, "job")), "c1")
+	conn := connect(t, runnerOf(t, podEnv(o, "job")), servingC1(theCall))
 	session := o.event(t)
 	kept := bytes.Repeat([]byte{0xff}, result.MaxStreamBytes/2)
 	stream := result.Stream{Head: kept, Tail: kept, Bytes: 1 << 40, InvalidUTF8: true}
@@ -181,15 +249,15 @@ func TestTheLargestLegalResultArrivesWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.event(t)
-	got := session.Result()
+	got := session.ResultOf("c1")
 	if got == nil || got.Validate() != nil {
 		t.Fatalf("got %v", got)
 	}
 	if want, have := mustJSON(t, sent), mustJSON(t, got); want != have {
 		t.Error("it differs from what was sent")
 	}
-	if session.Release(); session.Result() != nil {
-		t.Error("it is still there after its release")
+	if session.Record("c1"); session.ResultOf("c1") != nil {
+		t.Error("it is still there after it was recorded")
 	}
 }
 
@@ -206,7 +274,7 @@ func TestTooManyPingsEndAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, o := bubble(t, dispatch.Limits{})
 		p := n.peer(t)
-		p.hello(o, "job", "")
+		p.waits(o, "job")
 		o.event(t)
 		for range 10_000 {
 			time.Sleep(2 * time.Second)
@@ -234,8 +302,13 @@ func TestTooManyPingsEndAConnection(t *testing.T) {
 // reporter is a runner that has a call, sends its result, and then pings as long as the connection lasts.
 func reporter(t *testing.T, n *network, o *operator, job string, size int) *peer {
 	t.Helper()
+	return reporterFor(t, n, o, theCall, job, size)
+}
+
+func reporterFor(t *testing.T, n *network, o *operator, owner wire.Owner, job string, size int) *peer {
+	t.Helper()
 	p := n.peer(t)
-	p.hello(o, job, "c1")
+	p.hasCall(o, job, owner)
 	o.event(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -260,11 +333,11 @@ func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
 			go reporter(t, n, o, job, size).awaitEnd()
 		}
 		first, second := o.event(t), o.event(t)
-		if first.Result() == nil || second.Result() == nil {
+		if first.ResultOf("c1") == nil || second.ResultOf("c1") == nil {
 			t.Fatal("what there is room for didn't arrive")
 		}
 		late := reporter(t, n, o, "late", size)
-		if len(o.events) != 0 || o.hub.Runner("late-uid").Result() != nil {
+		if len(o.events) != 0 || o.hub.Runner("late-uid").ResultOf("c1") != nil {
 			t.Fatal("a result arrived that there is no room for")
 		}
 		// Its runner hears that the operator is alive, and others are served meanwhile.
@@ -274,7 +347,7 @@ func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
 			}
 		}
 		pings := n.peer(t)
-		pings.hello(o, "pings", "")
+		pings.waits(o, "pings")
 		o.event(t)
 		pings.send(`{"ping":{}}`)
 		if m, err := pings.receive(); err != nil || m.Pong == nil {
@@ -284,8 +357,8 @@ func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
 		if err := first.Ack("c1"); err != nil {
 			t.Fatal(err)
 		}
-		if s := o.event(t); s.Hello().Job != "late" || s.Result() == nil {
-			t.Errorf("%s has result %v", s.Hello().Job, s.Result())
+		if s := o.event(t); s.Hello().Job != "late" || s.ResultOf("c1") == nil {
+			t.Errorf("%s has result %v", s.Hello().Job, s.ResultOf("c1"))
 		}
 	})
 }
@@ -294,26 +367,28 @@ func TestTheBudgetIsGivenBack(t *testing.T) {
 	const size = 100 << 10
 	for name, end := range map[string]func(*dispatch.Runner, *peer){
 		"by an acknowledgement": func(s *dispatch.Runner, _ *peer) { _ = s.Ack("c1") },
-		"by a release":          func(s *dispatch.Runner, _ *peer) { s.Release(); s.Release() },
+		"by a record":           func(s *dispatch.Runner, _ *peer) { s.Record("c1"); s.Record("c1") },
 		"by a refusal":          func(s *dispatch.Runner, _ *peer) { s.Refuse("gone") },
 		"by the end":            func(_ *dispatch.Runner, p *peer) { p.Close() },
 		"by a protocol error":   func(_ *dispatch.Runner, p *peer) { p.announce(1 << 30) },
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
-			for i := range 5 {
-				p := reporter(t, n, o, fmt.Sprint(i), size)
-				session := o.event(t)
-				if session.Result() == nil {
-					t.Fatalf("%s: result %d has no room", name, i)
+		for what, owner := range owners {
+			synctest.Test(t, func(t *testing.T) {
+				n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+				for i := range 5 {
+					p := reporterFor(t, n, o, owner, fmt.Sprint(i), size)
+					session := o.event(t)
+					if session.ResultOf("c1") == nil {
+						t.Fatalf("%s of %s: result %d has no room", name, what, i)
+					}
+					go func() { p.awaitEnd() }()
+					end(session, p)
+					if name != "by an acknowledgement" && name != "by a record" {
+						o.event(t)
+					}
 				}
-				go func() { p.awaitEnd() }()
-				end(session, p)
-				if name != "by an acknowledgement" && name != "by a release" {
-					o.event(t)
-				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -324,22 +399,47 @@ func TestWhatIsNoResultKeepsNothingOfTheBudget(t *testing.T) {
 		"junk":                  `junk`,
 		"another call's result": resultOf("c2"),
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
-			for range 3 {
-				p := n.peer(t)
-				p.hello(o, "job", "c1")
-				o.event(t)
-				p.send(body + strings.Repeat(" ", size-len(body)))
-				p.awaitEnd()
-				o.event(t)
-			}
-			reporter(t, n, o, "honest", size)
-			if s := o.event(t); s.Result() == nil {
-				t.Errorf("%s: the budget is used up", name)
-			}
-		})
+		for what, owner := range owners {
+			synctest.Test(t, func(t *testing.T) {
+				n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+				for i := range 3 {
+					p := n.peer(t)
+					p.hasCall(o, fmt.Sprint("job-", i), owner)
+					o.event(t)
+					p.send(body + strings.Repeat(" ", size-len(body)))
+					synctest.Wait()
+				}
+				// Those who sent what doesn't end their connection are still there.
+				if name == "another call's result" && o.hub.Len() != 3 {
+					t.Errorf("%s: %d are connected", name, o.hub.Len())
+				}
+				for len(o.events) > 0 {
+					<-o.events
+				}
+				reporter(t, n, o, "honest", size)
+				if len(o.events) != 1 || o.event(t).ResultOf("c1") == nil {
+					t.Errorf("%s of %s: the budget is used up", name, what)
+				}
+			})
+		}
 	}
+}
+
+func TestAResultOfARunnerThatWaitsKeepsNothingOfTheBudget(t *testing.T) {
+	size := len(resultOf("c1"))
+	inBubble(t, dispatch.Limits{SmallResultBytes: int64(size)}, func(t *testing.T, n *network, o *operator) {
+		for range 3 {
+			p := n.peer(t)
+			p.waits(o, "job")
+			o.event(t)
+			p.send(resultOf("c1"))
+			endsAtOnce(t, o, p, "a result of a runner that waits")
+		}
+		reporter(t, n, o, "honest", size)
+		if len(o.events) != 1 || o.event(t).ResultOf("c1") == nil {
+			t.Error("the budget is used up")
+		}
+	})
 }
 
 // What is announced takes its part of the budget until it has arrived or its time is over.
@@ -348,7 +448,7 @@ func TestAResultThatDoesNotArriveIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
 		slow := n.peer(t)
-		slow.hello(o, "slow", "c1")
+		slow.hasCall(o, "slow", theCall)
 		o.event(t)
 		slow.announce(size)
 		synctest.Wait()
@@ -356,8 +456,8 @@ func TestAResultThatDoesNotArriveIsGivenUp(t *testing.T) {
 		go slow.awaitEnd()
 		go reporter(t, n, o, "quick", size).awaitEnd()
 		for range 2 {
-			if s := o.event(t); (s.Result() != nil) != (s.Hello().Job == "quick") {
-				t.Errorf("%s has result %v", s.Hello().Job, s.Result())
+			if s := o.event(t); (s.ResultOf("c1") != nil) != (s.Hello().Job == "quick") {
+				t.Errorf("%s has result %v", s.Hello().Job, s.ResultOf("c1"))
 			}
 		}
 		if took := time.Since(began); took != dispatch.ResultGrace {
@@ -374,7 +474,7 @@ func TestARunnerThatWaitsForMemoryIsEndedWithItsSession(t *testing.T) {
 		o.event(t)
 		waits := reporter(t, n, o, "waits", size)
 		o.hub.Runner("waits-uid").Refuse("gone")
-		if m, err := waits.receive(); err != nil || m.Refuse == nil || m.Refuse.CallUID != "c1" {
+		if m, err := waits.receive(); err != nil || m.Refuse == nil || !m.Refuse.Final {
 			t.Errorf("got %+v, %v", m, err)
 		}
 		if s := o.event(t); s.Hello().Job != "waits" || o.hub.Len() != 1 {

@@ -54,7 +54,7 @@ func (a *acceptor) greet(ctx context.Context, raw net.Conn, source netip.Addr) (
 // verify says why a runner can't be served.
 func (a *acceptor) verify(h *wire.Hello) error {
 	switch {
-	case !isServed(h):
+	case h.Version != wire.Version:
 		return fmt.Errorf("this operator speaks version %d of the protocol, the runner version %d", wire.Version, h.Version)
 	case !a.Authenticate(*h):
 		return errToken
@@ -63,7 +63,7 @@ func (a *acceptor) verify(h *wire.Hello) error {
 	}
 }
 
-// lookUp says why a runner doesn't belong to a Job, a call or a session that exists. One that says that it has work stays
+// lookUp says why a runner doesn't belong to a Job, a call or a session that exists. One that says that it has begun stays
 // while nobody can tell: an API server that doesn't answer must not cost its result. The sweep asks again.
 func (a *acceptor) lookUp(ctx context.Context, s *Runner) error {
 	if a.Records == nil {
@@ -71,19 +71,10 @@ func (a *acceptor) lookUp(ctx context.Context, s *Runner) error {
 	}
 	c := s.claim()
 	err := a.records.check(ctx, c.namespace, c)
-	if errors.Is(err, errUnknown) && c.hasWork() {
+	if errors.Is(err, errUnknown) && c.hasBegun() {
 		return nil
 	}
 	return err
-}
-
-// isServed says whether the operator speaks with a runner of its version: to complete a call, an older one may have
-// been given it already.
-func isServed(h *wire.Hello) bool {
-	if h.Version == wire.Version {
-		return true
-	}
-	return h.Version >= wire.OldestVersion && h.Version < wire.Version && h.CallUID != ""
 }
 
 // keyHash identifies the key that the peer proved to hold.

@@ -9,15 +9,15 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// receiveHeld receives the calls that follow the hello of a session's runner. They are too large for a frame that is read
+// receiveHeld receives the calls that follow a hello. They are too large for a frame that is read
 // before its sender is known, and wait for room in the budget of results while they are read.
 func (c *connection) receiveHeld() error {
-	hello := c.runner.hello.Session
-	if hello == nil {
+	serving := c.runner.hello.Serving
+	if serving == nil || serving.Held == 0 {
 		return nil
 	}
 	defer c.sendPongs()()
-	for held := 0; held < hello.Held; {
+	for held := 0; held < serving.Held; {
 		m, err := c.nextHeld()
 		switch {
 		case err != nil:
@@ -28,7 +28,7 @@ func (c *connection) receiveHeld() error {
 			held++
 			err = c.hold(m.Held)
 		default:
-			err = fmt.Errorf("a hello of %d calls is followed by %d", hello.Held, held)
+			err = fmt.Errorf("a hello of %d calls is followed by %d", serving.Held, held)
 		}
 		if err != nil {
 			return err
@@ -51,7 +51,10 @@ func (c *connection) hold(h *wire.Held) error {
 		return errors.New("a held call's decision is larger than it may be")
 	}
 	return inServed(c.runner, func(v *served) error {
-		if v.get(h.UID) != nil {
+		switch {
+		case !v.takes(h.UID):
+			return errors.New("the runner of a call holds another one")
+		case v.get(h.UID) != nil:
 			return fmt.Errorf("call %s is held twice", h.UID)
 		}
 		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
@@ -84,7 +87,7 @@ func (c *connection) nextHeld() (*wire.Message, error) {
 
 var errLarge = errors.New("a message has a size that none of its kind has")
 
-// takeServed takes a message of a session's runner. received is called for what ends a call.
+// takeServed takes a message about calls of a runner that has begun. received is called for what ends a call.
 func (c *connection) takeServed(m *wire.Message, size int, release func(), received func(callUID string)) error {
 	expected := false
 	switch {
@@ -95,7 +98,7 @@ func (c *connection) takeServed(m *wire.Message, size int, release func(), recei
 			received(m.Known.CallUID)
 		}
 	case m.Result != nil:
-		if expected = c.runner.setServedResult(m.Result, size, release); expected {
+		if expected = c.runner.setResult(m.Result, size, release); expected {
 			received(m.Result.CallUID)
 		}
 	default:

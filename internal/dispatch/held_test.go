@@ -13,39 +13,52 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-func sessionOf(h *wire.Hello, held int) *wire.Session {
-	h.Call = ""
-	h.Session = &wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: held}
-	return h.Session
-}
-
-// Rule 4: what a hello says of a session is checked before anything is kept.
-func TestASessionsHelloThatIsNotValidIsRefused(t *testing.T) {
+// Rule 4: what a hello says of what was begun is checked before anything is kept.
+func TestAHelloOfAnOwnerThatIsNotValidIsRefusedForGood(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		for name, change := range map[string]func(*wire.Hello){
-			"no UID":                 func(h *wire.Hello) { sessionOf(h, 0).UID = "" },
-			"a UID that isn't one":   func(h *wire.Hello) { sessionOf(h, 0).UID = "a b" },
-			"a long UID":             func(h *wire.Hello) { sessionOf(h, 0).UID = longUID + "f" },
-			"no name":                func(h *wire.Hello) { sessionOf(h, 0).Name = "" },
-			"a name with a slash":    func(h *wire.Hello) { sessionOf(h, 0).Name = "x/1" },
-			"a long name":            func(h *wire.Hello) { sessionOf(h, 0).Name = longName + "a" },
-			"no incarnation":         func(h *wire.Hello) { sessionOf(h, 0).Incarnation = 0 },
-			"fewer than no calls":    func(h *wire.Hello) { sessionOf(h, -1) },
-			"too many calls":         func(h *wire.Hello) { sessionOf(h, wire.MaxHeldCalls+1) },
-			"less taken than none":   func(h *wire.Hello) { sessionOf(h, 0).Taken = -1 },
-			"a call of its own, too": func(h *wire.Hello) { sessionOf(h, 0); h.CallUID = "c1" },
+		for name, c := range map[string]struct {
+			change func(*wire.Serving)
+			of     []wire.Owner
+		}{
+			"no UID":                           {func(s *wire.Serving) { s.UID = "" }, nil},
+			"a UID that isn't one":             {func(s *wire.Serving) { s.UID = "a b" }, nil},
+			"a UID with a quote":               {func(s *wire.Serving) { s.UID = `c"1` }, nil},
+			"a UID with a slash":               {func(s *wire.Serving) { s.UID = "a/b" }, nil},
+			"a long UID":                       {func(s *wire.Serving) { s.UID = longUID + "f" }, nil},
+			"no name":                          {func(s *wire.Serving) { s.Name = "" }, nil},
+			"a name with a slash":              {func(s *wire.Serving) { s.Name = "x/1" }, nil},
+			"a name of two dots":               {func(s *wire.Serving) { s.Name = ".." }, nil},
+			"a long name":                      {func(s *wire.Serving) { s.Name = longName + "a" }, nil},
+			"no kind":                          {func(s *wire.Serving) { s.Kind = "" }, nil},
+			"another kind":                     {func(s *wire.Serving) { s.Kind = "Pod" }, nil},
+			"fewer than no calls":              {func(s *wire.Serving) { s.Held = -1 }, nil},
+			"too many calls":                   {func(s *wire.Serving) { s.Held = wire.MaxHeldCalls + 1 }, nil},
+			"less taken than none":             {func(s *wire.Serving) { s.Taken = -1 }, nil},
+			"a session without an incarnation": {func(s *wire.Serving) { s.Incarnation = 0 }, []wire.Owner{theSession}},
+			"a session of none":                {func(s *wire.Serving) { s.Incarnation = -1 }, []wire.Owner{theSession}},
+			"a call's incarnation":             {func(s *wire.Serving) { s.Incarnation = 1 }, []wire.Owner{theCall}},
+			"a call that holds more than one":  {func(s *wire.Serving) { s.Held = 2 }, []wire.Owner{theCall}},
+			"a session that says it is a call": {func(s *wire.Serving) { s.Kind = wire.KindCall }, []wire.Owner{theSession}},
+			"a call that says it is a session": {func(s *wire.Serving) { s.Kind = wire.KindSession }, []wire.Owner{theCall}},
 		} {
-			l := &line{peer: n.peer(t)}
-			go l.read()
-			l.send(changedHello(t, o, "", change))
-			if got := l.hears(); !strings.HasSuffix(got, "refuse") || !l.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
-				t.Errorf("%s: heard %q, and %d are connected", name, got, o.hub.Len())
+			if c.of == nil {
+				c.of = []wire.Owner{theCall, theSession}
+			}
+			for _, owner := range c.of {
+				l := &line{peer: n.peer(t)}
+				go l.read()
+				serving := &wire.Serving{Owner: owner}
+				c.change(serving)
+				l.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = serving }))
+				if got := l.hears(); got != "refuse for good" || !l.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
+					t.Errorf("%s of %s: heard %q, and %d are connected", name, owner.Kind, got, o.hub.Len())
+				}
 			}
 		}
 	})
 }
 
-func TestWhatFollowsASessionsHelloIsChecked(t *testing.T) {
+func TestWhatFollowsAHelloIsChecked(t *testing.T) {
 	for name, follow := range map[string]string{
 		"a UID that isn't one":   `{"held":{"uid":"a b","name":"call","state":"Running"}}`,
 		"no UID":                 `{"held":{"name":"call","state":"Running"}}`,
@@ -59,12 +72,36 @@ func TestWhatFollowsASessionsHelloIsChecked(t *testing.T) {
 		"nothing of its kind":    `{"started":{"callUID":"c0"}}`,
 	} {
 		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-			m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
-			m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: 2})
+			m := absent(t, n, o)
+			m.dial(&wire.Serving{Owner: theSession, Held: 2})
 			m.send(`{"held":{"uid":"c0","name":"call","state":"Running"}}`)
 			_ = m.write(follow)
 			if !m.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
 				t.Errorf("%s: it is served", name)
+			}
+		})
+		if name == "a call twice" {
+			continue
+		}
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := absent(t, n, o)
+			m.dial(&wire.Serving{Owner: theCall, Held: 1})
+			_ = m.write(follow)
+			if !m.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
+				t.Errorf("%s, of a call: it is served", name)
+			}
+		})
+	}
+}
+
+func TestTheRunnerOfACallHoldsNoOther(t *testing.T) {
+	for uid, served := range map[string]bool{"c1": true, "c2": false, "C1": false} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := absent(t, n, o)
+			m.owner = callC1
+			m.dialServing(wire.Held{UID: uid, Name: "call-c1", State: wire.Running})
+			if m.isOver() == served || (o.hub.Len() == 1) != served {
+				t.Errorf("%s: its connection has ended: %t", uid, m.isOver())
 			}
 		})
 	}
@@ -72,8 +109,8 @@ func TestWhatFollowsASessionsHelloIsChecked(t *testing.T) {
 
 func TestARunnerCountsOnceAllItsCallsHaveCome(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
-		m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 2, Held: wire.MaxHeldCalls})
+		m := absent(t, n, o)
+		m.dial(&wire.Serving{Owner: theSession, Held: wire.MaxHeldCalls})
 		for i := range wire.MaxHeldCalls {
 			if o.hub.Len() != 0 {
 				t.Fatalf("it is served after %d calls", i)
@@ -95,13 +132,13 @@ func TestARunnerCountsOnceAllItsCallsHaveCome(t *testing.T) {
 // A frame of a hello that doesn't arrive takes nothing from others for long.
 func TestAHeldCallThatDoesNotArriveIsGivenUp(t *testing.T) {
 	inBubble(t, dispatch.Limits{ResultBytes: 100 << 10, BytesPerNamespace: 100 << 10}, func(t *testing.T, n *network, o *operator) {
-		m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
-		m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: 1})
+		m := absent(t, n, o)
+		m.dial(&wire.Serving{Owner: theSession, Held: 1})
 		m.announce(100 << 10)
 		synctest.Wait()
 		began := time.Now()
 		go reporter(t, n, o, "quick", 100<<10).awaitEnd()
-		if s := o.event(t); s.Result() == nil || time.Since(began) != dispatch.ResultGrace {
+		if s := o.event(t); s.ResultOf("c1") == nil || time.Since(began) != dispatch.ResultGrace {
 			t.Errorf("another's result came after %s", time.Since(began))
 		}
 		if !m.isOver() {
@@ -141,7 +178,7 @@ func TestDecisionsAreKeptAsLongAsThereIsMemory(t *testing.T) {
 		for i := range 10 {
 			a := assignmentOf(fmt.Sprint("a", i))
 			a.Decision = strings.Repeat("d", size)
-			if err := m.session.AssignTo("s1", a); err != nil {
+			if err := m.session.Assign("s1", a); err != nil {
 				t.Fatal(err)
 			}
 			m.report(a.CallUID, a.Decision)
@@ -187,15 +224,14 @@ func TestResultsOfASessionTakeTheirPartsOfTheBudget(t *testing.T) {
 	})
 }
 
-// The largest result of a session's call has a decision, too. The operator waits for the frame before it begins.
-func TestTheLargestResultOfASessionArrives(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
+// The operator waits for the frame before it begins. Where nothing is to come, it waits for none.
+func TestTheLargestResultArrives(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 		m.mustAssign("c1")
-		m.send(largeResultOf("c1", wire.MaxSessionResult))
+		m.send(largeResultOf("c1", wire.MaxResult))
 		expect(t, "news", o.news(), "call-c1")
-		m.mustAssign("c2")
-		m.announce(wire.MaxSessionResult + 1)
+		m.connect(held("c1", wire.Running))
+		m.announce(wire.MaxResult + 1)
 		if !m.isOver() {
 			t.Error("a larger one is waited for")
 		}
@@ -204,8 +240,7 @@ func TestTheLargestResultOfASessionArrives(t *testing.T) {
 
 // A Stop may cross the result that it would bring about: the runner answers with the result once more.
 func TestAnAnswerThatCrossedAResultIsIgnored(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
 		m.mustAssign("c1")
 		if err := m.session.Stop("c1", "call-c1", result.CancelRequested); err != nil {
 			t.Fatal(err)
@@ -235,8 +270,7 @@ func TestWhatNobodyExpectsIsIgnoredAndEndsAConnectionWhenItIsMuch(t *testing.T) 
 		"known calls":    `{"known":{"callUID":"c2"}}`,
 		"known, running": `{"known":{"callUID":"c1"}}`,
 	} {
-		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-			m := newServing(t, n, o)
+		forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 			m.mustAssign("c1")
 			m.say(&wire.Message{Started: &wire.Started{CallUID: "c1", StartedMicroseconds: 1}})
 			for range dispatch.UnexpectedBurst {
@@ -255,8 +289,7 @@ func TestWhatNobodyExpectsIsIgnoredAndEndsAConnectionWhenItIsMuch(t *testing.T) 
 		"a hello": `{"hello":{}}`, "a held call": `{"held":{"uid":"c1","name":"call","state":"Running"}}`, "an assignment": `{"assign":{"callUID":"c1"}}`,
 		"a large result of no call": largeResultOf("c1", 2<<10),
 	} {
-		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-			m := newServing(t, n, o)
+		forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
 			_ = m.write(message)
 			if !m.isOver() {
 				t.Errorf("%s: it goes on", name)
@@ -269,7 +302,7 @@ func TestWhatNobodyExpectsIsIgnoredAndEndsAConnectionWhenItIsMuch(t *testing.T) 
 func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
 		p := n.peer(t)
-		p.send(changedHello(t, o, "", func(h *wire.Hello) { sessionOf(h, 0) }))
+		p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = &wire.Serving{Owner: theSession} }))
 		s := o.event(t)
 		s.TakeNews()
 		large := func(uid string) *wire.Assignment {
@@ -279,12 +312,12 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 		}
 		for _, uid := range []string{"c1", "c2"} {
 			// The first is on its way.
-			if err := s.AssignTo("s1", large(uid)); err != nil {
+			if err := s.Assign("s1", large(uid)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 		}
-		if err := s.AssignTo("s1", assignmentOf("c3")); !errors.Is(err, dispatch.ErrNoRoom) {
+		if err := s.Assign("s1", assignmentOf("c3")); !errors.Is(err, dispatch.ErrNoRoom) {
 			t.Errorf("a third: %v", err)
 		}
 		for range 2 {
@@ -293,8 +326,8 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		expect(t, "news", o.news(), "session")
-		if err := s.AssignTo("s1", assignmentOf("c3")); err != nil {
+		expect(t, "news", o.news(), "owner")
+		if err := s.Assign("s1", assignmentOf("c3")); err != nil {
 			t.Errorf("after it has read: %v", err)
 		}
 		go p.awaitEnd()
@@ -305,15 +338,15 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 func TestASessionIsStartedAndStoppedAtOnce(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
 		p := n.peer(t)
-		p.send(changedHello(t, o, "", func(h *wire.Hello) { sessionOf(h, 0) }))
+		p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = &wire.Serving{Owner: theSession} }))
 		s := o.event(t)
 		most := wire.MaxConcurrentCalls + wire.MaxBackgroundCalls
 		for i := range most {
-			if err := s.AssignTo("s1", assignmentOf(fmt.Sprint("c", i))); err != nil {
+			if err := s.Assign("s1", assignmentOf(fmt.Sprint("c", i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.AssignTo("s1", assignmentOf("more")); !errors.Is(err, dispatch.ErrNoRoom) {
+		if err := s.Assign("s1", assignmentOf("more")); !errors.Is(err, dispatch.ErrNoRoom) {
 			t.Errorf("one more than can run: %v", err)
 		}
 		for i := range wire.MaxHeldCalls {

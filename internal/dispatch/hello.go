@@ -12,7 +12,7 @@ import (
 // maxUIDBytes bounds a UID. Kubernetes' own have 36.
 const maxUIDBytes = 128
 
-// finalError is a reason that stays: a runner that is turned away with it gives up its call and doesn't dial again.
+// finalError is a reason that stays: a runner that is turned away with it gives up what it has and doesn't dial again.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
@@ -45,37 +45,37 @@ func checkForm(h *wire.Hello) error {
 	}
 	for _, f := range []struct {
 		field, value string
-		optional     bool
 	}{
-		{"jobUID", h.JobUID, false},
-		{"podUID", h.PodUID, false},
-		{"callUID", h.CallUID, true},
+		{"jobUID", h.JobUID},
+		{"podUID", h.PodUID},
 	} {
-		if !(f.optional && f.value == "") && !isUID(f.value) {
+		if !isUID(f.value) {
 			return finalError{fmt.Errorf("the hello's %s, %.64q, is not a UID: at most %d letters, digits, '-', '_', '.' and ':'", f.field, f.value, maxUIDBytes)}
 		}
 	}
-	if h.Session != nil {
-		return checkSessionForm(h)
+	if h.Serving != nil {
+		return checkServing(h.Serving)
 	}
 	return nil
 }
 
-// checkSessionForm says why no operator can have made the runner that of a session. What it holds is read and checked
-// afterwards.
-func checkSessionForm(h *wire.Hello) error {
-	s := h.Session
+// checkServing says why no operator can have begun that. The calls that the runner holds are read and checked afterwards.
+func checkServing(s *wire.Serving) error {
+	maxHeld := wire.MaxHeldCalls
+	if s.IsCall() {
+		maxHeld = 1
+	}
+	err := s.Check()
 	switch {
-	case h.CallUID != "":
-		return finalError{errors.New("the hello has a session and a call")}
-	case !isUID(s.UID):
-		return finalError{fmt.Errorf("the hello's session.uid, %.64q, is not a UID", s.UID)}
-	case len(validation.IsDNS1123Subdomain(s.Name)) > 0:
-		return finalError{fmt.Errorf("the hello's session.name, %.64q, is not a DNS subdomain", s.Name)}
-	case s.Incarnation < 1 || s.Taken < 0:
-		return finalError{errors.New("the hello's session has an incarnation or a number of calls that can't be")}
-	case s.Held < 0 || s.Held > wire.MaxHeldCalls:
-		return finalError{fmt.Errorf("the hello's session holds %d calls, at most %d", s.Held, wire.MaxHeldCalls)}
+	case err == nil && (!isUID(s.UID) || len(validation.IsDNS1123Subdomain(s.Name)) > 0):
+		err = fmt.Errorf("the hello's owner has the UID %.64q or the name %.64q, and no object has those", s.UID, s.Name)
+	case err == nil && s.Taken < 0:
+		err = errors.New("the hello has a number of calls that can't be")
+	case err == nil && (s.Held < 0 || s.Held > maxHeld):
+		err = fmt.Errorf("the hello holds %d calls, at most %d", s.Held, maxHeld)
+	}
+	if err != nil {
+		return finalError{err}
 	}
 	return nil
 }

@@ -7,17 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
 // changedHello is a hello with a valid token, also after the change.
-func changedHello(t *testing.T, o *operator, callUID string, change func(*wire.Hello)) string {
+func changedHello(t *testing.T, o *operator, change func(*wire.Hello)) string {
 	t.Helper()
 	h := wire.Hello{
 		Version: wire.Version, Namespace: "ns", Call: "call", Pool: "pool", Job: "job", JobUID: "job-uid",
-		Pod: "pod", PodUID: "pod-uid", Node: "node", CallUID: callUID,
+		Pod: "pod", PodUID: "pod-uid", Node: "node",
 	}
 	change(&h)
 	h.Token = o.identity.Token(h.Namespace, h.Job, h.JobUID)
@@ -58,22 +57,14 @@ func TestAHelloThatIsNotValidIsRefusedForGood(t *testing.T) {
 		"a Job UID of other letters": {func(h *wire.Hello) { h.JobUID = "ü" }, "jobUID"},
 		"no pod UID":                 {func(h *wire.Hello) { h.PodUID = "" }, "podUID"},
 		"a pod UID with a slash":     {func(h *wire.Hello) { h.PodUID = "a/b" }, "podUID"},
-		"a long call UID":            {func(h *wire.Hello) { h.CallUID = longUID + "f" }, "callUID"},
-		"a call UID with a quote":    {func(h *wire.Hello) { h.CallUID = `c"1` }, "callUID"},
 	} {
-		for _, callUID := range []string{"", "c1"} {
-			said := callUID
-			body := changedHello(t, o, callUID, func(h *wire.Hello) { c.change(h); said = h.CallUID })
+		for _, serving := range []*wire.Serving{nil, {Owner: theCall}, {Owner: theSession}} {
 			p := newPeer(t, o)
-			p.send(body)
-			// A runner that has a call gives it up only when the refusal names it.
-			m, err := p.receive()
-			if err != nil || m.Refuse == nil || m.Refuse.CallUID != said || !strings.Contains(m.Refuse.Reason, "the hello's "+c.field+",") {
-				t.Errorf("%s, with call %q: got %+v, %v", name, callUID, m, err)
-			}
-			p.awaitEnd()
+			p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = serving; c.change(h) }))
+			// A runner that has begun gives up what it has only when the refusal is final.
+			isRefusedForGood(t, p, "the hello's "+c.field+",")
 			if o.hub.Len() != 0 || len(o.events) != 0 {
-				t.Fatalf("%s: a session was made", name)
+				t.Fatalf("%s: a session was made for %+v", name, serving)
 			}
 		}
 	}
@@ -85,35 +76,37 @@ func TestAHelloMayLeaveOutWhatIsNotKnownAndUseTheBoundsToTheFull(t *testing.T) {
 		"no call":           func(h *wire.Hello) { h.Call = "" },
 		"no pool":           func(h *wire.Hello) { h.Pool = "" },
 		"no node":           func(h *wire.Hello) { h.Node = "" },
-		"no call UID":       func(h *wire.Hello) { h.CallUID = "" },
+		"nothing begun":     func(h *wire.Hello) { h.Serving = nil },
 		"dots":              func(h *wire.Hello) { h.Call, h.Node = "a.b-c.1", "ip-10-0-0-1.eu.internal" },
-		"Kubernetes' UIDs":  func(h *wire.Hello) { h.PodUID, h.CallUID = "0b4f3a52-8c1e-4f7e-9a57-0d8f1c2b3a4d", "A_b.c:d" },
+		"Kubernetes' UIDs":  func(h *wire.Hello) { h.PodUID, h.Serving.UID = "0b4f3a52-8c1e-4f7e-9a57-0d8f1c2b3a4d", "A_b.c:d" },
 		"a static pod's ID": func(h *wire.Hello) { h.PodUID = "3c2f1e0d9b8a76543210fedcba987654" },
 		"the longest": func(h *wire.Hello) {
 			h.Namespace = longName[:63]
 			h.Call, h.Pool, h.Job, h.Pod, h.Node = longName, longName, longName, longName, longName
-			h.JobUID, h.PodUID, h.CallUID = longUID, longUID, longUID
+			h.JobUID, h.PodUID, h.Serving.UID, h.Serving.Name = longUID, longUID, longUID, longName
 		},
 	} {
-		p := newPeer(t, o)
-		p.send(changedHello(t, o, "c1", change))
-		o.event(t)
-		p.Close()
-		o.event(t)
-		if o.hub.Len() != 0 {
-			t.Fatalf("%s: the session is still there", name)
+		for _, owner := range owners {
+			p := newPeer(t, o)
+			p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = &wire.Serving{Owner: owner, Taken: 1}; change(h) }))
+			o.event(t)
+			p.Close()
+			o.event(t)
+			if o.hub.Len() != 0 {
+				t.Fatalf("%s: the runner is still there", name)
+			}
 		}
 	}
 }
 
-// A real runner ends, with and without a call.
+// A real runner ends.
 func TestARunnerWhoseHelloIsNotValidEnds(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	env := podEnv(o, "job")
 	env[wire.EnvNode] = longName + "a"
 	config := runnerOf(t, env)
-	s := &supervisor.Supervisor{Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
-		return config.Dial(ctx, call)
+	s := &supervisor.Supervisor{Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+		return config.Dial(ctx, serving)
 	}}
 	if err := s.Run(t.Context(), context.Background()); !errors.Is(err, supervisor.ErrRefused) {
 		t.Errorf("got %v", err)

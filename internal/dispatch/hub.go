@@ -2,24 +2,24 @@
 //
 // The Server accepts connections, checks who is there, and keeps one Runner for each Job whose runner is
 // connected in the Hub. It is an observation, like an object in a cache: what the runner said, for
-// the reconciler to look at, and a few verbs for it to use (Assign, Cancel, Ack, Refuse). Nothing here
+// the reconcilers to look at, and a few verbs for them to use (Begin, Assign, Stop, Ack, End, Refuse). Nothing here
 // decides what runs, and nothing here is kept that a runner that dials in again doesn't bring back.
 //
 // Two things prove who a runner is. The token, which only its pod was given and which opens the first
 // connection; and the key of its TLS certificate, which exists in that process's memory alone. The
-// reconciler records the key's hash in the call before the command may start, so that afterwards the
-// token alone is worth nothing.
+// reconciler records the key's hash in the runner's owner, a ToolCall or a ToolSession, before the runner begins, so that
+// afterwards the token alone is worth nothing.
 //
-// # Runners of sessions
+// # Calls
 //
-// A runner serves one call, or one ToolSession (Begin), whose status records its key. Then it takes many calls
-// on one connection, and the Runner holds what its process has, by the call's UID (HeldCall):
+// The Runner holds what its process has, by the call's UID (HeldCall): of a ToolCall that one call, of a ToolSession many.
 //
 //	its hello lists a call              Running, Ended
-//	AssignTo                            Assigned; Running when it says Started; Ended with its result
+//	Assign                              Assigned; Running when it says Started; Ended with its result
 //	Stop, of a call that it has         no change: the result follows
 //	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
 //	it answers Known                    Known: the result was acknowledged before
+//	Record                              no change: the result is dropped, also when it comes later
 //	Ack                                 dropped, with the result; at once when the result comes later
 //
 // Each of these is sent once a connection, so that a pass over a call can be repeated. A runner is served when all the
@@ -28,15 +28,16 @@
 //
 // When the connection ends, the results stay (Result), and so does the list of what the runner had (Accepted): should it
 // never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
-// runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep).
+// runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep). That of a
+// ToolCall's runner isn't kept: the record alone says that the call may have been started.
 //
-// News says who has to look: a result is for its call, a runner that comes or goes for its session and the calls it had.
-// Only DismissHeld stops a session's calls that are gone, after somebody has read that past the cache: that the cache
+// News says who has to look: a result is for its call, a runner that comes or goes for its owner and the calls it had.
+// Only Dismiss stops calls that are gone, after somebody has read that past the cache: that the cache
 // doesn't have a call says nothing.
 //
 // # Bounds
 //
-// A session's runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
+// A runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
 // acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
 // namespace. Decisions have a budget of their own: where it is used up, HeldCall.Decision is empty, and the result brings
 // the decision back. Results that outlive their connection are bounded by their size, and the namespace that has most of
@@ -51,7 +52,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -64,10 +64,10 @@ type Hub struct {
 	since   time.Time
 	runners map[string]*Runner
 	keys    map[string]*Runner
-	// calls has the runners that were made for a call or have it, served those that serve a ToolSession: no pass over an
+	// calls has the runners that were made for a call or have it, sessions those of a ToolSession: no pass over an
 	// object looks at all of them.
-	calls, served index
-	left          *leftResults
+	calls, sessions index
+	left            *leftResults
 	// seen has the runners of ToolSessions that were connected before.
 	seen *seenRunners
 	// expected has the runners that readers of output wait for, by the hash of their key.
@@ -77,7 +77,7 @@ type Hub struct {
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
-		notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, served: index{},
+		notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, sessions: index{},
 		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{},
 	}
 }
@@ -158,63 +158,38 @@ func (h *Hub) Release(keyHash, callUID string) {
 	h.left.forget(keyHash, callUID)
 }
 
-// Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
-// left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
-// Calls of sessions stay as they are, unless the call is gone altogether: the UID may be that of a cache which is behind.
-func (h *Hub) Dismiss(namespace, call, except, reason string) {
-	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
-	name := types.NamespacedName{Namespace: namespace, Name: call}
-	var gone []*Runner
-	h.mu.Lock()
-	for s := range h.calls[name] {
-		if _, serves := s.ToolSession(); !serves && !stays(s.CallUID()) {
-			gone = append(gone, s)
-		}
-	}
-	h.left.forgetCall(name, func(one *leftResult) bool { return one.inSession || stays(one.result.CallUID) })
-	h.mu.Unlock()
-	for _, s := range gone {
-		s.Refuse(reason)
-		// Its connection may have ended a moment before.
-		h.Release(s.keyHash, s.CallUID())
-	}
-	if except == "" {
-		h.DismissHeld(namespace, call, "")
-	}
-}
-
-// HoldsOther says that a session's runner has, or reported, a call of a name with another UID. Whoever asks reads the call
-// past the cache before DismissHeld.
+// HoldsOther says that a runner has, or reported, a call of a name with another UID. Whoever asks reads the call
+// past the cache before Dismiss.
 func (h *Hub) HoldsOther(namespace, call, uid string) bool {
 	name := types.NamespacedName{Namespace: namespace, Name: call}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.calls[name] {
-		if len(inServed(s, func(v *served) []HeldCall { return v.othersOf(call, uid) })) > 0 {
+		if inServed(s, func(v *served) bool { return v.isForOther(call, uid) }) {
 			return true
 		}
 	}
-	for one := range h.left.calls[name] {
-		if one.inSession && one.result.CallUID != uid {
-			return true
-		}
-	}
-	return false
+	return h.left.hasOther(name, uid)
 }
 
-// DismissHeld has the runners of sessions stop the calls of a name which are gone, and acknowledges their results. The one
-// that has the UID except stays. A runner goes on with the calls of other names.
-func (h *Hub) DismissHeld(namespace, call, except string) {
+// Dismiss has the calls of a name stopped which are gone, and acknowledges their results. The one that has the UID except
+// stays. A session's runner goes on with the calls of other names; one that was begun for a call that is gone, or made for one
+// where there is none, is refused.
+func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	name := types.NamespacedName{Namespace: namespace, Name: call}
 	h.mu.Lock()
-	sessions := slices.Collect(maps.Keys(h.calls[name]))
-	h.left.forgetCall(name, func(one *leftResult) bool { return !one.inSession || one.result.CallUID == except })
+	runners := slices.Collect(maps.Keys(h.calls[name]))
+	h.left.forgetOthers(name, except)
 	h.mu.Unlock()
-	for _, s := range sessions {
-		for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(call, except) }) {
-			if s.Ack(held.UID) != nil {
-				_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
-			}
+	for _, s := range runners {
+		owner, hasBegun := s.Owner()
+		switch {
+		case !hasBegun && except == "", owner.IsCall() && owner.UID != except:
+			s.Refuse(reason)
+			// Its connection may have ended a moment before.
+			h.Release(s.keyHash, owner.UID)
+		case owner.IsSession():
+			s.dismiss(call, except)
 		}
 	}
 }
@@ -225,8 +200,8 @@ func (h *Hub) DismissSession(namespace, session, except, reason string) {
 	name := types.NamespacedName{Namespace: namespace, Name: session}
 	var gone []*Runner
 	h.mu.Lock()
-	for s := range h.served[name] {
-		if served, _ := s.ToolSession(); except == "" || served.UID != except {
+	for s := range h.sessions[name] {
+		if owner, _ := s.Owner(); except == "" || owner.UID != except {
 			gone = append(gone, s)
 		}
 	}
@@ -314,9 +289,9 @@ func (h *Hub) enter(s *Runner) {
 		h.calls.set(name, s, true)
 	}
 	for _, name := range sessions {
-		h.served.set(name, s, true)
-		h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
+		h.sessions.set(name, s, true)
 	}
+	h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	if seen := h.seen.runners[s.keyHash]; seen != nil {
 		inServed(s, func(v *served) bool { return v.markLost(seen.calls) })
 	}
@@ -332,7 +307,7 @@ func (h *Hub) leave(s *Runner) {
 		h.calls.set(name, s, false)
 	}
 	for _, name := range sessions {
-		h.served.set(name, s, false)
+		h.sessions.set(name, s, false)
 		h.seen.set(&seenRunner{s.claim(), held})
 	}
 	for _, r := range results {
@@ -349,7 +324,7 @@ func (h *Hub) reindex(s *Runner, name types.NamespacedName) {
 	connected := h.runners[s.hello.JobUID] == s
 	calls, sessions := s.names()
 	h.calls.set(name, s, connected && slices.Contains(calls, name))
-	h.served.set(name, s, connected && slices.Contains(sessions, name))
+	h.sessions.set(name, s, connected && slices.Contains(sessions, name))
 }
 
 // received has the copy of a result dropped that came again, and its call looked at.

@@ -17,22 +17,31 @@ import (
 type runner struct {
 	o       *operator
 	config  *dial.Config
+	serving *wire.Serving
 	conn    *dial.Conn
 	session *dispatch.Runner
 }
 
-// connectRunner is a runner of a Job that was given call "c1" on an earlier connection.
-func connectRunner(t *testing.T, o *operator, job string) *runner {
+// connectRunner is the runner of a Job and an owner, that was given call "c1" on an earlier connection.
+func connectRunner(t *testing.T, o *operator, job string, owner wire.Owner) *runner {
 	t.Helper()
-	r := &runner{o: o, config: runnerOf(t, podEnv(o, job))}
+	r := &runner{o: o, config: runnerOf(t, podEnv(o, job)), serving: servingC1(owner)}
 	r.connect(t)
 	return r
 }
 
 func (r *runner) connect(t *testing.T) {
 	t.Helper()
-	r.conn = connect(t, r.config, "c1")
+	r.conn = connect(t, r.config, r.serving)
 	r.session = r.o.event(t)
+}
+
+// withEachOwner runs a test with a runner of a call, and with one of a session.
+func withEachOwner(t *testing.T, test func(t *testing.T, r *runner)) {
+	t.Helper()
+	for name, owner := range owners {
+		t.Run("the runner of "+name, func(t *testing.T) { test(t, connectRunner(t, startOperator(t, newIdentity(t)), "job", owner)) })
+	}
 }
 
 // report sends the result of call "c1", and waits until the hub has it.
@@ -55,106 +64,105 @@ func (r *runner) disconnect(t *testing.T) {
 func (r *runner) result() *wire.Result { return r.o.hub.Result(r.session.KeyHash(), "c1") }
 
 func TestAResultOutlivesItsConnection(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	if r.result() != nil {
-		t.Error("there is a result before it was reported")
-	}
-	r.report(t)
-	if got := r.result(); got == nil || got.CallUID != "c1" {
-		t.Fatalf("while it is connected: %+v", got)
-	}
-	r.disconnect(t)
-	if got := r.result(); got == nil || got.CallUID != "c1" {
-		t.Fatalf("after the connection's end: %+v", got)
-	}
-	if r.o.hub.Result("another key", "c1") != nil || r.o.hub.Result(r.session.KeyHash(), "another call") != nil {
-		t.Error("another runner has it, too")
-	}
-	r.o.hub.Release(r.session.KeyHash(), "c1")
-	if r.result() != nil {
-		t.Error("it is still there after its release")
-	}
+	withEachOwner(t, func(t *testing.T, r *runner) {
+		if r.result() != nil {
+			t.Error("there is a result before it was reported")
+		}
+		r.report(t)
+		if got := r.result(); got == nil || got.CallUID != "c1" {
+			t.Fatalf("while it is connected: %+v", got)
+		}
+		r.disconnect(t)
+		if got := r.result(); got == nil || got.CallUID != "c1" {
+			t.Fatalf("after the connection's end: %+v", got)
+		}
+		if r.o.hub.Result("another key", "c1") != nil || r.o.hub.Result(r.session.KeyHash(), "another call") != nil {
+			t.Error("another runner has it, too")
+		}
+		r.o.hub.Release(r.session.KeyHash(), "c1")
+		if r.result() != nil {
+			t.Error("it is still there after its release")
+		}
+	})
 }
 
 func TestAResultIsThereWhileItsRunnerConnectsAgain(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	r.report(t)
-	r.disconnect(t)
-	r.connect(t)
-	if r.result() == nil {
-		t.Error("it went when the runner came back without it")
-	}
-	r.disconnect(t)
-	if r.result() == nil {
-		t.Error("it went with the second connection")
-	}
-	r.connect(t)
-	r.report(t)
-	if r.result() != r.session.Result() {
-		t.Error("what the runner sent again doesn't count")
-	}
+	withEachOwner(t, func(t *testing.T, r *runner) {
+		r.report(t)
+		r.disconnect(t)
+		r.connect(t)
+		if r.result() == nil {
+			t.Error("it went when the runner came back without it")
+		}
+		r.disconnect(t)
+		if r.result() == nil {
+			t.Error("it went with the second connection")
+		}
+		r.connect(t)
+		r.report(t)
+		if r.result() != r.session.ResultOf("c1") {
+			t.Error("what the runner sent again doesn't count")
+		}
+	})
 }
 
 // The runner's new connection may come before the end of its old one is noticed.
 func TestAResultOutlivesTheConnectionThatIsReplaced(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	r.report(t)
-	old := r.session
-	r.connect(t)
-	if r.session == old || r.session.KeyHash() != old.KeyHash() {
-		t.Fatal("it isn't the same runner on another connection")
-	}
-	if r.result() == nil {
-		t.Error("it went with the connection that was replaced")
-	}
-	if r.o.hub.Runner("job-uid") != r.session || r.o.hub.RunnerByKey(old.KeyHash()) != r.session || r.o.hub.Len() != 1 {
-		t.Error("the new connection isn't the runner's session")
-	}
+	withEachOwner(t, func(t *testing.T, r *runner) {
+		r.report(t)
+		old := r.session
+		r.connect(t)
+		if r.session == old || r.session.KeyHash() != old.KeyHash() {
+			t.Fatal("it isn't the same runner on another connection")
+		}
+		if r.result() == nil {
+			t.Error("it went with the connection that was replaced")
+		}
+		if r.o.hub.Runner("job-uid") != r.session || r.o.hub.RunnerByKey(old.KeyHash()) != r.session || r.o.hub.Len() != 1 {
+			t.Error("the new connection isn't the runner's session")
+		}
+	})
 }
 
 func TestAResultThatWasAcknowledgedIsNotKept(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	r.report(t)
-	if err := r.session.Ack("c1"); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := r.conn.Receive(); err != nil || m.Ack == nil {
-		t.Fatalf("got %+v, %v", m, err)
-	}
-	r.disconnect(t)
-	if r.result() != nil {
-		t.Error("it is kept")
-	}
+	withEachOwner(t, func(t *testing.T, r *runner) {
+		r.report(t)
+		if err := r.session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := r.conn.Receive(); err != nil || m.Ack == nil {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+		r.disconnect(t)
+		if r.result() != nil {
+			t.Error("it is kept")
+		}
+	})
 }
 
 // A runner that was refused must not be asked for its result any more, and nobody else would release it.
 func TestAResultThatWasRefusedIsNotKept(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	r.report(t)
-	r.session.Refuse("it isn't valid")
-	r.o.event(t)
-	if r.result() != nil {
-		t.Error("it is kept")
-	}
+	withEachOwner(t, func(t *testing.T, r *runner) {
+		r.report(t)
+		r.session.Refuse("it isn't valid")
+		r.o.event(t)
+		if r.result() != nil {
+			t.Error("it is kept")
+		}
+	})
 }
 
 func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
 	for name, connected := range map[string]bool{"of a runner that is connected": true, "of a runner that went before": false} {
 		t.Run(name, func(t *testing.T) {
 			o := startOperator(t, newIdentity(t))
-			r := connectRunner(t, o, "job")
+			r := connectRunner(t, o, "job", theCall)
 			r.report(t)
-			env := podEnv(o, "other")
-			other := &runner{o: o, config: runnerOf(t, env)}
-			other.conn = func() *dial.Conn {
-				conn, err := other.config.Dial(t.Context(), dial.Call{UID: "c1", Name: "another"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(conn.Close)
-				return conn
-			}()
-			other.session = o.event(t)
+			another := theCall
+			another.Name = "another"
+			other := &runner{o: o, config: runnerOf(t, podEnv(o, "other")), serving: servingC1(another)}
+			other.serving.Calls[0].Name = another.Name
+			other.connect(t)
 			other.report(t)
 			other.disconnect(t)
 			if !connected {
@@ -199,63 +207,13 @@ func TestAHubWithoutRunnersHasNothing(t *testing.T) {
 	}
 }
 
-func TestACancelIsSentOnceAConnection(t *testing.T) {
-	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
-	for range 3 {
-		if err := r.session.Cancel("c1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.session.Ack("c1"); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"cancel", "ack"} {
-		m, err := r.conn.Receive()
-		if err != nil || (m.Cancel != nil) != (want == "cancel") || (m.Ack != nil) != (want == "ack") {
-			t.Fatalf("want one %s, got %+v, %v", want, m, err)
-		}
-	}
-	r.connect(t)
-	if err := r.session.Cancel("c1"); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := r.conn.Receive(); err != nil || m.Cancel == nil {
-		t.Errorf("on the next connection: %+v, %v", m, err)
-	}
-}
-
-func TestARunnerIsKnownByTheCallThatItWasGiven(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	env := podEnv(o, "job")
-	env[wire.EnvCall], env[wire.EnvPool] = "", "env"
-	config := runnerOf(t, env)
-	conn, err := config.Dial(t.Context(), dial.Call{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	waiting := o.event(t)
-	if waiting.Call() != "" || waiting.CallUID() != "" {
-		t.Errorf("a runner that waits has call %q, %q", waiting.Call(), waiting.CallUID())
-	}
-	if err := waiting.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := waiting.Assign(&wire.Assignment{CallUID: "c2", CallName: "another"}); err != nil {
-		t.Fatal(err)
-	}
-	if waiting.Call() != "call" || waiting.CallUID() != "c1" {
-		t.Errorf("after the assignment it has %q, %q", waiting.Call(), waiting.CallUID())
-	}
-}
-
 // Whatever order connections, results and acknowledgements come in: a result is there until somebody acknowledged,
 // refused or released it, and afterwards nothing is left.
 func TestNoResultIsLostOrKeptInAnyOrder(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 3))
-			r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+			r := connectRunner(t, startOperator(t, newIdentity(t)), "job", []wire.Owner{theCall, theSession}[seed%2])
 			connected, reported, want := true, false, false
 			for range 30 {
 				switch step := random.IntN(6); {
@@ -290,7 +248,7 @@ func TestNoResultIsLostOrKeptInAnyOrder(t *testing.T) {
 
 func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
-	r := connectRunner(t, o, "job")
+	r := connectRunner(t, o, "job", theCall)
 	r.report(t)
 	key := r.session.KeyHash()
 	var all sync.WaitGroup

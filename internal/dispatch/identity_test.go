@@ -26,8 +26,8 @@ func TestTheIdentityOutlivesTheOperator(t *testing.T) {
 	env := podEnv(&operator{identity: identity}, "job")
 	next := startOperator(t, again)
 	env[wire.EnvEndpoints] = next.address
-	connect(t, runnerOf(t, env), "c1")
-	if next.event(t).CallUID() != "c1" {
+	connect(t, runnerOf(t, env), servingC1(theCall))
+	if owner, _ := next.event(t).Owner(); owner != theCall {
 		t.Error("the next operator doesn't know the call")
 	}
 	for _, broken := range [][2][]byte{{nil, key}, {cert, nil}, {cert, []byte("x")}, {key, cert}} {

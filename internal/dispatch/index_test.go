@@ -10,81 +10,95 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// newOfflineSession is a session whose runner says nothing.
-func newOfflineSession(h *Hub, job, call string) *Runner {
+// newOfflineRunner is a runner that says nothing.
+func newOfflineRunner(h *Hub, job, call string) *Runner {
 	return &Runner{
-		hello: wire.Hello{Namespace: "ns", Job: job, JobUID: job, Call: call}, keyHash: "key-" + job, call: call,
+		hello: wire.Hello{Namespace: "ns", Job: job, JobUID: job, Call: call}, keyHash: "key-" + job,
 		send: func(*wire.Message) error { return nil }, close: func() {}, changed: h.reindex, hasRoom: func() bool { return true },
 		keepDecision: func(string) (string, func()) { return "", nil },
 	}
 }
 
+// sessionOwner and sessionBegin are of session i.
+func sessionOwner(i int) wire.Owner {
+	return wire.Owner{Kind: wire.KindSession, UID: fmt.Sprint("s", i), Name: fmt.Sprint("session", i), Incarnation: 1}
+}
+
+func sessionBegin(i int) *wire.Begin {
+	return &wire.Begin{Owner: sessionOwner(i), MaxCalls: 100, MaxConcurrentCalls: 16}
+}
+
 // Whatever runners are made for, given and lose, each is found by what it has, and nothing else is left in the index.
-func TestTheIndexHasWhatTheSessionsHave(t *testing.T) {
+func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		h := NewHub(func(*Runner) {})
-		var sessions []*Runner
+		var runners []*Runner
 		name := func(what string, n int) string { return fmt.Sprint(what, random.IntN(n)) }
 		for range 400 {
-			if len(sessions) == 0 || random.IntN(10) == 0 {
-				s := newOfflineSession(h, name("job", 10), []string{"", "call0", "call1"}[random.IntN(3)])
-				if random.IntN(2) == 0 {
-					s.call, s.served = "", newServed(ToolSession{UID: "s0", Name: "session0"})
+			if len(runners) == 0 || random.IntN(10) == 0 {
+				s := newOfflineRunner(h, name("job", 10), []string{"", "call0", "call1"}[random.IntN(3)])
+				switch random.IntN(4) {
+				case 0:
+					s.served = newServed(sessionOwner(0))
+				case 1:
+					s.served = newServed(wire.BeginCall(name("c", 6), name("call", 3)).Owner)
 				}
 				if h.add(s) {
-					sessions = append(sessions, s)
+					runners = append(runners, s)
 				}
 				continue
 			}
-			s, uid := sessions[random.IntN(len(sessions))], name("c", 6)
-			switch random.IntN(8) {
+			s, uid := runners[random.IntN(len(runners))], name("c", 6)
+			owner, _ := s.Owner()
+			if owner.IsCall() && random.IntN(4) > 0 {
+				uid = owner.UID
+			}
+			switch random.IntN(9) {
 			case 0:
 				h.remove(s)
 			case 1:
-				_ = s.Begin(&wire.Begin{SessionUID: name("s", 2), SessionName: name("session", 2), MaxCalls: 1, MaxConcurrentCalls: 1})
+				_ = s.Begin(sessionBegin(random.IntN(2)))
 			case 2:
-				_ = s.Assign(&wire.Assignment{CallUID: uid, CallName: name("call", 3)})
+				_ = s.Begin(wire.BeginCall(uid, name("call", 3)))
 			case 3, 4:
-				_ = s.AssignTo("s0", &wire.Assignment{CallUID: uid, CallName: name("call", 3), Decision: "d"})
+				_ = s.Assign(owner.UID, &wire.Assignment{CallUID: uid, CallName: name("call", 3), Decision: "d"})
 			case 5:
 				_ = s.Stop(uid, name("call", 3), "reason")
 			case 6:
-				s.setServedResultForTest(uid)
+				if !s.IsWaiting() {
+					s.setResult(&wire.Result{CallUID: uid}, 1, func() {})
+				}
 			case 7:
 				_ = s.Ack(uid)
+			case 8:
+				h.Dismiss("ns", name("call", 3), []string{"", uid}[random.IntN(2)], "gone")
 			}
 			checkIndex(t, h)
 		}
-		for _, s := range sessions {
+		for _, s := range runners {
 			h.remove(s)
 		}
-		if len(h.calls)+len(h.served)+len(h.runners) != 0 {
-			t.Fatalf("seed %d: left are %v and %v", seed, h.calls, h.served)
+		if len(h.calls)+len(h.sessions)+len(h.runners) != 0 {
+			t.Fatalf("seed %d: left are %v and %v", seed, h.calls, h.sessions)
 		}
-	}
-}
-
-func (s *Runner) setServedResultForTest(uid string) {
-	if _, serves := s.ToolSession(); serves {
-		s.setServedResult(&wire.Result{CallUID: uid}, 1, func() {})
 	}
 }
 
 func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
-	calls, served := index{}, index{}
+	calls, sessions := index{}, index{}
 	for _, s := range h.runners {
 		ofCalls, ofSessions := s.names()
 		for _, name := range ofCalls {
 			calls.set(name, s, true)
 		}
 		for _, name := range ofSessions {
-			served.set(name, s, true)
+			sessions.set(name, s, true)
 		}
 	}
-	for what, x := range map[string]struct{ got, want index }{"calls": {h.calls, calls}, "sessions": {h.served, served}} {
+	for what, x := range map[string]struct{ got, want index }{"calls": {h.calls, calls}, "sessions": {h.sessions, sessions}} {
 		if len(x.got) != len(x.want) {
 			t.Fatalf("%s: %v, want %v", what, x.got, x.want)
 		}
@@ -94,7 +108,7 @@ func checkIndex(t *testing.T, h *Hub) {
 			}
 			for s := range want {
 				if _, ok := x.got[name][s]; !ok {
-					t.Fatalf("%s: a session isn't found by %s", what, name)
+					t.Fatalf("%s: a runner isn't found by %s", what, name)
 				}
 			}
 		}
@@ -107,8 +121,8 @@ func BenchmarkDismiss(b *testing.B) {
 		b.Run(fmt.Sprint(connected, " connected"), func(b *testing.B) {
 			h := NewHub(func(*Runner) {})
 			for i := range connected {
-				s := newOfflineSession(h, fmt.Sprint("job-", i), "")
-				s.served = newServed(ToolSession{UID: fmt.Sprint("s-", i), Name: fmt.Sprint("session-", i)})
+				s := newOfflineRunner(h, fmt.Sprint("job-", i), "")
+				s.served = newServed(sessionOwner(i))
 				h.add(s)
 			}
 			for b.Loop() {
@@ -129,7 +143,8 @@ func TestRunnersThatWereSeenLeaveNothing(t *testing.T) {
 			n.forget(key)
 			continue
 		}
-		n.set(&seenRunner{claim: &claim{namespace: "ns", session: "session", sessionUID: fmt.Sprint("s", random.IntN(2)), keyHash: key}})
+		owner := wire.Owner{Kind: wire.KindSession, UID: fmt.Sprint("s", random.IntN(2)), Name: "session", Incarnation: 1}
+		n.set(&seenRunner{claim: &claim{namespace: "ns", owner: owner, keyHash: key}})
 		if len(n.ofSession(name, "")) != len(n.runners) {
 			t.Fatalf("%v are found of %v", n.ofSession(name, ""), n.runners)
 		}

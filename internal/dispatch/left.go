@@ -37,10 +37,8 @@ type leftResult struct {
 	keyHash string
 	call    types.NamespacedName
 	result  *wire.Result
-	// inSession says that it is a result of a session's call.
-	inSession bool
-	bytes     int
-	place     *list.Element
+	bytes   int
+	place   *list.Element
 }
 
 func newLeftResults(most int) *leftResults {
@@ -62,7 +60,7 @@ func (l *leftResults) get(keyHash, callUID string) *wire.Result {
 func (l *leftResults) keep(keyHash string, held *heldResult) {
 	call, r := held.call, held.result
 	l.forget(keyHash, r.CallUID)
-	one := &leftResult{keyHash: keyHash, call: call, result: r, inSession: held.inSession, bytes: held.size + leftOverhead}
+	one := &leftResult{keyHash: keyHash, call: call, result: r, bytes: held.size + leftOverhead}
 	if l.runners[keyHash] == nil {
 		l.runners[keyHash] = map[string]*leftResult{}
 	}
@@ -111,10 +109,20 @@ func (l *leftResults) forgetRunner(keyHash string, has func(callUID string) bool
 	}
 }
 
-// forgetCall drops the results of a call of a name, but for those that stay.
-func (l *leftResults) forgetCall(call types.NamespacedName, stays func(*leftResult) bool) {
+// hasOther says that there is a result of a call of a name with another UID.
+func (l *leftResults) hasOther(call types.NamespacedName, uid string) bool {
 	for one := range l.calls[call] {
-		if !stays(one) {
+		if one.result.CallUID != uid {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetOthers drops the results of the calls of a name, but for the one with a UID.
+func (l *leftResults) forgetOthers(call types.NamespacedName, uid string) {
+	for one := range l.calls[call] {
+		if one.result.CallUID != uid {
 			l.drop(one)
 		}
 	}

@@ -59,8 +59,11 @@ func TestLeftResultsStayWithinTheirBoundAndLeaveNothing(t *testing.T) {
 			case 0:
 				l.forget(name("key", 5), name("c", 5))
 			case 1:
-				stays := name("c", 5)
-				l.forgetCall(types.NamespacedName{Namespace: name("ns", 3), Name: "call-" + name("c", 5)}, func(one *leftResult) bool { return one.result.CallUID == stays })
+				stays, call := name("c", 5), types.NamespacedName{Namespace: name("ns", 3), Name: "call-" + name("c", 5)}
+				l.forgetOthers(call, stays)
+				if l.hasOther(call, stays) {
+					t.Fatalf("seed %d: results of other calls are left", seed)
+				}
 			case 2:
 				l.forgetRunner(name("key", 5), func(uid string) bool { return uid == "c0" })
 			default:

@@ -19,26 +19,6 @@ func accepted(t *testing.T, o *operator, m *member) string {
 	return states(calls)
 }
 
-func TestDismissedResultsThatWereLeftAreForgotten(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
-		m.mustAssign("c1", "c2")
-		m.report("c1", "sealed-c1")
-		m.report("c2", "sealed-c2")
-		m.disconnect()
-		key := m.process.keyHash
-		o.hub.Dismiss("ns", "call-c1", "", "gone")
-		o.hub.Dismiss("ns", "call-c2", "old", "gone")
-		if o.hub.Result(key, "c1") != nil || o.hub.Result(key, "c2") == nil || !o.hub.HoldsOther("ns", "call-c2", "old") {
-			t.Error("the wrong result is kept")
-		}
-		o.hub.DismissHeld("ns", "call-c2", "new")
-		if o.hub.Result(key, "c2") != nil || o.hub.HoldsOther("ns", "call-c2", "new") {
-			t.Error("a result of a call that is gone is kept")
-		}
-	})
-}
-
 // What a runner had when it was lost is all that it can have started.
 func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
@@ -73,17 +53,22 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 	})
 }
 
-func TestTheRunnerOfASessionThatIsGoneEnds(t *testing.T) {
+// That a call may have been started says its record alone: its runner can have no other.
+func TestWhatALostRunnerOfACallHadIsNotRemembered(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
+		m := newMember(t, n, o)
+		m.owner = callC1
+		m.begin()
 		m.mustAssign("c1")
-		m.report("c1", "sealed-c1")
-		o.hub.DismissSession("ns", "session", "s1", "gone")
-		expect(t, "heard of another's end", m.hears(), "assign c1")
-		o.hub.DismissSession("ns", "session", "", "gone")
-		expect(t, "heard", m.hears(), "end SessionEnded, refuse")
-		if !m.isOver() || o.hub.RunnerByKey(m.process.keyHash) != nil || o.hub.Result(m.process.keyHash, "c1") != nil {
-			t.Error("its connection goes on, or its result is kept")
+		expect(t, "while it is connected", accepted(t, o, m), "c1 Assigned")
+		m.disconnect()
+		expect(t, "a lost one", accepted(t, o, m), "unknown")
+		m.connect()
+		expect(t, "its hello", accepted(t, o, m), "")
+		if m.session.Taken() != 0 {
+			t.Errorf("it has taken %d", m.session.Taken())
 		}
+		m.mustAssign("c1")
+		expect(t, "heard", m.hears(), "assign c1")
 	})
 }

@@ -13,14 +13,17 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// member is a runner of session "s1", one process over its connections, that says what a test has it say. It reads all
-// that it is sent.
+// member is a runner of an owner, one process over its connections, that says what a test has it say. It reads all that it is
+// sent.
 type member struct {
 	t       *testing.T
 	n       *network
 	o       *operator
 	process *process
 	job     string
+	// madeFor is the call that its pod was made for; empty for one that takes what comes.
+	madeFor string
+	owner   wire.Owner
 	*line
 	session *dispatch.Runner
 }
@@ -36,10 +39,16 @@ type line struct {
 // newMember is a runner that waits.
 func newMember(t *testing.T, n *network, o *operator) *member {
 	t.Helper()
-	m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
+	m := absent(t, n, o)
 	m.dial(nil)
 	m.session = o.event(t)
 	return m
+}
+
+// absent is a runner that hasn't connected yet. It is that of session "s1".
+func absent(t *testing.T, n *network, o *operator) *member {
+	t.Helper()
+	return &member{t: t, n: n, o: o, process: newProcess(t), job: "job", owner: theSession}
 }
 
 // newServing is a runner of session "s1".
@@ -50,15 +59,36 @@ func newServing(t *testing.T, n *network, o *operator) *member {
 	return m
 }
 
-var theSession = dispatch.ToolSession{UID: "s1", Name: "session", Incarnation: 2}
+// callC1 is the owner of a runner that takes call "c1" alone.
+var callC1 = wire.BeginCall("c1", "call-c1").Owner
 
-func theBegin() *wire.Begin {
-	return &wire.Begin{SessionUID: "s1", SessionName: "session", Incarnation: 2, MaxCalls: 1000, MaxConcurrentCalls: 16}
+// forEachOwner runs a test with a runner of call "c1", and with one of a session.
+func forEachOwner(t *testing.T, test func(t *testing.T, o *operator, m *member)) {
+	t.Helper()
+	for name, owner := range map[string]wire.Owner{"the runner of a call": callC1, "the runner of a session": theSession} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+				m := newMember(t, n, o)
+				m.owner = owner
+				m.begin()
+				test(t, o, m)
+			})
+		})
+	}
+}
+
+func theBegin() *wire.Begin { return beginOf(theSession) }
+
+func beginOf(owner wire.Owner) *wire.Begin {
+	if owner.IsCall() {
+		return wire.BeginCall(owner.UID, owner.Name)
+	}
+	return &wire.Begin{Owner: owner, MaxCalls: 1000, MaxConcurrentCalls: 16}
 }
 
 func (m *member) begin() {
 	m.t.Helper()
-	if err := m.session.Begin(theBegin()); err != nil {
+	if err := m.session.Begin(beginOf(m.owner)); err != nil {
 		m.t.Fatal(err)
 	}
 	if got := m.hears(); got != "begin" {
@@ -66,17 +96,17 @@ func (m *member) begin() {
 	}
 }
 
-// dial says hello, for the session if there is one.
-func (m *member) dial(session *wire.Session) {
+// dial says hello, for the owner if the runner has begun.
+func (m *member) dial(serving *wire.Serving) {
 	m.t.Helper()
 	m.line = &line{peer: m.process.connect(m.t, m.n)}
 	go m.line.read()
-	m.line.send(changedHello(m.t, m.o, "", func(h *wire.Hello) {
-		h.Call, h.Job, h.JobUID, h.Session = "", m.job, m.job+"-uid", session
+	m.line.send(changedHello(m.t, m.o, func(h *wire.Hello) {
+		h.Call, h.Job, h.JobUID, h.Serving = m.madeFor, m.job, m.job+"-uid", serving
 	}))
 }
 
-// connect says hello for the session, with calls that the runner holds.
+// connect says hello for the owner, with calls that the runner holds.
 func (m *member) connect(held ...wire.Held) {
 	m.t.Helper()
 	m.dialServing(held...)
@@ -85,7 +115,7 @@ func (m *member) connect(held ...wire.Held) {
 
 func (m *member) dialServing(held ...wire.Held) {
 	m.t.Helper()
-	m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 2, Taken: len(held), Held: len(held)})
+	m.dial(&wire.Serving{Owner: m.owner, Taken: len(held), Held: len(held)})
 	for i := range held {
 		m.say(&wire.Message{Held: &held[i]})
 	}
@@ -115,13 +145,13 @@ func (m *member) report(uid, decision string) {
 	m.say(&wire.Message{Result: resultIn(uid, decision)})
 }
 
-// resultIn is a result of a session's call.
+// resultIn is a result of a call, with what was decided about it.
 func resultIn(uid, decision string) *wire.Result {
 	return &wire.Result{CallUID: uid, Decision: decision, Outcome: result.Outcome{Reason: result.Completed, Started: true, ExitCode: result.Exit(0)}}
 }
 
 // assign hands call uid to the runner.
-func (m *member) assign(uid string) error { return m.session.AssignTo("s1", assignmentOf(uid)) }
+func (m *member) assign(uid string) error { return m.session.Assign(m.owner.UID, assignmentOf(uid)) }
 
 func (m *member) mustAssign(uids ...string) {
 	m.t.Helper()
@@ -172,6 +202,8 @@ func (l *line) hears() string {
 			said = append(said, "ack "+m.Ack.CallUID)
 		case m.End != nil:
 			said = append(said, "end "+m.End.Reason)
+		case m.Refuse != nil && m.Refuse.Final:
+			said = append(said, "refuse for good")
 		case m.Refuse != nil:
 			said = append(said, "refuse")
 		case m.Pong == nil:
@@ -199,14 +231,14 @@ func states(calls []dispatch.HeldCall) string {
 	return strings.Join(list, ", ")
 }
 
-// news is what the hub told since it was last asked: "session" and names of calls.
+// news is what the hub told since it was last asked: "owner" and names of calls.
 func (o *operator) news() string {
 	synctest.Wait()
 	var told []string
 	for len(o.events) > 0 {
 		n := (<-o.events).TakeNews()
-		if n.Session {
-			told = append(told, "session")
+		if n.Owner {
+			told = append(told, "owner")
 		}
 		told = append(append(told, n.Ended...), n.Calls...)
 	}

@@ -11,8 +11,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-func largestResultOf(version int) int { return wire.MaxResultOf(version) }
-
 // postbox is an outbox and the other end of its connection.
 func postbox(t *testing.T) (*outbox, net.Conn) {
 	near, far := net.Pipe()
@@ -20,24 +18,24 @@ func postbox(t *testing.T) (*outbox, net.Conn) {
 	return &outbox{conn: near, abort: func() { near.Close() }}, far
 }
 
-func cancel(uid string) *wire.Message { return &wire.Message{Cancel: &wire.Cancel{CallUID: uid}} }
+func stop(uid string) *wire.Message { return &wire.Message{Stop: &wire.Stop{CallUID: uid}} }
 
 func TestMessagesLeaveInOrderAndAreAllSentBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, far := postbox(t)
 		for _, uid := range []string{"1", "2", "3"} {
-			if err := o.send(cancel(uid)); err != nil {
+			if err := o.send(stop(uid)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		o.close()
-		if err := o.send(cancel("4")); !errors.Is(err, net.ErrClosed) {
+		if err := o.send(stop("4")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("sent after the end: %v", err)
 		}
 		o.sendPong()
 		go func() { o.flush(); o.abort() }()
 		for _, uid := range []string{"1", "2", "3"} {
-			if m, err := wire.Read(far, wire.MaxControl); err != nil || m.Cancel == nil || m.Cancel.CallUID != uid {
+			if m, err := wire.Read(far, wire.MaxControl); err != nil || m.Stop == nil || m.Stop.CallUID != uid {
 				t.Errorf("got %+v, %v; want %s", m, err, uid)
 			}
 		}
@@ -52,7 +50,7 @@ func TestNobodyWaitsForAPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, far := postbox(t)
 		sent := 0
-		for o.send(cancel("c")) == nil {
+		for o.send(stop("c")) == nil {
 			sent++
 			synctest.Wait()
 		}
@@ -63,7 +61,7 @@ func TestNobodyWaitsForAPeerThatDoesNotRead(t *testing.T) {
 		if _, err := io.ReadAll(far); err != nil {
 			t.Errorf("the connection wasn't closed: %v", err)
 		}
-		if err := o.send(cancel("c")); err == nil {
+		if err := o.send(stop("c")); err == nil {
 			t.Error("a message was taken for a connection that was given up")
 		}
 		o.flush()
@@ -73,7 +71,7 @@ func TestNobodyWaitsForAPeerThatDoesNotRead(t *testing.T) {
 func TestAPeerThatStopsReadingIsGivenUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, far := postbox(t)
-		if err := o.send(cancel("c")); err != nil {
+		if err := o.send(stop("c")); err != nil {
 			t.Fatal(err)
 		}
 		o.flush() // The bubble's clock moves on while this waits.
@@ -86,7 +84,7 @@ func TestAPeerThatStopsReadingIsGivenUpInTime(t *testing.T) {
 func TestOnePongAnswersManyPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, far := postbox(t)
-		if err := o.send(cancel("c")); err != nil {
+		if err := o.send(stop("c")); err != nil {
 			t.Fatal(err)
 		}
 		for range 1000 {
@@ -117,10 +115,10 @@ func TestAMessageThatIsTooLargeIsRefusedAndNothingElseHappens(t *testing.T) {
 		if err := o.send(huge); !errors.Is(err, wire.ErrTooLarge) {
 			t.Errorf("got %v", err)
 		}
-		if err := o.send(cancel("c")); err != nil {
+		if err := o.send(stop("c")); err != nil {
 			t.Error(err)
 		}
-		if m, err := wire.Read(far, wire.MaxControl); err != nil || m.Cancel == nil {
+		if m, err := wire.Read(far, wire.MaxControl); err != nil || m.Stop == nil {
 			t.Errorf("got %+v, %v", m, err)
 		}
 		o.flush()
@@ -135,7 +133,7 @@ func TestManySendersAndTheEndDoNotRace(t *testing.T) {
 	for range 8 {
 		senders.Go(func() {
 			for range 100 {
-				_ = o.send(cancel("c"))
+				_ = o.send(stop("c"))
 				o.sendPong()
 			}
 		})

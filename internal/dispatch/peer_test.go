@@ -80,15 +80,34 @@ func (p *peer) announce(size int) {
 	}
 }
 
-// hello introduces the runner of a Job.
-func (p *peer) hello(o *operator, job, callUID string) {
+// Owners of runners that have call "c1".
+var (
+	theCall    = wire.Owner{Kind: wire.KindCall, UID: "c1", Name: "call"}
+	theSession = wire.Owner{Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 2}
+	owners     = map[string]wire.Owner{"a call": theCall, "a session": theSession}
+)
+
+// waits introduces the runner of a Job that waits.
+func (p *peer) waits(o *operator, job string) {
 	p.t.Helper()
-	p.send(helloOf(o, wire.Version, job, callUID))
+	p.send(helloOf(o, wire.Version, job, nil))
 }
 
-func helloOf(o *operator, version int, job, callUID string) string {
-	return fmt.Sprintf(`{"hello":{"version":%d,"namespace":"ns","call":"call","job":%q,"jobUID":"%s-uid","pod":"pod","podUID":"pod-uid","node":"node","token":%q,"callUID":%q}}`,
-		version, job, job, o.identity.Token("ns", job, job+"-uid"), callUID)
+// hasCall introduces the runner of a Job that has begun, and runs call "c1".
+func (p *peer) hasCall(o *operator, job string, owner wire.Owner) {
+	p.t.Helper()
+	p.send(helloOf(o, wire.Version, job, &owner))
+	p.send(`{"held":{"uid":"c1","name":"call","state":"Running"}}`)
+}
+
+// helloOf is the hello of a runner that waits, or that announces one call of its owner.
+func helloOf(o *operator, version int, job string, owner *wire.Owner) string {
+	serving := ""
+	if owner != nil {
+		serving = fmt.Sprintf(`,"serving":{"kind":%q,"uid":%q,"name":%q,"incarnation":%d,"taken":1,"held":1}`, owner.Kind, owner.UID, owner.Name, owner.Incarnation)
+	}
+	return fmt.Sprintf(`{"hello":{"version":%d,"namespace":"ns","call":"call","job":%q,"jobUID":"%s-uid","pod":"pod","podUID":"pod-uid","node":"node","token":%q%s}}`,
+		version, job, job, o.identity.Token("ns", job, job+"-uid"), serving)
 }
 
 // receive reads the next message.
@@ -163,12 +182,11 @@ type addressed struct {
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
 
 // runner connects a real runner's end over the network.
-func (n *network) runner(t *testing.T, o *operator, env map[string]string, callUID string) *dial.Conn {
+func (n *network) runner(t *testing.T, env map[string]string) *dial.Conn {
 	t.Helper()
 	config := runnerOf(t, env)
 	config.DialContext = func(context.Context, string, string) (net.Conn, error) { return n.from("10.1.0.1") }
-	conn := connect(t, config, callUID)
-	return conn
+	return connect(t, config, nil)
 }
 
 // peer connects what sends what it likes.

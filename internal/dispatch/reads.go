@@ -11,10 +11,6 @@ import (
 )
 
 const (
-	// firstWithOutput is the version of the first runners that keep output.
-	firstWithOutput = 6
-	// firstWithArtifacts is the version of the first that keep files.
-	firstWithArtifacts = 7
 	// maxFollowing is how many of the unanswered Reads of a connection may be ones that follow, and maxReading how many
 	// others. Neither keep the others from being answered.
 	maxFollowing = wire.MaxReads / 2

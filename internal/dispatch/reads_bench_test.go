@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/kept"
@@ -20,23 +19,31 @@ func benchedReader(b *testing.B, stdout *kept.Stream) output.Reader {
 	o := startOperator(b, newIdentity(b))
 	config := runnerOf(b, podEnv(o, "job"))
 	s := &supervisor.Supervisor{
-		Outputs:  supervisor.NewOutputs(),
-		Dial:     func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
+		Outputs: supervisor.NewOutputs(),
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
+		},
 		SaveCopy: func(*wire.Result) {},
 	}
 	runs := make(chan struct{})
-	s.Execute = func(ctx context.Context, a *wire.Assignment) *wire.Result {
-		s.Outputs.Set(a.CallUID, stdout, kept.New(kept.Limits{}))
-		close(runs)
-		<-ctx.Done()
-		return resultIn(a.CallUID, "")
+	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
+		return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+			s.Outputs.Set(a.CallUID, stdout, kept.New(kept.Limits{}))
+			started(time.Now())
+			close(runs)
+			<-ctx.Done()
+			return resultIn(a.CallUID, "")
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx, ctx) }()
 	b.Cleanup(func() { cancel(); <-ended })
 	session := o.event(b)
-	if err := session.Assign(&wire.Assignment{CallUID: "c1", CallName: "call-c1"}); err != nil {
+	if err := session.Begin(beginOf(theCall)); err != nil {
+		b.Fatal(err)
+	}
+	if err := session.Assign("c1", &wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
 		b.Fatal(err)
 	}
 	<-runs

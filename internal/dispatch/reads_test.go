@@ -96,7 +96,7 @@ func TestWhatARunnerSendsOtherThanItWasAskedEndsItsConnection(t *testing.T) {
 		},
 		"a hash that isn't":   func(m *member, id uint64) { m.sayData(wire.Data{ID: id, Complete: true, SHA256: "x", End: true}) },
 		"a large other frame": func(m *member, _ uint64) { m.send(`{"ping":{}}` + strings.Repeat(" ", wire.MaxPayload)) },
-		"a frame over bounds": func(m *member, _ uint64) { m.announce(wire.MaxSessionResult + 1) },
+		"a frame over bounds": func(m *member, _ uint64) { m.announce(wire.MaxResult + 1) },
 		"without an end": func(m *member, id uint64) {
 			for at := int64(0); at < 1<<20 && !m.isOver(); at += wire.MaxPayload {
 				m.sayData(wire.Data{ID: id, Offset: at, Total: 1 << 30, Payload: full})
@@ -320,44 +320,40 @@ func TestARunnerThatSaysThatThereIsMoreAndSendsNothingIsNotAskedForEver(t *testi
 	})
 }
 
-func TestAnOlderRunnerIsNotAskedForOutput(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		p := n.peer(t)
-		p.send(helloOf(o, 5, "job", "c1"))
-		session := o.event(t)
-		if _, err := sourceOf(o, session.KeyHash()).Open(t.Context(), keyOf("c1")); !errors.Is(err, output.ErrNotFound) {
-			t.Errorf("got %v", err)
-		}
-		p.send(resultOf("c1"))
-		if o.event(t); session.Result() == nil {
-			t.Error("its result isn't taken")
-		}
-	})
-}
-
-// A runner of one call exits when its result is acknowledged: its readers turn to where the output is kept then.
+// A runner of one call exits when its result is acknowledged: its readers turn to where the output is kept then. One whose result
+// is only recorded comes back, and so does one of a session.
 func TestNobodyWaitsForARunnerThatHasExited(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		p := n.peer(t)
-		p.hello(o, "job", "c1")
-		session := o.event(t)
-		l := &line{peer: p}
-		go l.read()
-		m := &member{t: t, line: l}
-		r := m.opened(sourceOf(o, session.KeyHash()))
-		defer r.Close()
-		waited := make(chan error)
-		go func() { waited <- r.Wait(t.Context(), 0) }()
-		synctest.Wait()
-		p.send(resultOf("c1"))
-		o.event(t)
-		if err := session.Ack("c1"); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		p.Close()
-		if err := <-waited; !errors.Is(err, dispatch.ErrAway) || time.Since(began) != 0 {
-			t.Errorf("got %v after %s", err, time.Since(began))
-		}
-	})
+	acknowledge := func(s *dispatch.Runner) { _ = s.Ack("c1") }
+	for name, c := range map[string]struct {
+		owner wire.Owner
+		end   func(*dispatch.Runner)
+		waits time.Duration
+	}{
+		"acknowledged":            {theCall, acknowledge, 0},
+		"recorded":                {theCall, func(s *dispatch.Runner) { s.Record("c1") }, dispatch.ReconnectWait},
+		"not taken":               {theCall, func(*dispatch.Runner) {}, dispatch.ReconnectWait},
+		"acknowledged, a session": {theSession, acknowledge, dispatch.ReconnectWait},
+	} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			p := n.peer(t)
+			p.hasCall(o, "job", c.owner)
+			session := o.event(t)
+			l := &line{peer: p}
+			go l.read()
+			m := &member{t: t, line: l}
+			r := m.opened(sourceOf(o, session.KeyHash()))
+			defer r.Close()
+			waited := make(chan error)
+			go func() { waited <- r.Wait(t.Context(), 0) }()
+			synctest.Wait()
+			p.send(resultOf("c1"))
+			o.event(t)
+			c.end(session)
+			began := time.Now()
+			p.Close()
+			if err := <-waited; !errors.Is(err, dispatch.ErrAway) || time.Since(began) != c.waits {
+				t.Errorf("%s: got %v after %s", name, err, time.Since(began))
+			}
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 )
@@ -41,16 +42,18 @@ var (
 
 // claim is what a runner says that it is.
 type claim struct {
-	namespace, job, jobUID string
-	// call and callUID are the call that it has; of one without a call, callUID is empty.
-	call, callUID string
-	// session and sessionUID are the session that it serves; empty when it serves none.
-	session, sessionUID string
-	keyHash             string
+	namespace, job, jobUID, keyHash string
+	// owner is what it was begun for; of one that waits, it is empty.
+	owner wire.Owner
 }
 
-// hasWork says that the runner was given a call or a session.
-func (c *claim) hasWork() bool { return c.callUID != "" || c.sessionUID != "" }
+// hasBegun says that the runner was given something to do.
+func (c *claim) hasBegun() bool { return c.owner.Kind != "" }
+
+// ownerName is the name of the owner, which is in the runner's namespace.
+func (c *claim) ownerName() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.namespace, Name: c.owner.Name}
+}
 
 // recordKeeper asks Records within bounds. Namespaces take turns.
 type recordKeeper struct {
@@ -81,51 +84,39 @@ func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
 	return k.isTrue(ctx, k.Live, c)
 }
 
-// isTrue compares a claim with what a reader has. A runner that was given a call or a session is the one whose key that
+// isTrue compares a claim with what a reader has. A runner that has begun is the one whose key its owner
 // records, whatever became of its Job; one that waits belongs to a Job that exists.
 func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *claim) error {
-	if c.sessionUID != "" {
-		return serves(ctx, reader, c)
+	switch {
+	case c.owner.IsSession():
+		session := &v1alpha1.ToolSession{}
+		found, err := get(ctx, reader, c.ownerName(), session)
+		return c.checkRecord(found, session.UID, session.Status.Runner, err, errNoServer)
+	case c.owner.IsCall():
+		call := &v1alpha1.ToolCall{}
+		found, err := get(ctx, reader, c.ownerName(), call)
+		return c.checkRecord(found, call.UID, call.Status.Runner, err, errNotBound)
 	}
-	if c.callUID == "" {
-		job := &metav1.PartialObjectMetadata{}
-		job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-		var object client.Object = job
-		if reader == k.Cached {
-			// The cache of metadata alone would be another one.
-			object = &batchv1.Job{}
-		}
-		found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.job}, object)
-		if err == nil && (!found || string(object.GetUID()) != c.jobUID) {
-			return errJobGone
-		}
-		return err
+	job := &metav1.PartialObjectMetadata{}
+	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+	var object client.Object = job
+	if reader == k.Cached {
+		// The cache of metadata alone would be another one.
+		object = &batchv1.Job{}
 	}
-	if c.call == "" {
-		return errNotBound
+	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.job}, object)
+	if err == nil && (!found || string(object.GetUID()) != c.jobUID) {
+		return errJobGone
 	}
-	call := &v1alpha1.ToolCall{}
-	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.call}, call)
-	if err != nil {
-		return err
-	}
-	if !found || string(call.UID) != c.callUID || call.Status.Runner == nil || call.Status.Runner.KeyHash != c.keyHash {
-		return errNotBound
-	}
-	return nil
+	return err
 }
 
-// serves compares a claim with the session that it names.
-func serves(ctx context.Context, reader client.Reader, c *claim) error {
-	session := &v1alpha1.ToolSession{}
-	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.session}, session)
-	if err != nil {
-		return err
+// checkRecord returns an error that was met, or else otherwise where the owner that was found doesn't record the runner.
+func (c *claim) checkRecord(found bool, uid types.UID, recorded *v1alpha1.RunnerBinding, err, otherwise error) error {
+	if err == nil && (!found || string(uid) != c.owner.UID || recorded == nil || recorded.KeyHash != c.keyHash) {
+		return otherwise
 	}
-	if !found || string(session.UID) != c.sessionUID || session.Status.Runner == nil || session.Status.Runner.KeyHash != c.keyHash {
-		return errNoServer
-	}
-	return nil
+	return err
 }
 
 // RunnerOf is the hash of the key of the runner that a call, or its session, is recorded to have; empty when there is none. It

@@ -93,11 +93,29 @@ func (o *objects) addJob(name string) {
 	o.change(func() { o.jobs["ns/"+name] = types.UID(name + "-uid") })
 }
 
-// bind records the runner of call "c1".
-func (o *objects) bind(keyHash string) {
-	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "call", UID: "c1"}}
-	call.Status.Runner = &v1alpha1.RunnerBinding{KeyHash: keyHash}
-	o.change(func() { o.calls["ns/call"] = call })
+// record has an owner, whose runner is the one with a key.
+func (o *objects) record(owner wire.Owner, keyHash string) {
+	o.put("ns", owner, &v1alpha1.RunnerBinding{KeyHash: keyHash}, false)
+}
+
+// put makes an owner in a namespace.
+func (o *objects) put(namespace string, owner wire.Owner, runner *v1alpha1.RunnerBinding, hasEnded bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	made := metav1.ObjectMeta{Namespace: namespace, Name: owner.Name, UID: types.UID(owner.UID)}
+	if owner.IsCall() {
+		call := &v1alpha1.ToolCall{ObjectMeta: made}
+		if call.Status.Runner = runner; hasEnded {
+			call.Status.Phase = v1alpha1.PhaseSucceeded
+		}
+		o.calls[namespace+"/"+owner.Name] = call
+		return
+	}
+	session := &v1alpha1.ToolSession{ObjectMeta: made}
+	if session.Status.Runner = runner; hasEnded {
+		session.Status.Phase = v1alpha1.SessionEnded
+	}
+	o.sessions[namespace+"/"+owner.Name] = session
 }
 
 // recorded is an operator with a cache and an API server.
@@ -141,11 +159,11 @@ func (c *process) connect(t *testing.T, n *network) *peer {
 }
 
 // isRefusedForGood checks that a runner ends.
-func isRefusedForGood(t *testing.T, p *peer, callUID, reason string) {
+func isRefusedForGood(t *testing.T, p *peer, reason string) {
 	t.Helper()
 	m, err := p.receive()
-	if err != nil || m.Refuse == nil || m.Refuse.CallUID != callUID || !strings.Contains(m.Refuse.Reason, reason) {
-		t.Errorf("got %+v, %v; want a refusal of call %q", m, err, callUID)
+	if err != nil || m.Refuse == nil || !m.Refuse.Final || !strings.Contains(m.Refuse.Reason, reason) {
+		t.Errorf("got %+v, %v; want a final refusal because of %s", m, err, reason)
 	}
 	p.awaitEnd()
 }
@@ -162,8 +180,8 @@ func TestATokenIsWorthNothingWithoutItsJob(t *testing.T) {
 			n, o, _, live := recordedBubble(t, dispatch.Limits{})
 			live.change(func() { change(live) })
 			p := n.peer(t)
-			p.hello(o, "job", "")
-			isRefusedForGood(t, p, "", "Job")
+			p.waits(o, "job")
+			isRefusedForGood(t, p, "Job")
 			synctest.Wait()
 			if o.hub.Len() != 0 || len(o.events) != 0 {
 				t.Errorf("%s: a session was made", name)
@@ -177,13 +195,13 @@ func TestAJobThatTheCacheDoesNotShowYetCounts(t *testing.T) {
 		n, o, cached, live := recordedBubble(t, dispatch.Limits{})
 		live.addJob("new")
 		p := n.peer(t)
-		p.hello(o, "new", "")
+		p.waits(o, "new")
 		o.event(t)
 		// One that the cache has costs the API server nothing.
 		asked := live.asked
 		cached.addJob("known")
 		other := n.peer(t)
-		other.hello(o, "known", "")
+		other.waits(o, "known")
 		o.event(t)
 		if live.asked != asked {
 			t.Error("the API server was asked for what the cache has")
@@ -191,47 +209,59 @@ func TestAJobThatTheCacheDoesNotShowYetCounts(t *testing.T) {
 	})
 }
 
-func TestOnlyTheRecordedRunnerSpeaksForACall(t *testing.T) {
+func TestOnlyTheRecordedRunnerSpeaksForItsOwner(t *testing.T) {
 	for name, c := range map[string]struct {
-		bind    func(o *objects, key string)
+		record  func(o *objects, owner wire.Owner, key string)
 		refused bool
 	}{
-		"its own":          {func(o *objects, key string) { o.bind(key) }, false},
-		"its own, ended":   {func(o *objects, key string) { o.bind(key); o.calls["ns/call"].Status.Phase = v1alpha1.PhaseSucceeded }, false},
-		"another runner's": {func(o *objects, _ string) { o.bind("another key") }, true},
-		"nobody's":         {func(o *objects, key string) { o.bind(key); o.calls["ns/call"].Status.Runner = nil }, true},
-		"one made anew":    {func(o *objects, key string) { o.bind(key); o.calls["ns/call"].UID = "c2" }, true},
-		"one that is gone": {func(*objects, string) {}, true},
-		"one elsewhere": {func(o *objects, key string) {
-			o.bind(key)
-			o.calls = map[string]*v1alpha1.ToolCall{"ns2/call": o.calls["ns/call"]}
+		"its own": {(*objects).record, false},
+		"its own, ended": {func(o *objects, owner wire.Owner, key string) {
+			o.put("ns", owner, &v1alpha1.RunnerBinding{KeyHash: key}, true)
+		}, false},
+		"another runner's": {func(o *objects, owner wire.Owner, _ string) { o.record(owner, "another key") }, true},
+		"nobody's":         {func(o *objects, owner wire.Owner, _ string) { o.put("ns", owner, nil, false) }, true},
+		"one made anew": {func(o *objects, owner wire.Owner, key string) {
+			owner.UID = "another"
+			o.record(owner, key)
 		}, true},
-		"one that is empty": {func(o *objects, _ string) { o.bind("") }, true},
+		"one that is gone": {func(*objects, wire.Owner, string) {}, true},
+		"one elsewhere": {func(o *objects, owner wire.Owner, key string) {
+			o.put("ns2", owner, &v1alpha1.RunnerBinding{KeyHash: key}, false)
+		}, true},
+		"one that is empty": {func(o *objects, owner wire.Owner, _ string) { o.record(owner, "") }, true},
+		"one of the other kind": {func(o *objects, owner wire.Owner, key string) {
+			kinds := map[wire.OwnerKind]wire.OwnerKind{wire.KindCall: wire.KindSession, wire.KindSession: wire.KindCall}
+			owner.Kind = kinds[owner.Kind]
+			o.record(owner, key)
+		}, true},
 	} {
-		for _, inCache := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				n, o, cached, live := recordedBubble(t, dispatch.Limits{})
-				own := newProcess(t)
-				c.bind(live, own.keyHash)
-				if inCache {
-					c.bind(cached, own.keyHash)
-				}
-				// There is a Job: that makes no difference.
-				live.addJob("job")
-				p := own.connect(t, n)
-				p.hello(o, "job", "c1")
-				if !c.refused {
-					if o.event(t).CallUID() != "c1" {
-						t.Errorf("%s: another session", name)
+		for what, owner := range owners {
+			for _, inCache := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					n, o, cached, live := recordedBubble(t, dispatch.Limits{})
+					own := newProcess(t)
+					c.record(live, owner, own.keyHash)
+					if inCache {
+						c.record(cached, owner, own.keyHash)
 					}
-					return
-				}
-				isRefusedForGood(t, p, "c1", "call")
-				synctest.Wait()
-				if o.hub.Len() != 0 || len(o.events) != 0 {
-					t.Errorf("%s: a session was made", name)
-				}
-			})
+					// There is a Job: that makes no difference.
+					live.addJob("job")
+					p := own.connect(t, n)
+					if !c.refused {
+						p.hasCall(o, "job", owner)
+						if got, _ := o.event(t).Owner(); got != owner {
+							t.Errorf("%s, %s: it is the runner of %+v", what, name, got)
+						}
+						return
+					}
+					p.send(helloOf(o, wire.Version, "job", &owner))
+					isRefusedForGood(t, p, "has another runner")
+					synctest.Wait()
+					if o.hub.Len() != 0 || len(o.events) != 0 {
+						t.Errorf("%s, %s: it is served", what, name)
+					}
+				})
+			}
 		}
 	}
 }
@@ -242,40 +272,44 @@ func TestAnAPIServerThatDoesNotAnswerCostsNoResult(t *testing.T) {
 		"down":   func(o *objects) { o.fails = errors.New("down") },
 		"silent": func(o *objects) { o.hangs = true },
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			n, o, cached, live := recordedBubble(t, dispatch.Limits{})
-			live.change(func() { outage(live) })
-			holds := n.peer(t)
-			holds.hello(o, "holds", "c1")
-			session := o.event(t)
-			waits := n.peer(t)
-			waits.hello(o, "waits", "")
-			if m, err := waits.receive(); err == nil {
-				t.Errorf("%s: a runner that waits got %+v", name, m)
-			}
-			cached.addJob("known")
-			known := n.peer(t)
-			known.hello(o, "known", "")
-			if got := o.event(t).Hello().Job; got != "known" {
-				t.Errorf("%s: %s was served", name, got)
-			}
-			holds.send(resultOf("c1"))
-			if o.event(t) != session || session.Result() == nil {
-				t.Errorf("%s: the result didn't arrive", name)
-			}
-			// It stays while nobody can tell, and goes when the API server says that the claim was false.
-			keepAlive(t, holds)
-			time.Sleep(3 * dispatch.SweepInterval)
-			if o.hub.Runner("holds-uid") != session {
-				t.Errorf("%s: it was turned away in the outage", name)
-			}
-			live.change(func() { live.fails, live.hangs = nil, false })
-			time.Sleep(dispatch.SweepInterval)
-			synctest.Wait()
-			if o.hub.Runner("holds-uid") != nil {
-				t.Errorf("%s: a runner that no call records stays", name)
-			}
-		})
+		for what, owner := range owners {
+			synctest.Test(t, func(t *testing.T) {
+				n, o, cached, live := recordedBubble(t, dispatch.Limits{})
+				live.change(func() { outage(live) })
+				holds := n.peer(t)
+				holds.hasCall(o, "holds", owner)
+				session := o.event(t)
+				waits := n.peer(t)
+				waits.waits(o, "waits")
+				if m, err := waits.receive(); err == nil {
+					t.Errorf("%s: a runner that waits got %+v", name, m)
+				}
+				cached.addJob("known")
+				known := n.peer(t)
+				known.waits(o, "known")
+				if got := o.event(t).Hello().Job; got != "known" {
+					t.Errorf("%s: %s was served", name, got)
+				}
+				holds.send(resultOf("c1"))
+				if o.event(t) != session || session.ResultOf("c1") == nil {
+					t.Errorf("%s, %s: the result didn't arrive", name, what)
+				}
+				// It stays while nobody can tell, and goes when the API server says that the claim was false.
+				l := &line{peer: holds}
+				go l.read()
+				keepPinging(t, holds)
+				time.Sleep(3 * dispatch.SweepInterval)
+				if o.hub.Runner("holds-uid") != session {
+					t.Errorf("%s, %s: it was turned away in the outage", name, what)
+				}
+				live.change(func() { live.fails, live.hangs = nil, false })
+				time.Sleep(dispatch.SweepInterval)
+				expect(t, name+", "+what, l.hears(), "refuse for good")
+				if o.hub.Runner("holds-uid") != nil || !l.isOver() {
+					t.Errorf("%s, %s: a runner that nothing records stays", name, what)
+				}
+			})
+		}
 	}
 }
 
@@ -288,7 +322,7 @@ func TestManyQuestionsOfOneNamespaceDelayNoOther(t *testing.T) {
 		defer asking.Wait()
 		for i := range 500 {
 			p := n.peer(t)
-			body := changedHello(t, o, "", func(h *wire.Hello) {
+			body := changedHello(t, o, func(h *wire.Hello) {
 				h.Namespace, h.Job, h.JobUID = "flood", fmt.Sprint("gone-", i), fmt.Sprint(i)
 			})
 			asking.Go(func() { _ = p.write(body); p.awaitEnd() })
@@ -296,7 +330,7 @@ func TestManyQuestionsOfOneNamespaceDelayNoOther(t *testing.T) {
 		synctest.Wait()
 		p := n.peer(t)
 		began := time.Now()
-		p.hello(o, "job", "")
+		p.waits(o, "job")
 		if o.event(t).Hello().Job != "job" {
 			t.Error("another runner was served")
 		}
@@ -306,15 +340,19 @@ func TestManyQuestionsOfOneNamespaceDelayNoOther(t *testing.T) {
 	})
 }
 
-func TestASessionEndsWithItsJobOrItsCall(t *testing.T) {
+func TestAConnectionEndsWithItsJobOrItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, o, cached, live := recordedBubble(t, dispatch.Limits{})
 		own := newProcess(t)
 		sessions := map[string]*dispatch.Runner{}
 		peers := map[string]*peer{}
-		connect := func(job, callUID string) {
+		connect := func(job string, hasCall bool) {
 			peers[job] = own.connect(t, n)
-			peers[job].hello(o, job, callUID)
+			if hasCall {
+				peers[job].hasCall(o, job, theCall)
+			} else {
+				peers[job].waits(o, job)
+			}
 			sessions[job] = o.event(t)
 			keepAlive(t, peers[job])
 		}
@@ -323,12 +361,12 @@ func TestASessionEndsWithItsJobOrItsCall(t *testing.T) {
 			cached.addJob(job)
 			live.addJob(job)
 		}
-		connect("stays", "")
-		connect("goes", "")
-		cached.bind(own.keyHash)
-		live.bind(own.keyHash)
-		connect("works", "c1")
-		connect("acked", "c1")
+		connect("stays", false)
+		connect("goes", false)
+		cached.record(theCall, own.keyHash)
+		live.record(theCall, own.keyHash)
+		connect("works", true)
+		connect("acked", true)
 		peers["acked"].send(resultOf("c1"))
 		o.event(t)
 		if err := sessions["acked"].Ack("c1"); err != nil {
@@ -370,12 +408,12 @@ func TestAnotherNamespacesRunnerGetsInWhenAllConnectionsAreTaken(t *testing.T) {
 		var greedy []*peer
 		for _, job := range []string{"a", "b", "c"} {
 			p := n.peer(t)
-			p.hello(o, job, "")
+			p.waits(o, job)
 			o.event(t)
 			greedy = append(greedy, p)
 		}
 		p := n.peer(t)
-		p.send(changedHello(t, o, "", func(h *wire.Hello) { h.Namespace = "modest" }))
+		p.send(changedHello(t, o, func(h *wire.Hello) { h.Namespace = "modest" }))
 		if m, err := greedy[2].receive(); err == nil {
 			t.Errorf("got %+v", m)
 		}

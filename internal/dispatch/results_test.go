@@ -17,8 +17,8 @@ func TestALargeResultArrivesSteadilyOrIsGivenUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n, o := bubble(t, dispatch.Limits{})
 			p := n.peer(t)
-			p.hello(o, "job", "c1")
-			session := o.event(t)
+			p.hasCall(o, "job", theCall)
+			runner := o.event(t)
 			go p.awaitEnd()
 			p.announce(size)
 			body := []byte(largeResultOf("c1", size))
@@ -32,8 +32,8 @@ func TestALargeResultArrivesSteadilyOrIsGivenUp(t *testing.T) {
 			if (err == nil) != taken {
 				t.Errorf("%d bytes a second: %v after %s", rate, err, time.Since(began))
 			}
-			if o.event(t); (session.Result() != nil) != taken {
-				t.Errorf("%d bytes a second: result %v", rate, session.Result())
+			if o.event(t); (runner.ResultOf("c1") != nil) != taken {
+				t.Errorf("%d bytes a second: result %v", rate, runner.ResultOf("c1"))
 			}
 			if took := time.Since(began); !taken && took > 2*dispatch.ResultGrace {
 				t.Errorf("%d bytes a second: given up after %s", rate, took)
@@ -53,7 +53,7 @@ func TestASmallResultDoesNotWaitForLargeOnes(t *testing.T) {
 			job := fmt.Sprint("small-", small)
 			go reporter(t, n, o, job, small).awaitEnd()
 			synctest.Wait()
-			if len(o.events) != 1 || o.event(t).Result() == nil {
+			if len(o.events) != 1 || o.event(t).ResultOf("c1") == nil {
 				t.Errorf("a result of %d bytes waits", small)
 			}
 		}
@@ -84,8 +84,8 @@ func TestARunnerThatWaitsWithASmallResultHearsPongs(t *testing.T) {
 			if err := first.Ack("c1"); err != nil {
 				t.Fatal(err)
 			}
-			if s := o.event(t); s.Hello().Job != "late" || s.Result() == nil {
-				t.Errorf("%s has result %v", s.Hello().Job, s.Result())
+			if s := o.event(t); s.Hello().Job != "late" || s.ResultOf("c1") == nil {
+				t.Errorf("%s has result %v", s.Hello().Job, s.ResultOf("c1"))
 			}
 			go late.awaitEnd()
 		})

@@ -177,18 +177,15 @@ func (r *runnerReader) Wait(ctx context.Context, n int64) error {
 func (s *sharedStream) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 	m.CallUID, m.Stream, m.Artifact = string(s.key.UID), string(s.key.Stream), s.key.Artifact
 	for {
-		session, err := s.hub.awaitRunner(ctx, s.keyHash)
+		runner, err := s.hub.awaitRunner(ctx, s.keyHash)
 		if err != nil {
 			return part{}, err
 		}
-		if session.hello.Version < firstWithOutput || m.Artifact != "" && session.hello.Version < firstWithArtifacts {
-			return part{isUnknown: true}, nil
-		}
-		p, err := session.reads.ask(ctx, m)
+		p, err := runner.reads.ask(ctx, m)
 		switch {
 		case !errors.Is(err, errEnded):
 			return p, err
-		case session.wasAcknowledged():
+		case runner.hasExited():
 			// It has exited.
 			return part{}, ErrAway
 		}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/kept"
@@ -56,12 +55,11 @@ func newOutputWorld(t *testing.T, limits kept.Limits) *outputWorld {
 	config.DialContext = w.dial
 	s := &supervisor.Supervisor{
 		Outputs: supervisor.NewOutputs(),
-		Dial:    func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
-		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
-			return config.DialSession(ctx, said)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
 		},
 	}
-	s.BeginSession = func(*wire.Begin) supervisor.ExecuteFunc {
+	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
 		return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 			return w.execute(ctx, s.Outputs, a, started)
 		}
@@ -132,7 +130,7 @@ func (w *outputWorld) execute(ctx context.Context, outputs *supervisor.Outputs, 
 // start has a call run.
 func (w *outputWorld) start(uid string) *written {
 	w.t.Helper()
-	if err := w.o.hub.Runner("job-uid").AssignTo("s1", assignmentOf(uid)); err != nil {
+	if err := w.o.hub.Runner("job-uid").Assign("s1", assignmentOf(uid)); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()

@@ -20,18 +20,14 @@ func newSeenRunners() *seenRunners {
 	return &seenRunners{runners: map[string]*seenRunner{}, sessions: map[types.NamespacedName]map[string]struct{}{}}
 }
 
-func (r *seenRunner) session() types.NamespacedName {
-	return types.NamespacedName{Namespace: r.claim.namespace, Name: r.claim.session}
-}
-
 func (n *seenRunners) set(one *seenRunner) {
 	key := one.claim.keyHash
 	n.forget(key)
 	n.runners[key] = one
-	if n.sessions[one.session()] == nil {
-		n.sessions[one.session()] = map[string]struct{}{}
+	if n.sessions[one.claim.ownerName()] == nil {
+		n.sessions[one.claim.ownerName()] = map[string]struct{}{}
 	}
-	n.sessions[one.session()][key] = struct{}{}
+	n.sessions[one.claim.ownerName()][key] = struct{}{}
 }
 
 func (n *seenRunners) forget(keyHash string) {
@@ -40,8 +36,8 @@ func (n *seenRunners) forget(keyHash string) {
 		return
 	}
 	delete(n.runners, keyHash)
-	if delete(n.sessions[one.session()], keyHash); len(n.sessions[one.session()]) == 0 {
-		delete(n.sessions, one.session())
+	if delete(n.sessions[one.claim.ownerName()], keyHash); len(n.sessions[one.claim.ownerName()]) == 0 {
+		delete(n.sessions, one.claim.ownerName())
 	}
 }
 
@@ -49,7 +45,7 @@ func (n *seenRunners) forget(keyHash string) {
 func (n *seenRunners) ofSession(name types.NamespacedName, except string) []string {
 	var keys []string
 	for key := range n.sessions[name] {
-		if except == "" || n.runners[key].claim.sessionUID != except {
+		if except == "" || n.runners[key].claim.owner.UID != except {
 			keys = append(keys, key)
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// served is the session that a runner serves, and what the runner has of it. A nil one has nothing. Its users hold the
-// lock of the Session.
+// served is what a runner has begun with, and the calls that it has of that. A nil one has nothing. Its users hold the
+// lock of the Runner.
 type served struct {
-	ToolSession
+	wire.Owner
 	// calls has the calls by their UID, at most wire.MaxHeldCalls.
 	calls map[string]*heldCall
 	// came is how many have come.
@@ -21,7 +21,7 @@ type served struct {
 	stops int
 	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
 	ending, paused bool
-	// isNew says that there is news for the session, and nobody has taken it: also that a call has ended which nobody looks at
+	// isNew says that there is news for the owner, and nobody has taken it: also that a call has ended which nobody looks at
 	// any more, and left its place.
 	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
@@ -37,6 +37,8 @@ type heldCall struct {
 	place int
 	// stopped says that the runner was told to stop the call.
 	stopped bool
+	// hasReported says that the runner has said on this connection how the call ended.
+	hasReported bool
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
 	isNew   bool
@@ -45,8 +47,8 @@ type heldCall struct {
 	releaseDecision func()
 }
 
-func newServed(session ToolSession) *served {
-	return &served{ToolSession: session, calls: map[string]*heldCall{}}
+func newServed(owner wire.Owner) *served {
+	return &served{Owner: owner, calls: map[string]*heldCall{}}
 }
 
 func (v *served) get(callUID string) *heldCall {
@@ -55,6 +57,9 @@ func (v *served) get(callUID string) *heldCall {
 	}
 	return v.calls[callUID]
 }
+
+// takes says whether the call is one of the owner: a ToolCall has no other than itself.
+func (v *served) takes(callUID string) bool { return !v.IsCall() || callUID == v.UID }
 
 // add takes a call that the runner doesn't have yet.
 func (v *served) add(call HeldCall) *heldCall {
@@ -112,18 +117,21 @@ func (v *served) hasRoom() bool {
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
+	if v == nil {
+		return false
+	}
 	if v.stops > 0 {
 		return true
 	}
 	for _, call := range v.calls {
-		if !call.hasReported() {
+		if !call.hasReported {
 			return true
 		}
 	}
 	return false
 }
 
-// markAll has all that the runner has looked at. It says whether there is a session.
+// markAll has all that the runner has looked at. It says whether it has begun.
 func (v *served) markAll() bool {
 	if v == nil {
 		return false
@@ -135,8 +143,8 @@ func (v *served) markAll() bool {
 	return true
 }
 
-// hasReported says that the runner has said how the call ended, and nobody has acknowledged it.
-func (c *heldCall) hasReported() bool { return c.result != nil || c.State == Known }
+// isDone says that the runner had one call, whose result was acknowledged: it exits.
+func (v *served) isDone() bool { return v != nil && v.IsCall() && v.taken > 0 && len(v.calls) == 0 }
 
 // release gives back the memory that a call takes.
 func (c *heldCall) release() {
@@ -168,7 +176,7 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 		return nil, nil
 	case call.State != Ended && call.State != Known:
 		return nil, errNotEnded
-	case call.State == Ended && call.result == nil:
+	case !call.hasReported:
 		call.discard = true
 		return nil, nil
 	}
@@ -180,7 +188,7 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 func (v *served) stop(callUID, callName string) (added, again bool, err error) {
 	call := v.get(callUID)
 	switch {
-	case v == nil:
+	case v == nil, !v.takes(callUID):
 		return false, false, errNotServed
 	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
 		return false, false, ErrNoRoom
@@ -214,6 +222,11 @@ func (v *served) othersOf(name, uid string) []HeldCall {
 	return slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
 }
 
+// isForOther says that the runner has, or was begun for, a call of a name with another UID.
+func (v *served) isForOther(name, uid string) bool {
+	return v != nil && (v.IsCall() && v.Name == name && v.UID != uid || len(v.othersOf(name, uid)) > 0)
+}
+
 // discardOthers has the results of the calls that othersOf returns acknowledged as soon as they arrive: nobody takes them.
 func (v *served) discardOthers(name, uid string) []HeldCall {
 	others := v.othersOf(name, uid)
@@ -239,7 +252,7 @@ func (v *served) remind() (found bool) {
 		return false
 	}
 	for _, call := range v.calls {
-		if call.hasReported() {
+		if call.hasReported {
 			call.isNew, found = true, true
 		}
 	}
@@ -273,13 +286,13 @@ func (v *served) takeNews() News {
 	if v == nil {
 		return News{}
 	}
-	n := News{Session: v.isNew, Calls: v.lost}
+	n := News{Owner: v.isNew, Calls: v.lost}
 	v.isNew, v.lost = false, nil
 	for _, call := range v.calls {
 		switch {
 		case !call.isNew:
 			continue
-		case call.hasReported():
+		case call.hasReported:
 			n.Ended = append(n.Ended, call.Name)
 		default:
 			n.Calls = append(n.Calls, call.Name)

@@ -177,20 +177,20 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 
 // run keeps the Runner in the hub while the runner is connected.
 func (a *acceptor) run(ctx context.Context, peer *connection) error {
-	session := peer.runner
+	runner := peer.runner
 	if err := peer.receiveHeld(); err != nil {
 		return fmt.Errorf("read the calls that the runner has: %w", err)
 	}
-	if !a.Hub.add(session) {
+	if !a.Hub.add(runner) {
 		return errTaken
 	}
 	// After it, the Runner isn't found any more.
-	defer session.reads.end()
-	defer session.transfers.end()
-	defer a.Hub.remove(session)
-	err := peer.receive(func(callUID string) { a.Hub.received(session, callUID) })
+	defer runner.reads.end()
+	defer runner.transfers.end()
+	defer a.Hub.remove(runner)
+	err := peer.receive(func(callUID string) { a.Hub.received(runner, callUID) })
 	if ctx.Err() == nil {
-		a.Log.V(1).Info("A runner's connection ended", "pod", session.hello.Namespace+"/"+session.hello.Pod, "reason", err.Error())
+		a.Log.V(1).Info("A runner's connection ended", "pod", runner.hello.Namespace+"/"+runner.hello.Pod, "reason", err.Error())
 	}
 	return nil
 }

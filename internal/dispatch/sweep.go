@@ -29,7 +29,7 @@ func (a *acceptor) sweepForever(ctx context.Context) {
 func (a *acceptor) sweep(ctx context.Context) {
 	answers := true
 	for _, s := range a.Hub.all() {
-		if s.wasAcknowledged() {
+		if s.hasExited() {
 			// A runner exits then.
 			s.close()
 			continue

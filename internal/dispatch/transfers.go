@@ -10,9 +10,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// firstWithTransfers is the version of the first runners that carry files.
-const firstWithTransfers = 7
-
 const (
 	// stallTimeout is how long a runner may take to answer what a transfer waits for.
 	stallTimeout = 5 * time.Minute
@@ -22,8 +19,6 @@ const (
 
 // Errors of transfers.
 var (
-	// ErrOldRunner says that the runner is from before this version.
-	ErrOldRunner = errors.New("the session's runner is older than the operator, and carries no files")
 	// ErrManyTransfers says that the runner carries as many files as it may.
 	ErrManyTransfers = errors.New("the session's runner carries as many files as it may")
 
@@ -105,9 +100,6 @@ type Transfer struct {
 // Transfer begins to carry a file of the session that the runner serves. It returns when the runner has begun, or else with a
 // *TransferError. The ID is set here.
 func (s *Runner) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, error) {
-	if s.hello.Version < firstWithTransfers {
-		return nil, ErrOldRunner
-	}
 	if err := m.Check(); err != nil {
 		return nil, &TransferError{Reason: result.InvalidRequest, Message: err.Error()}
 	}

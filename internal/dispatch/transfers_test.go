@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/spec"
@@ -59,12 +58,11 @@ func newFileWorld(t *testing.T) *fileWorld {
 	config.DialContext = w.dial
 	executor := &supervisor.Executor{WorkingDir: "/", Environ: []string{wire.EnvRefPrefix + "1=correct-horse-battery"}}
 	s := &supervisor.Supervisor{
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
-		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
-			return config.DialSession(ctx, said)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
 		},
-		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return nil },
-		FilesOf:      func(*wire.Begin) supervisor.TransferFiles { return executor },
+		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return nil },
+		FilesOf: func(*wire.Begin) supervisor.TransferFiles { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

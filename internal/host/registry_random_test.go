@@ -21,14 +21,15 @@ func sessionsOf(t *testing.T, o *operator, job string) []*dispatch.Runner {
 	var list []*dispatch.Runner
 	first := o.process(t, job)
 	for range 2 {
-		list = append(list, first.connect(t, ""))
+		list = append(list, first.connect(t))
 		first.disconnect(t)
 	}
-	for _, call := range []string{"", "elsewhere"} {
-		p := o.process(t, job)
-		list = append(list, p.connect(t, call))
-		p.disconnect(t)
-	}
+	other := o.process(t, job)
+	list = append(list, other.connect(t))
+	other.disconnect(t)
+	busy := o.process(t, job)
+	list = append(list, busy.connectForCall(t, "elsewhere"))
+	busy.disconnect(t)
 	return list
 }
 
@@ -43,7 +44,7 @@ type model struct {
 type offer struct{ job, template string }
 
 func (m *model) idle(job string) bool {
-	return m.connected[job] != nil && m.connected[job].CallUID() == ""
+	return m.connected[job] != nil && m.connected[job].IsWaiting()
 }
 
 func (m *model) claimedJob(job string) bool {
@@ -57,7 +58,7 @@ func (m *model) claimedJob(job string) bool {
 
 func (m *model) busy(job string) bool {
 	s := m.connected[job]
-	return m.claimedJob(job) || s != nil && s.CallUID() != ""
+	return m.claimedJob(job) || s != nil && !s.IsWaiting()
 }
 
 func (m *model) withdraw(job string) {

@@ -99,7 +99,7 @@ func TestOnlyARunnerThatIsConnectedAndHasNoCallIsOffered(t *testing.T) {
 	r := NewRegistry(o.hub)
 	r.Offer("unknown", "t")
 	has := o.process(t, "a")
-	has.connect(t, "c1")
+	has.connectForCall(t, "c1")
 	r.Offer("a-uid", "t")
 	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || r.IsOffered("unknown") || claimFor(r, "t", "c2") != nil {
 		t.Error("a runner is offered that isn't there, or that has a call")
@@ -115,7 +115,7 @@ func TestARunnerThatGotACallIsNotClaimed(t *testing.T) {
 	r := NewRegistry(o.hub)
 	s, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	if err := s.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
+	if err := s.Begin(wire.BeginCall("c1", "call")); err != nil {
 		t.Fatal(err)
 	}
 	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || claimFor(r, "t", "c2") != nil {
@@ -131,7 +131,7 @@ func TestAClaimHoldsWhileItsRunnerTakesTheCall(t *testing.T) {
 	s, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
 	claimFor(r, "t", "c1")
-	if err := s.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
+	if err := s.Begin(wire.BeginCall("c1", "call")); err != nil {
 		t.Fatal(err)
 	}
 	if r.Claimed("c1") != s || claimFor(r, "t", "c1") != s || claimFor(r, "t", "c2") != nil {
@@ -163,7 +163,7 @@ func TestAnOfferOutlivesItsConnection(t *testing.T) {
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
 	p.disconnect(t)
-	next := p.connect(t, "")
+	next := p.connect(t)
 	if r.Waiting("t") != 1 || claimFor(r, "t", "c1") != next {
 		t.Error("a runner that connected again isn't offered any more")
 	}
@@ -176,7 +176,7 @@ func TestAClaimFollowsTheRunnerToItsNextConnection(t *testing.T) {
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
 	claimFor(r, "t", "c1")
-	next := p.connect(t, "")
+	next := p.connect(t)
 	if r.Claimed("c1") != next || claimFor(r, "t", "c1") != next {
 		t.Error("the claim did not follow")
 	}
@@ -191,7 +191,7 @@ func TestAClaimIsKeptForACallThatHasNotNoticedTheDisconnection(t *testing.T) {
 	r.Offer("a-uid", "t")
 	claimFor(r, "t", "c1")
 	p.disconnect(t)
-	next := p.connect(t, "")
+	next := p.connect(t)
 	r.Offer("a-uid", "t")
 	if claimFor(r, "t", "c2") != nil || !r.IsBusy("a-uid") {
 		t.Error("another call got it meanwhile")
@@ -212,7 +212,7 @@ func TestAClaimEndsWithItsConnection(t *testing.T) {
 	if r.Claimed("c1") != nil || r.IsBusy("a-uid") {
 		t.Error("a runner that isn't there is claimed")
 	}
-	p.connect(t, "")
+	p.connect(t)
 	if r.Claimed("c1") != nil {
 		t.Error("the claim came back")
 	}

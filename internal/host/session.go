@@ -43,11 +43,18 @@ func FindSessionHost(runners SessionRunners, session *v1alpha1.ToolSession) *Ses
 // IsServing says that the runner is connected and was told of the session, in the incarnation that is recorded. One that is
 // connected and wasn't is to be told first.
 func (h *SessionHost) IsServing() bool {
-	if h.Runner == nil {
-		return false
-	}
-	served, ok := h.Runner.ToolSession()
-	return ok && served.UID == string(h.Session.UID) && served.Incarnation == h.Session.Status.Incarnation
+	return h.Runner != nil && Serves(h.Runner, h.Session)
+}
+
+// OwnerOf is a session in an incarnation, as its runner is told.
+func OwnerOf(session *v1alpha1.ToolSession, incarnation int32) wire.Owner {
+	return wire.Owner{Kind: wire.KindSession, UID: string(session.UID), Name: session.Name, Incarnation: incarnation}
+}
+
+// Serves says that a runner was told of the session, in the incarnation that is recorded.
+func Serves(runner *dispatch.Runner, session *v1alpha1.ToolSession) bool {
+	owner, hasBegun := runner.Owner()
+	return hasBegun && owner == OwnerOf(session, session.Status.Incarnation)
 }
 
 // MayHave says whether the process may have started a call: whether it said that it has the call, or was told of it since.

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +15,9 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
+// theOwner is the session of sessionOf.
+var theOwner = wire.Owner{Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 1}
+
 // sessionOf is a session that records a runner.
 func sessionOf(runner *dispatch.Runner, maxConcurrent int32) *v1alpha1.ToolSession {
 	s := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "session", UID: "s1"}}
@@ -26,8 +28,7 @@ func sessionOf(runner *dispatch.Runner, maxConcurrent int32) *v1alpha1.ToolSessi
 
 func begin(t *testing.T, runner *dispatch.Runner) {
 	t.Helper()
-	err := runner.Begin(&wire.Begin{SessionUID: "s1", SessionName: "session", Incarnation: 1, MaxCalls: 100, MaxConcurrentCalls: 16})
-	if err != nil {
+	if err := runner.Begin(&wire.Begin{Owner: theOwner, MaxCalls: 100, MaxConcurrentCalls: 16}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -35,7 +36,7 @@ func begin(t *testing.T, runner *dispatch.Runner) {
 func assign(t *testing.T, runner *dispatch.Runner, uid string, background bool) {
 	t.Helper()
 	a := &wire.Assignment{CallUID: uid, CallName: "call-" + uid, Decision: "sealed", Background: background}
-	if err := runner.AssignTo("s1", a); err != nil {
+	if err := runner.Assign("s1", a); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -52,19 +53,13 @@ func (p *process) report(t *testing.T, uid string) {
 // connectSession dials in for the session, with calls that run.
 func (p *process) connectSession(t *testing.T, uids ...string) *dispatch.Runner {
 	t.Helper()
-	conn, err := p.config.DialSession(context.Background(), &wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: len(uids)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	serving := &wire.Serving{Owner: theOwner, Taken: len(uids), Held: len(uids)}
 	for _, uid := range uids {
-		held := &wire.Held{UID: uid, Name: "call-" + uid, State: wire.Running, Decision: "sealed", Background: strings.HasPrefix(uid, "background-")}
-		if err := conn.Send(&wire.Message{Held: held}); err != nil {
-			t.Fatal(err)
-		}
+		serving.Calls = append(serving.Calls, wire.Held{
+			UID: uid, Name: "call-" + uid, State: wire.Running, Decision: "sealed", Background: strings.HasPrefix(uid, "background-"),
+		})
 	}
-	p.conn = conn
-	return p.o.event(t)
+	return p.connectWith(t, serving)
 }
 
 func TestASessionWithoutARunnerHasNoHost(t *testing.T) {
@@ -87,7 +82,7 @@ func TestARunnerMayHaveWhatItListedAndWhatItWasGiven(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
 	p := o.process(t, "a")
-	runner := p.connect(t, "")
+	runner := p.connect(t)
 	session := sessionOf(runner, 4)
 	p.disconnect(t)
 	earlier := &EarlierCalls{}
@@ -126,7 +121,7 @@ func TestARunnerIsGivenAsManyCallsAsItsSessionMayRun(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
 	p := o.process(t, "a")
-	runner := p.connect(t, "")
+	runner := p.connect(t)
 	session := sessionOf(runner, 2)
 	room := func() Room { return FindSessionHost(o.hub, session).Room() }
 	check := func(what string, want Room) {

@@ -88,14 +88,35 @@ func (o *operator) process(t *testing.T, job string) *process {
 	return &process{o: o, config: config}
 }
 
-// connect dials in, with the call that the runner has if any.
-func (p *process) connect(t *testing.T, callUID string) *dispatch.Runner {
+// connect dials in and waits.
+func (p *process) connect(t *testing.T) *dispatch.Runner {
 	t.Helper()
-	conn, err := p.config.Dial(context.Background(), dial.Call{UID: callUID, Name: "call"})
+	return p.connectWith(t, nil)
+}
+
+// connectForCall dials in for a call that runs.
+func (p *process) connectForCall(t *testing.T, uid string) *dispatch.Runner {
+	t.Helper()
+	return p.connectWith(t, &wire.Serving{
+		Owner: wire.BeginCall(uid, "call").Owner, Taken: 1, Held: 1, Calls: []wire.Held{{UID: uid, Name: "call", State: wire.Running}},
+	})
+}
+
+// connectWith dials in with what the runner has, nil while it waits.
+func (p *process) connectWith(t *testing.T, serving *wire.Serving) *dispatch.Runner {
+	t.Helper()
+	conn, err := p.config.Dial(context.Background(), serving)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
+	if serving != nil {
+		for i := range serving.Calls {
+			if err := conn.Send(&wire.Message{Held: &serving.Calls[i]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	p.conn = conn
 	return p.o.event(t)
 }
@@ -111,5 +132,5 @@ func (p *process) disconnect(t *testing.T) {
 func (o *operator) connectRunner(t *testing.T, job string) (*dispatch.Runner, *process) {
 	t.Helper()
 	p := o.process(t, job)
-	return p.connect(t, ""), p
+	return p.connect(t), p
 }

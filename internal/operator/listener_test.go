@@ -66,9 +66,9 @@ func TestTheListenerComparesHellosWithTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := config.Dial(t.Context(), dial.Call{})
+	conn, err := config.Dial(t.Context(), nil)
 	for err != nil && t.Context().Err() == nil {
-		conn, err = config.Dial(t.Context(), dial.Call{})
+		conn, err = config.Dial(t.Context(), nil)
 	}
 	defer conn.Close()
 	if m, err := conn.Receive(); err != nil || m.Refuse == nil || !strings.Contains(m.Refuse.Reason, "Job") {

@@ -310,8 +310,6 @@ func transferFailed(err error, asked *fileRequest) error {
 	case errors.As(err, &failed):
 	case errors.Is(err, dispatch.ErrManyTransfers):
 		return tooMany("%s", err.Error())
-	case errors.Is(err, dispatch.ErrOldRunner):
-		return statusError(http.StatusConflict, metav1.StatusReasonConflict, nil, "%s: create another session", err.Error())
 	default:
 		return unavailable("the session's runner can't be asked: %s", err.Error())
 	}

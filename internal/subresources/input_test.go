@@ -28,7 +28,7 @@ func (p *pod) background(name string, change func(*v1alpha1.ToolCallSpec), argv 
 	if err := p.clientOf("owner").Create(p.t.Context(), call); err != nil {
 		p.t.Fatal(err)
 	}
-	err := p.runner.AssignTo(string(p.session.UID), &wire.Assignment{
+	err := p.runner.Assign(string(p.session.UID), &wire.Assignment{
 		CallUID: string(call.UID), CallName: name, Argv: argv, Decision: "sealed", Background: call.Spec.Background, Bounds: spec.Bounds{MaxBytesPerStream: 64 << 10},
 		Stdin: []byte(call.Spec.Stdin), Environment: envresolve.Plan{WorkingDir: p.dir, AllowedPaths: []string{p.dir}},
 	})

@@ -24,6 +24,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/supervisor"
@@ -146,12 +147,11 @@ func (p *pod) startRunner() {
 	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: runApart}
 	s := &supervisor.Supervisor{
 		Inputs: inputs,
-		Dial:   func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
-		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
-			return config.DialSession(ctx, said)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
 		},
-		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return executor.ExecuteCall },
-		FilesOf:      func(*wire.Begin) supervisor.TransferFiles { return executor },
+		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
+		FilesOf: func(*wire.Begin) supervisor.TransferFiles { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
@@ -163,10 +163,7 @@ func (p *pod) startRunner() {
 		}
 		return nil
 	})
-	err = p.runner.Begin(&wire.Begin{
-		SessionUID: string(p.session.UID), SessionName: p.session.Name, Incarnation: 1, MaxCalls: 100, MaxConcurrentCalls: 4,
-	})
-	if err != nil {
+	if err := p.runner.Begin(&wire.Begin{Owner: host.OwnerOf(p.session, 1), MaxCalls: 100, MaxConcurrentCalls: 4}); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 )
 
 // sessionResource is what sessions are to RBAC.
@@ -140,7 +141,7 @@ func (p *proxy) runnerOf(session *v1alpha1.ToolSession) (*dispatch.Runner, error
 	if runner == nil {
 		return nil, unavailable("the session's runner isn't connected to the operator at the moment")
 	}
-	if served, ok := runner.ToolSession(); !ok || served.UID != string(session.UID) || served.Incarnation != session.Status.Incarnation {
+	if !host.Serves(runner, session) {
 		return nil, unavailable("the session's runner hasn't begun the session yet")
 	}
 	return runner, nil

@@ -88,11 +88,11 @@ func TestFilesThatCannotBeOpenedEndNoCall(t *testing.T) {
 	running, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a := collecting(e, `echo a >a`, "stuck", "a")
-	o := e.ExecuteCall(running, a, func(time.Time) { cancel() }).Outcome
+	o := e.Execute(running, a, func(time.Time) { cancel() }).Outcome
 	if o.Artifacts == nil || len(o.Artifacts.Kept) != 0 || !strings.Contains(o.Artifacts.Message, "doesn't answer") {
 		t.Errorf("got %+v", o)
 	}
-	if o := e.Execute(ctx, a).Outcome; o.Started || o.Artifacts != nil {
+	if o := e.Execute(ctx, a, unheard).Outcome; o.Started || o.Artifacts != nil {
 		t.Errorf("a call that was stopped before: %+v", o)
 	}
 	letGo()

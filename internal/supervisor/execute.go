@@ -41,14 +41,10 @@ type Executor struct {
 	Session *wire.Begin
 }
 
-// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. The result is
-// within the bounds that the operator holds it to.
-func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
-	return e.ExecuteCall(ctx, a, func(time.Time) {})
-}
-
-// ExecuteCall does the same, and calls started when the command runs. Several calls can run at a time if Run can do that.
-func (e *Executor) ExecuteCall(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. It calls started
+// when the command runs. Several calls can run at a time if Run can do that. The result is within the bounds that the operator
+// holds it to.
+func (e *Executor) Execute(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 	r := e.execute(ctx, a, started)
 	r.Shorten()
 	return r

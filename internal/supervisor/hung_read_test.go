@@ -28,23 +28,29 @@ func TestAReadThatHangsDoesNotKeepARunnerFromComingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := &hung{kept.New(kept.Limits{Memory: 100}), make(chan struct{})}
 		over := make(chan struct{})
-		b := start(t, func(own *bench) {
+		b := start(t, theCall, func(own *bench) {
 			s := own.Supervisor
 			s.Outputs = supervisor.NewOutputs()
-			s.Execute = func(_ context.Context, a *wire.Assignment) *wire.Result {
-				s.Outputs.Set(a.CallUID, stream, stream)
-				<-over
-				return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
+			s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
+				return func(_ context.Context, a *wire.Assignment, _ func(time.Time)) *wire.Result {
+					s.Outputs.Set(a.CallUID, stream, stream)
+					<-over
+					return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
+				}
 			}
 		})
-		p := b.connect()
-		p.in <- assign("c1")
+		p, _ := b.connect()
+		p.in <- begin(theCall)
+		p.in <- assigned("c1")
 		synctest.Wait()
 		p.in <- readOf(1, 0, 10, false)
 		synctest.Wait()
 		p.Close()
 		came := make(chan *pipe, 1)
-		go func() { came <- b.connect() }()
+		go func() {
+			p, _ := b.connect()
+			came <- p
+		}()
 		time.Sleep(10 * time.Second)
 		if len(came) == 0 {
 			t.Error("the runner doesn't come back")
@@ -56,6 +62,5 @@ func TestAReadThatHangsDoesNotKeepARunnerFromComingBack(t *testing.T) {
 		}
 		close(stream.repaired)
 		b.stop()
-		synctest.Wait()
 	})
 }

@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"errors"
-
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -17,8 +15,7 @@ type link struct {
 	transfers     *transfers
 }
 
-// maxUnhandled is how many messages may wait to be handled. For one call an operator sends only a few in all, but for what it
-// asks of its output; of files it sends no more than it was let to.
+// maxUnhandled is how many messages may wait to be handled.
 const maxUnhandled = 8 + 2*wire.MaxReads
 
 // receive reads messages until the connection ends. Nobody has to read the channels for it to end.
@@ -28,7 +25,7 @@ func (s *Supervisor) receive(conn Conn) *link {
 		ended: make(chan struct{}), closed: make(chan struct{}), reads: newReads(conn, s.Outputs),
 	}
 	l.transfers = newTransfers(l.reads.inTurn, s.Inputs)
-	go l.receive(s.session != nil)
+	go l.receive()
 	return l
 }
 
@@ -40,7 +37,7 @@ func (l *link) close() {
 	l.reads.close()
 }
 
-func (l *link) receive(inSession bool) {
+func (l *link) receive() {
 	defer close(l.ended)
 	for {
 		m, err := l.conn.Receive()
@@ -48,30 +45,11 @@ func (l *link) receive(inSession bool) {
 			l.broken <- err
 			return
 		}
-		inSession = inSession || m.Begin != nil
-		if !l.pass(m, inSession) {
-			l.conn.Close()
-			l.broken <- errors.New("the operator sends more than it may")
+		// The one who handles messages never waits for a Send.
+		select {
+		case l.incoming <- m:
+		case <-l.closed:
 			return
 		}
-	}
-}
-
-// pass hands a message over. In a session it waits, because the one who handles messages never waits for a Send. Otherwise
-// it doesn't: nobody would notice any more that the operator is gone while a Send waits for it.
-func (l *link) pass(m *wire.Message, wait bool) bool {
-	select {
-	case l.incoming <- m:
-		return true
-	default:
-	}
-	if !wait {
-		return false
-	}
-	select {
-	case l.incoming <- m:
-		return true
-	case <-l.closed:
-		return false
 	}
 }

@@ -31,23 +31,19 @@ type readBench struct {
 func writing(s *supervisor.Supervisor, limits kept.Limits) chan *writer {
 	calls := make(chan *writer, 64)
 	s.Outputs = supervisor.NewOutputs()
-	run := func(a *wire.Assignment) *wire.Result {
-		w := &writer{stdout: kept.New(limits), stderr: kept.New(limits), over: make(chan struct{})}
-		s.Outputs.Set(a.CallUID, w.stdout, w.stderr)
-		calls <- w
-		<-w.over
-		w.stdout.Finish(true, time.Minute)
-		w.stderr.Finish(true, time.Minute)
-		return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
-	}
-	s.Execute = func(_ context.Context, a *wire.Assignment) *wire.Result { return run(a) }
-	s.BeginSession = func(*wire.Begin) supervisor.ExecuteFunc {
+	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
 		return func(_ context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 			if a.CallName == "name-never" {
 				return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.CommandNotFound}}
 			}
+			w := &writer{stdout: kept.New(limits), stderr: kept.New(limits), over: make(chan struct{})}
+			s.Outputs.Set(a.CallUID, w.stdout, w.stderr)
 			started(time.UnixMicro(int64(len(a.CallUID))))
-			return run(a)
+			calls <- w
+			<-w.over
+			w.stdout.Finish(true, time.Minute)
+			w.stderr.Finish(true, time.Minute)
+			return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
 		}
 	}
 	return calls
@@ -58,14 +54,22 @@ func reading(t *testing.T, test func(t *testing.T, b *readBench, p *pipe)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &readBench{}
-		b.bench = start(t, func(own *bench) {
-			own.calls = make(chan string, 1000)
+		b.bench = start(t, theCall, func(own *bench) {
 			b.writers = writing(own.Supervisor, kept.Limits{Memory: 100, Disk: 1 << 20, Dir: t.TempDir()})
 		})
-		test(t, b, b.connect())
-		b.stop()
+		p, _ := b.connect()
+		p.in <- begin(theCall)
 		synctest.Wait()
+		test(t, b, p)
+		b.stop()
 	})
+}
+
+// write starts the call.
+func (b *readBench) write(p *pipe) *writer {
+	b.t.Helper()
+	b.run(p, "c1")
+	return <-b.writers
 }
 
 func readOf(id uint64, offset int64, most int, follow bool) *wire.Message {
@@ -104,8 +108,7 @@ func answer(t *testing.T, p *pipe, id uint64, offset int64) (all []byte, last *w
 
 func TestTheOperatorReadsWhatAProcessWrites(t *testing.T) {
 	reading(t, func(t *testing.T, b *readBench, p *pipe) {
-		p.in <- assign("c1")
-		w := <-b.writers
+		w := b.write(p)
 		text := bytes.Repeat([]byte("0123456789"), 10_000)
 		_, _ = w.stdout.Write(text)
 		for id, c := range []struct {
@@ -144,8 +147,7 @@ func TestAReadThatFollowsWaitsForMoreOrTheEndOrItsCancel(t *testing.T) {
 		if d := data(t, p); !d.Unknown {
 			t.Errorf("of a call that wasn't assigned: %+v", d)
 		}
-		p.in <- assign("c1")
-		w := <-b.writers
+		w := b.write(p)
 		p.in <- readOf(1, 0, 10, true)
 		p.in <- readOf(2, 3, 10, true)
 		p.in <- readOf(3, 0, 10, false)
@@ -177,10 +179,10 @@ func TestAReadThatFollowsWaitsForMoreOrTheEndOrItsCancel(t *testing.T) {
 // What is asked for before the process is started is answered when it is, or never will be.
 func TestAReadMayComeBeforeTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startSession(t)
-		calls := writing(b.Supervisor, kept.Limits{Memory: 100})
-		p, _ := b.again()
-		p.in <- begin()
+		var calls chan *writer
+		b := start(t, theSession, func(b *bench) { calls = writing(b.Supervisor, kept.Limits{Memory: 100}) })
+		p, _ := b.connect()
+		p.in <- begin(theSession)
 		p.in <- assigned("c1")
 		p.in <- readOf(1, 0, 10, true)
 		w := <-calls
@@ -198,7 +200,6 @@ func TestAReadMayComeBeforeTheProcess(t *testing.T) {
 			t.Errorf("of a call whose process was never started: %+v", d)
 		}
 		b.stop()
-		synctest.Wait()
 	})
 }
 
@@ -216,14 +217,13 @@ func TestAnOperatorThatAsksForTooMuchIsLeft(t *testing.T) {
 		},
 	} {
 		reading(t, func(t *testing.T, b *readBench, p *pipe) {
-			p.in <- assign("c1")
-			w := <-b.writers
+			w := b.write(p)
 			ask(p)
 			synctest.Wait()
 			if !p.isClosed() {
 				t.Errorf("%s: the runner stays", name)
 			}
-			p = b.connect()
+			p, _ = b.connect()
 			p.in <- readOf(1, 0, 10, true)
 			_, _ = w.stdout.Write([]byte("abc"))
 			if all, _ := answer(t, p, 1, 0); string(all) != "abc" {
@@ -237,8 +237,7 @@ func TestAnOperatorThatAsksForTooMuchIsLeft(t *testing.T) {
 
 func TestAsManyReadsAsMayBeAreAnsweredWhileNothingIsSent(t *testing.T) {
 	reading(t, func(t *testing.T, b *readBench, p *pipe) {
-		p.in <- assign("c1")
-		w := <-b.writers
+		w := b.write(p)
 		for round := range uint64(3) {
 			for id := range uint64(wire.MaxReads) {
 				p.in <- readOf(round<<32|id, int64(round), 1, true)
@@ -263,8 +262,8 @@ func TestAResultDoesNotWaitBehindData(t *testing.T) {
 		p = newPipe()
 		p.out = make(chan *wire.Message)
 		b.dials <- p
-		p.in <- assign("c1")
-		w := <-b.writers
+		<-b.hellos
+		w := b.write(p)
 		_, _ = w.stdout.Write(make([]byte, 900_000))
 		for id := range uint64(wire.MaxReads) {
 			p.in <- readOf(id, 0, wire.MaxRead, false)
@@ -292,12 +291,14 @@ func TestAResultDoesNotWaitBehindData(t *testing.T) {
 
 func TestTheOutputOfEndedCallsStaysUntilItTakesTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startSession(t)
-		calls := writing(b.Supervisor, kept.Limits{Memory: 100 << 10, Disk: 1 << 20, Dir: t.TempDir()})
-		p, _ := b.again()
+		var calls chan *writer
 		many := theSession
 		many.MaxCalls = 1000
-		p.in <- &wire.Message{Begin: &many}
+		b := start(t, many, func(b *bench) {
+			calls = writing(b.Supervisor, kept.Limits{Memory: 100 << 10, Disk: 1 << 20, Dir: t.TempDir()})
+		})
+		p, _ := b.connect()
+		p.in <- begin(many)
 		run := func(uid string, size int) {
 			p.in <- assigned(uid)
 			w := <-calls
@@ -335,7 +336,6 @@ func TestTheOutputOfEndedCallsStaysUntilItTakesTooMuch(t *testing.T) {
 			t.Error("small calls have pushed out a large one")
 		}
 		b.stop()
-		synctest.Wait()
 	})
 }
 
@@ -344,8 +344,7 @@ func TestReadersGoOnAtTheirOffset(t *testing.T) {
 	for seed := range uint64(20) {
 		reading(t, func(t *testing.T, b *readBench, p *pipe) {
 			random := rand.New(rand.NewPCG(seed, 5))
-			p.in <- assign("c1")
-			w := <-b.writers
+			w := b.write(p)
 			text := make([]byte, 300_000)
 			for i := range text {
 				text[i] = byte(random.Uint32())
@@ -364,7 +363,7 @@ func TestReadersGoOnAtTheirOffset(t *testing.T) {
 			for id := uint64(1); ; id++ {
 				if dice.IntN(3) == 0 {
 					p.Close()
-					p = b.connect()
+					p, _ = b.connect()
 				}
 				p.in <- readOf(id, int64(len(got)), 1+dice.IntN(wire.MaxRead), true)
 				complete := take(t, p, id, &got)
@@ -384,7 +383,7 @@ func take(t *testing.T, p *pipe, id uint64, got *[]byte) (complete bool) {
 	t.Helper()
 	for m := range p.out {
 		switch d := m.Data; {
-		case m.Result != nil:
+		case m.Result != nil, m.Held != nil:
 		case d == nil || d.ID != id || d.Offset != int64(len(*got)):
 			t.Fatalf("got %+v at %d", m, len(*got))
 		default:

@@ -134,7 +134,7 @@ func TestASecretInAFileIsNotForFilesOfOthers(t *testing.T) {
 		lookForFile(t, e, tmp, key)
 		return result.Outcome{Reason: result.Completed, Message: "done"}
 	}
-	own.Execute(t.Context(), withFile(shell(e, "")))
+	own.Execute(t.Context(), withFile(shell(e, "")), unheard)
 	if !looked {
 		t.Error("the call with the file didn't run")
 	}
@@ -210,7 +210,7 @@ func TestFilesThatCanNotBeRemovedAreSaid(t *testing.T) {
 		t.Cleanup(func() { _ = syscall.Unmount(at, 0) })
 		return result.Outcome{Reason: result.Completed, Message: "done."}
 	}
-	if o := own.Execute(t.Context(), withFile(shell(e, ""))).Outcome; strings.Count(o.Message, "can't be removed") != 1 || !strings.HasPrefix(o.Message, "done. ") {
+	if o := own.Execute(t.Context(), withFile(shell(e, "")), unheard).Outcome; strings.Count(o.Message, "can't be removed") != 1 || !strings.HasPrefix(o.Message, "done. ") {
 		t.Errorf("got %q", o.Message)
 	}
 }

@@ -11,22 +11,14 @@ import (
 	"toolcall.dev/operator/internal/supervisor"
 )
 
-func ack(uid string) *wire.Message { return &wire.Message{Ack: &wire.Ack{CallUID: uid}} }
-
-func refuse(uid string) *wire.Message {
-	return &wire.Message{Refuse: &wire.Refusal{Reason: "for a reason", CallUID: uid}}
-}
-
-func TestARefusalEndsARunnerThatWaits(t *testing.T) {
-	for name, uid := range map[string]string{"that names a call": "c1", "that names none": ""} {
+func TestAnyRefusalEndsARunnerThatWaits(t *testing.T) {
+	for _, final := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			p := b.connect()
-			p.in <- refuse(uid)
-			if err := <-b.ended; !errors.Is(err, supervisor.ErrRefused) || !strings.Contains(err.Error(), "for a reason") {
-				t.Errorf("a refusal %s: ended with %v", name, err)
-			}
-			if b.saved != nil {
+			b := start(t, theCall)
+			p, _ := b.connect()
+			p.in <- refuse(final)
+			b.wantRefused()
+			if len(b.saved) != 0 {
 				t.Error("a copy of no result was saved")
 			}
 			b.stop()
@@ -34,126 +26,139 @@ func TestARefusalEndsARunnerThatWaits(t *testing.T) {
 	}
 }
 
-func TestARefusalOfTheCallStopsItsCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		synctest.Wait()
-		p.in <- refuse("c1")
-		if err := <-b.ended; !errors.Is(err, supervisor.ErrRefused) {
-			t.Errorf("ended with %v", err)
+func TestAFinalRefusalEndsARunnerThatHasBegun(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		p.in <- refuse(true)
+		b.wantRefused()
+		if len(b.saved) != 0 {
+			b.t.Error("a copy of no result was saved")
 		}
-		if b.saved == nil {
-			t.Error("the runner ended before its command did")
+	})
+}
+
+func TestAFinalRefusalStopsTheCommand(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		p.in <- refuse(true)
+		b.wantRefused()
+		if len(b.running) != 0 {
+			b.t.Error("the runner ended before its command did")
 		}
-		b.stop()
+		b.wantSaved("c1")
+		b.wantUnrecorded("c1")
 	})
 }
 
 // The call has ended without the result: it was given up, or deleted. Nobody will ever record the result.
-func TestARefusalOfTheCallEndsARunnerWithAResultButNotSilently(t *testing.T) {
+func TestAFinalRefusalEndsARunnerWithAResultButNotSilently(t *testing.T) {
 	for name, sent := range map[string]bool{"a result that was sent": true, "a result that wasn't": false} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			p := b.connect()
-			p.in <- assign("c1")
-			synctest.Wait()
-			if !sent {
-				p.Close()
-			}
-			close(b.finish)
-			synctest.Wait()
-			if !sent {
-				p = b.connect()
-			}
-			<-p.out
-			p.in <- refuse("c1")
-			if err := <-b.ended; !errors.Is(err, supervisor.ErrRefused) {
-				t.Errorf("%s: ended with %v", name, err)
-			}
-			last := b.lines[len(b.lines)-1]
-			if b.saved == nil || !strings.Contains(last, "c1") || !strings.Contains(last, "for a reason") {
-				t.Errorf("%s: saved %v, logged %q", name, b.saved, last)
-			}
-			b.stop()
+		t.Run(name, func(t *testing.T) {
+			ofBoth(t, func(b *bench, p *pipe) {
+				b.run(p, "c1")
+				if sent {
+					b.complete(p, "c1")
+				} else {
+					p.Close()
+					synctest.Wait()
+					b.finish("c1")
+					synctest.Wait()
+					p = b.again(wire.Ended)
+				}
+				p.in <- refuse(true)
+				b.wantRefused()
+				b.wantSaved("c1")
+				b.wantUnrecorded("c1")
+				if last := b.lines[len(b.lines)-1]; !strings.Contains(last, "for a reason") {
+					b.t.Errorf("logged %q", last)
+				}
+			})
 		})
 	}
 }
 
-// An operator of another version, or one that has too many connections, turns the runner away without naming its call.
-func TestARunnerThatIsTurnedAwayKeepsItsCall(t *testing.T) {
-	for name, finished := range map[string]bool{"while the command runs": false, "with a result": true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			p := b.connect()
-			p.in <- assign("c1")
-			synctest.Wait()
-			if finished {
-				close(b.finish)
-				<-p.out
-			}
-			for _, uid := range []string{"", "c2"} {
-				p.in <- refuse(uid)
-				p = b.connect()
-				if finished {
-					<-p.out
+// An operator of another version, or one that has too many connections, turns the runner away, and another one may not.
+func TestARunnerThatIsTurnedAwayKeepsWhatItHas(t *testing.T) {
+	for name, state := range map[string]wire.CallState{"while the command runs": wire.Running, "with a result": wire.Ended} {
+		t.Run(name, func(t *testing.T) {
+			ofBoth(t, func(b *bench, p *pipe) {
+				b.ReconnectTimeout = time.Minute
+				b.run(p, "c1")
+				if state == wire.Ended {
+					b.complete(p, "c1")
 				}
-			}
-			if !finished {
-				close(b.finish)
-				<-p.out
-			}
-			p.in <- ack("c1")
-			if err := <-b.ended; err != nil {
-				t.Errorf("%s: ended with %v", name, err)
-			}
-			b.stop()
+				for range 3 {
+					p.in <- refuse(false)
+					b.wantLeft(p)
+					for began := time.Now(); time.Since(began) < time.Hour; {
+						b.dials <- nil
+					}
+					p = b.again(state)
+				}
+				if state == wire.Running {
+					b.complete(p, "c1")
+				}
+				b.wantEnd(p, "c1")
+				b.wantStarts("c1")
+			})
 		})
 	}
 }
 
-func TestAHelloWithoutACallSaysThatNoCommandWasStarted(t *testing.T) {
-	seen := map[string]int{}
-	for range 200 {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			first := newPipe()
-			// The assignment and the end of the connection arrive together: either may be seen first.
-			first.in <- assign("c1")
-			first.Close()
-			b.dials <- first
-			<-b.calls
-			second := b.connect()
-			said := <-b.calls
-			seen[said]++
-			synctest.Wait()
-			if want := map[string]int{"": 0, "c1": 1}[said]; len(b.starts) != want {
-				t.Errorf("the hello names call %q after starts of %v", said, b.starts)
+// Begin, the assignment and the end of the connection arrive together: any of them may be seen first.
+func TestAHelloSaysWhetherACommandWasStarted(t *testing.T) {
+	for name, owner := range owners {
+		t.Run(name, func(t *testing.T) {
+			seen := map[string]int{}
+			for range 200 {
+				synctest.Test(t, func(t *testing.T) { seen[helloAfterALoss(t, owner)]++ })
 			}
-			if said == "" {
-				second.in <- assign("c2")
-				synctest.Wait()
-				if len(b.starts) != 1 || b.starts[0] != "c2" {
-					t.Errorf("started %v; only the second connection's call counts", b.starts)
-				}
+			if len(seen) != 3 {
+				t.Errorf("not every order was seen: %v", seen)
 			}
-			b.stop()
-			<-b.ended
 		})
 	}
-	if len(seen) != 2 {
-		t.Errorf("not every order was seen: %v", seen)
+}
+
+func helloAfterALoss(t *testing.T, owner wire.Begin) string {
+	b := start(t, owner)
+	defer b.stop()
+	first := newPipe()
+	first.in <- begin(owner)
+	first.in <- assigned("c1")
+	first.Close()
+	b.dials <- first
+	<-b.hellos
+	second, said := b.connect()
+	switch {
+	case said == nil:
+		b.wantStarts()
+		// Only what the second connection begins with counts.
+		b.owner = *wire.BeginCall("c2", "name-c2")
+		second.in <- begin(b.owner)
+		b.run(second, "c2")
+		b.wantStarts("c2")
+		return "waits"
+	case said.Taken == 0 && said.Held == 0:
+		b.wantStarts()
+		b.run(second, "c1")
+		b.wantStarts("c1")
+		return "has begun"
+	default:
+		if said.Taken != 1 || said.Held != 1 {
+			t.Errorf("the hello says %+v", said)
+		}
+		b.wantStarts("c1")
+		return "has the call"
 	}
 }
 
 func TestAnOperatorThatTurnsRunnersAwayIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+		b := start(t, theCall)
 		dials := 0
 		for began := time.Now(); time.Since(began) < time.Minute; dials++ {
-			b.connect().Close()
-			<-b.calls
+			p, _ := b.connect()
+			p.Close()
 		}
 		// Some at first, then about one a second.
 		if dials > 90 {
@@ -166,11 +171,12 @@ func TestAnOperatorThatTurnsRunnersAwayIsAskedSeldom(t *testing.T) {
 
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+		b := start(t, theCall)
 		for range 100 {
 			b.dials <- nil
 		}
-		b.connect().Close()
+		p, _ := b.connect()
+		p.Close()
 		b.dials <- nil
 		b.dials <- nil
 		synctest.Wait()
@@ -184,10 +190,9 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 
 func TestARunnerThatWasServedConnectsAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+		b := start(t, theCall)
 		for range 20 {
-			p := b.connect()
-			<-b.calls
+			p, _ := b.connect()
 			time.Sleep(time.Hour)
 			p.Close()
 			lost := time.Now()
@@ -202,123 +207,61 @@ func TestARunnerThatWasServedConnectsAgainAtOnce(t *testing.T) {
 }
 
 func TestARunnerThatIsBlockedSendingNoticesTheEndOfTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
 		synctest.Wait()
 		p.out = make(chan *wire.Message) // Nobody reads.
-		close(b.finish)
+		b.finish("c1")
 		synctest.Wait()
 		p.Close()
-		p = b.connect()
-		if m := <-p.out; m.Result == nil {
-			t.Fatalf("got %+v", m)
-		}
-		p.in <- ack("c1")
-		if err := <-b.ended; err != nil {
-			t.Errorf("ended with %v", err)
-		}
-		b.stop()
+		p = b.again(wire.Ended)
+		b.wantEnd(p, "c1")
 	})
 }
 
-func TestAnOperatorThatSendsWithoutEndIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		synctest.Wait()
-		p.out = make(chan *wire.Message)
-		close(b.finish)
-		synctest.Wait()
-		// The runner is blocked sending its result, and handles nothing.
-		for !p.isClosed() {
-			p.in <- ack("c2")
-			synctest.Wait()
-		}
-		p = b.connect()
-		<-p.out
-		p.in <- ack("c1")
-		if err := <-b.ended; err != nil {
-			t.Errorf("ended with %v", err)
-		}
-		b.stop()
-	})
-}
-
-func TestAWaitingRunnerEndsWhenNoOperatorIsFound(t *testing.T) {
+func TestOnlyAWaitingRunnerEndsWhenNoOperatorIsFound(t *testing.T) {
 	const timeout = 15 * time.Minute
 	for name, test := range map[string]struct {
 		timeout  time.Duration
-		assigned bool
+		messages []*wire.Message
 		ends     bool
 	}{
-		"it waits for a call":  {timeout, false, true},
-		"it has a call":        {timeout, true, false},
-		"it has no such bound": {0, false, false},
+		"it waits":                 {timeout, nil, true},
+		"it has begun a call":      {timeout, []*wire.Message{begin(theCall)}, false},
+		"it has a call":            {timeout, []*wire.Message{begin(theCall), assigned("c1")}, false},
+		"it has begun a session":   {timeout, []*wire.Message{begin(theSession)}, false},
+		"it has a session's call":  {timeout, []*wire.Message{begin(theSession), assigned("c1")}, false},
+		"it waits without a bound": {0, nil, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			b.ReconnectTimeout = test.timeout
-			p := b.connect()
-			time.Sleep(24 * time.Hour)
-			if test.assigned {
-				p.in <- assign("c1")
-				synctest.Wait()
-			}
-			p.Close()
-			lost := time.Now()
-			for len(b.ended) == 0 && time.Since(lost) < 10*timeout {
-				select {
-				case b.dials <- nil:
-				case <-time.After(time.Minute):
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, theCall, func(b *bench) { b.ReconnectTimeout = test.timeout })
+				p, _ := b.connect()
+				time.Sleep(24 * time.Hour)
+				for _, m := range test.messages {
+					p.in <- m
 				}
 				synctest.Wait()
-			}
-			if ended := len(b.ended) == 1; ended != test.ends {
-				t.Errorf("%s: the runner ended: %t, %s after it lost the operator", name, ended, time.Since(lost))
-			}
-			if after := time.Since(lost); test.ends && (after < timeout || after > timeout+time.Minute) {
-				t.Errorf("%s: the runner ended after %s", name, after)
-			}
-			if test.ends {
-				if err := <-b.ended; !errors.Is(err, supervisor.ErrNoOperator) {
+				p.Close()
+				lost := time.Now()
+				for len(b.ended) == 0 && time.Since(lost) < 10*timeout {
+					select {
+					case b.dials <- nil:
+					case <-time.After(time.Minute):
+					}
+					synctest.Wait()
+				}
+				if ended := len(b.ended) == 1; ended != test.ends {
+					t.Errorf("the runner ended: %t, %s after it lost the operator", ended, time.Since(lost))
+				}
+				if after := time.Since(lost); test.ends && (after < timeout || after > timeout+time.Minute) {
+					t.Errorf("the runner ended after %s", after)
+				}
+				b.stop()
+				if err := <-b.ended; errors.Is(err, supervisor.ErrNoOperator) != test.ends {
 					t.Errorf("ended with %v", err)
 				}
-			} else {
-				b.stop()
-				<-b.ended
-			}
-			b.stop()
-		})
-	}
-}
-
-func TestTheEndOfTheProcessEndsEverything(t *testing.T) {
-	for name, prepare := range map[string]func(*bench){
-		"while it connects": func(*bench) {},
-		"while it waits":    func(b *bench) { b.connect() },
-		"while it runs":     func(b *bench) { b.connect().in <- assign("c1") },
-		"while it reconnects with a call": func(b *bench) {
-			p := b.connect()
-			p.in <- assign("c1")
-			synctest.Wait()
-			p.Close()
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			prepare(b)
-			synctest.Wait()
-			b.cancel()
-			if err := <-b.ended; err == nil {
-				t.Errorf("%s: ended well", name)
-			}
-			if len(b.starts) != 0 && b.saved == nil {
-				t.Errorf("%s: the command is still running", name)
-			}
-			b.stop()
+			})
 		})
 	}
 }

@@ -25,19 +25,20 @@ func heap() (bytes, objects int64) {
 // A runner remembers the UIDs of its calls and nothing else of them.
 func TestARunnerStaysSmallAfterTenThousandCalls(t *testing.T) {
 	const calls, maxBytes, maxObjects = 10_000, 1 << 20, 2_000
-	b := startSession(t)
-	b.BeginSession = func(*wire.Begin) supervisor.ExecuteFunc {
-		return func(_ context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
-			started(time.Now())
-			return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{
-				Reason: result.Completed, Started: true, ExitCode: result.Exit(0), Stdout: result.Stream{Head: make([]byte, 4<<10)},
-			}}
-		}
-	}
-	p, _ := b.again()
 	many := theSession
 	many.MaxCalls = calls + 100
-	p.in <- &wire.Message{Begin: &many}
+	b := start(t, many, func(b *bench) {
+		b.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
+			return func(_ context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+				started(time.Now())
+				return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{
+					Reason: result.Completed, Started: true, ExitCode: result.Exit(0), Stdout: result.Stream{Head: make([]byte, 4<<10)},
+				}}
+			}
+		}
+	})
+	p, _ := b.connect()
+	p.in <- begin(many)
 	next := 0
 	run := func(n int) {
 		for range n {
@@ -63,8 +64,7 @@ func TestARunnerStaysSmallAfterTenThousandCalls(t *testing.T) {
 		t.Errorf("grown by %d bytes and %d objects", bytesAfter-bytes, objectsAfter-objects)
 	}
 	p.in <- ended("EndRequested")
-	if err := <-b.ended; err != nil {
-		t.Errorf("ended with %v", err)
-	}
-	b.stop()
+	b.wantExit()
+	b.cancel()
+	b.terminate()
 }

@@ -1,318 +1,407 @@
 package supervisor_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/supervisor"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// pipe is a connection whose other end is the test.
-type pipe struct {
-	in, out chan *wire.Message
-	closed  chan struct{}
-	once    sync.Once
-}
-
-func newPipe() *pipe {
-	return &pipe{in: make(chan *wire.Message, 8), out: make(chan *wire.Message, 8), closed: make(chan struct{})}
-}
-
-func (p *pipe) Send(m *wire.Message) error {
-	if m.Part != nil {
-		// The sender uses its memory again.
-		part := *m.Part
-		part.Payload = bytes.Clone(part.Payload)
-		m = &wire.Message{Part: &part}
-	}
-	select {
-	case <-p.closed:
-		return io.ErrClosedPipe
-	case p.out <- m:
-		return nil
-	}
-}
-
-func (p *pipe) Receive() (*wire.Message, error) {
-	select {
-	case m := <-p.in:
-		return m, nil
-	case <-p.closed:
-		return nil, io.EOF
-	}
-}
-
-func (p *pipe) Close() { p.once.Do(func() { close(p.closed) }) }
-
-func (p *pipe) isClosed() bool {
-	select {
-	case <-p.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// bench is a supervisor whose operator and process are the test.
-type bench struct {
-	*supervisor.Supervisor
-	dials  chan *pipe
-	calls  chan string
-	starts []string
-	finish chan struct{}
-	saved  *wire.Result
-	lines  []string
-	ended  chan error
-	// terminate tells the pod to end; cancel ends the process.
-	terminate, cancel context.CancelFunc
-}
-
-func start(t *testing.T, changes ...func(*bench)) *bench {
-	t.Helper()
-	b := &bench{dials: make(chan *pipe), calls: make(chan string, 8), finish: make(chan struct{}), ended: make(chan error, 1)}
-	var last *pipe
-	b.Supervisor = &supervisor.Supervisor{
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
-			if last != nil && !last.isClosed() {
-				t.Error("the runner connects again before it has closed its connection")
-			}
-			select {
-			case last = <-b.dials:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			if last == nil {
-				return nil, errors.New("nobody listens")
-			}
-			b.calls <- call.UID
-			return last, nil
-		},
-		Execute: func(ctx context.Context, a *wire.Assignment) *wire.Result {
-			b.starts = append(b.starts, a.CallUID)
-			r := &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
-			select {
-			case <-b.finish:
-			case <-ctx.Done():
-				r.Outcome.Reason = result.CancelRequested
-			}
-			return r
-		},
-		SaveCopy: func(r *wire.Result) { b.saved = r },
-		Log:      func(line string) { b.lines = append(b.lines, line) },
-	}
-	for _, change := range changes {
-		change(b)
-	}
-	var ctx, terminate context.Context
-	ctx, b.cancel = context.WithCancel(context.Background())
-	terminate, b.terminate = context.WithCancel(context.Background())
-	go func() { b.ended <- b.Run(ctx, terminate) }()
-	return b
-}
-
-// stop ends what is left of the bench.
-func (b *bench) stop() {
-	b.cancel()
-	b.terminate()
-}
-
-func (b *bench) connect() *pipe {
-	p := newPipe()
-	b.dials <- p
-	return p
-}
-
-func assign(uid string) *wire.Message { return &wire.Message{Assign: &wire.Assignment{CallUID: uid}} }
-
-func TestOneCallToItsAcknowledgement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		close(b.finish)
-		if m := <-p.out; m.Result == nil || m.Result.CallUID != "c1" {
-			t.Fatalf("got %+v", m)
-		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		if err := <-b.ended; err != nil {
-			t.Errorf("ended with %v", err)
-		}
-		if b.saved == nil {
-			t.Error("no copy was saved")
-		}
-		b.stop()
+func TestACallIsTakenToItsAcknowledgement(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		b.complete(p, "c1")
+		b.wantEnd(p, "c1")
+		b.wantSaved("c1")
 	})
 }
 
 func TestAResultIsKeptUntilSomebodyTakesIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		if uid := <-b.calls; uid != "" {
-			t.Errorf("the first hello names call %q", uid)
-		}
-		p.in <- assign("c1")
-		synctest.Wait()
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
 		p.Close()
-		close(b.finish)
+		synctest.Wait()
+		b.finish("c1")
+		synctest.Wait()
+		// Before anybody listens.
+		b.wantSaved("c1")
 		b.dials <- nil
 		b.dials <- nil
 		for range 3 {
-			p = b.connect()
-			if uid := <-b.calls; uid != "c1" {
-				t.Errorf("a later hello names call %q", uid)
-			}
-			if m := <-p.out; m.Result == nil {
-				t.Fatalf("got %+v; want the result again", m)
-			}
+			p = b.again(wire.Ended)
 			p.Close()
 		}
-		p = b.connect()
-		<-p.out
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		if err := <-b.ended; err != nil || len(b.starts) != 1 {
-			t.Errorf("ended with %v after starts of %v", err, b.starts)
-		}
-		b.stop()
+		p = b.again(wire.Ended)
+		b.wantEnd(p, "c1")
+		b.wantStarts("c1")
+		b.wantSaved("c1")
 	})
 }
 
-func TestACopyIsSavedAlsoWhenNobodyListens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		synctest.Wait()
+func TestAnAssignmentIsAnsweredByWhatTheRunnerHas(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		for range 3 {
+			b.run(p, "c1")
+		}
 		p.Close()
-		close(b.finish)
-		synctest.Wait()
-		if b.saved == nil {
-			t.Error("no copy was saved")
+		p = b.again(wire.Running)
+		b.run(p, "c1")
+		b.complete(p, "c1")
+		for range 3 {
+			p.in <- assigned("c1")
+			b.wantResult(p, "c1")
 		}
-		p = b.connect()
-		<-p.out
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		<-b.ended
-		b.stop()
+		b.wantStarts("c1")
+		if b.owner.IsSession() {
+			p.in <- ack("c1")
+			p.in <- assigned("c1")
+			b.wantKnown(p, "c1")
+			p.in <- stopped("c1")
+			b.wantKnown(p, "c1")
+		}
+		b.wantEnd(p, "c1")
+		b.wantStarts("c1")
 	})
 }
 
-func TestASecondAssignmentStartsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		p.in <- assign("c1")
-		p.in <- assign("c2")
-		synctest.Wait()
-		close(b.finish)
-		if m := <-p.out; m.Result.CallUID != "c1" {
-			t.Errorf("the result is of %q", m.Result.CallUID)
+func TestAnAcknowledgementOfWhatHasNotEndedIsIgnored(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		for _, uid := range []string{"", "c1", "c2"} {
+			p.in <- ack(uid)
 		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c2"}}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		<-b.ended
-		if len(b.starts) != 1 {
-			t.Errorf("started %v", b.starts)
-		}
-		b.stop()
+		b.run(p, "c1")
+		p.in <- ack("c1")
+		b.run(p, "c1")
+		b.complete(p, "c1")
+		p.in <- ack("c2")
+		p.in <- assigned("c1")
+		b.wantResult(p, "c1")
+		b.wantEnd(p, "c1")
+		b.wantStarts("c1")
 	})
 }
 
-func TestAnEarlyAcknowledgementIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- &wire.Message{Ack: &wire.Ack{}}
-		p.in <- assign("c1")
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		synctest.Wait()
-		close(b.finish)
-		if m := <-p.out; m.Result == nil {
-			t.Fatalf("got %+v", m)
+func TestAStopIsForItsCallOnly(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		p.in <- stopped("c2")
+		if o := b.wantResult(p, "c2"); o.Started || o.Reason != result.CancelRequested {
+			b.t.Errorf("one that isn't known: %+v", o)
 		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		<-b.ended
-		b.stop()
+		b.run(p, "c1")
+		p.in <- stopped("c1")
+		if o := b.wantResult(p, "c1"); !o.Started || o.Reason != result.CancelRequested {
+			b.t.Errorf("one that runs: %+v", o)
+		}
+		p.in <- stopped("c1")
+		if o := b.wantResult(p, "c1"); !o.Started {
+			b.t.Errorf("one that has ended: %+v", o)
+		}
+		b.wantEnd(p, "c1")
+		b.wantStarts("c1")
 	})
 }
 
-func TestCancelStopsTheCommandAndIsForThisCallOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		p.in <- &wire.Message{Cancel: &wire.Cancel{CallUID: "c2"}}
-		synctest.Wait()
-		if len(p.out) != 0 {
-			t.Fatal("another call's cancel stopped this one")
+func TestAnEndStopsWhatRunsAndLetsNothingStart(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		p.in <- ended("MaxLifetime")
+		if o := b.wantResult(p, "c1"); !o.Started || o.Reason != result.CancelRequested {
+			b.t.Errorf("got %+v", o)
 		}
-		p.in <- &wire.Message{Cancel: &wire.Cancel{CallUID: "c1"}}
-		if m := <-p.out; m.Result.Outcome.Reason != result.CancelRequested {
-			t.Errorf("the reason is %s", m.Result.Outcome.Reason)
-		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		<-b.ended
-		b.stop()
+		p.in <- ack("c1")
+		b.wantExit()
 	})
+	ofBoth(t, func(b *bench, p *pipe) {
+		p.in <- ended("MaxLifetime")
+		p.in <- assigned("c1")
+		b.wantExit()
+		b.wantStarts()
+	})
+}
+
+func TestWhatDoesNotFitEndsTheConnection(t *testing.T) {
+	another := *wire.BeginCall("c2", "name-c2")
+	otherSession, later := theSession, theSession
+	otherSession.UID, later.Incarnation = "s2", 4
+	for name, c := range map[string]struct {
+		m      *wire.Message
+		owners []wire.Begin
+	}{
+		"another call's Begin":          {begin(another), []wire.Begin{theCall, theSession}},
+		"another session's Begin":       {begin(otherSession), []wire.Begin{theCall, theSession}},
+		"a session's Begin":             {begin(theSession), []wire.Begin{theCall}},
+		"a call's Begin":                {begin(theCall), []wire.Begin{theSession}},
+		"another incarnation":           {begin(later), []wire.Begin{theSession}},
+		"another call":                  {assigned("c2"), []wire.Begin{theCall}},
+		"a call without a UID":          {assigned(""), []wire.Begin{theCall, theSession}},
+		"a decision that can't be said": {assigned("c1", func(a *wire.Assignment) { a.Decision = "\n" }), []wire.Begin{theCall, theSession}},
+		"a name that can't be said":     {assigned("c1", func(a *wire.Assignment) { a.CallName = "\"" }), []wire.Begin{theCall, theSession}},
+		"a refusal that isn't final":    {refuse(false), []wire.Begin{theCall, theSession}},
+	} {
+		for _, owner := range c.owners {
+			t.Run(name+" to a runner of "+string(owner.Kind), func(t *testing.T) {
+				begun(t, owner, func(b *bench, p *pipe) {
+					p.in <- begin(owner) // A repetition is ignored.
+					p.in <- c.m
+					b.wantLeft(p)
+					p, said := b.connect()
+					if said.Taken != 0 || said.Held != 0 {
+						b.t.Errorf("the hello says %+v", said)
+					}
+					b.run(p, "c1")
+					if c.m.Assign == nil || c.m.Assign.CallUID != "c1" {
+						p.in <- c.m
+						b.wantLeft(p)
+						p = b.again(wire.Running)
+					}
+					b.complete(p, "c1")
+					b.wantEnd(p, "c1")
+					b.wantStarts("c1")
+				})
+			})
+		}
+	}
+}
+
+func TestAnAssignmentBeforeBeginEndsTheConnection(t *testing.T) {
+	waiting(t, func(b *bench, p *pipe) {
+		p.in <- ack("c1") // It says nothing to a runner that waits.
+		synctest.Wait()
+		if p.isClosed() {
+			b.t.Error("the runner leaves")
+		}
+		p.in <- assigned("c1")
+		p.in <- begin(theCall)
+		b.wantLeft(p)
+		if _, said := b.connect(); said != nil {
+			b.t.Errorf("the hello says %+v", said)
+		}
+		b.wantStarts()
+	})
+}
+
+func TestARunnerBeginsWithNothingThatCanNotBe(t *testing.T) {
+	for name, change := range map[string]func(*wire.Begin){
+		"no kind":                  func(b *wire.Begin) { b.Kind = "" },
+		"no UID":                   func(b *wire.Begin) { b.UID = "" },
+		"a call of two calls":      func(b *wire.Begin) { *b = theCall; b.MaxCalls = 2 },
+		"a session without a call": func(b *wire.Begin) { b.MaxCalls = 0 },
+		"a session without turns":  func(b *wire.Begin) { b.MaxConcurrentCalls = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			waiting(t, func(b *bench, p *pipe) {
+				none := theSession
+				change(&none)
+				p.in <- begin(none)
+				b.wantLeft(p)
+				if _, said := b.connect(); said != nil {
+					t.Errorf("the hello says %+v", said)
+				}
+			})
+		})
+	}
 }
 
 func TestTheEndOfThePodStopsTheCommandAndTheResultIsStillSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		synctest.Wait()
-		b.terminate()
-		if m := <-p.out; m.Result == nil {
-			t.Fatalf("got %+v", m)
+	for name, lose := range map[string]func(*pipe){
+		"with an operator":    func(*pipe) {},
+		"between two":         func(p *pipe) { p.Close(); synctest.Wait() },
+		"while it dials":      func(p *pipe) { p.Close(); time.Sleep(time.Minute) },
+		"with its connection": func(p *pipe) { p.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ofBoth(t, func(b *bench, p *pipe) {
+				b.run(p, "c1")
+				lose(p)
+				b.terminate()
+				synctest.Wait()
+				if n := len(b.running); n != 0 {
+					b.t.Errorf("%d calls run on", n)
+				}
+				b.wantSaved("c1")
+				time.Sleep(5 * time.Second)
+				if p.isClosed() {
+					p, _ = b.connect()
+				}
+				for range 3 {
+					if o := b.wantResult(p, "c1"); o.Reason != result.PodLost || !o.Started {
+						b.t.Errorf("got %+v", o)
+					}
+					p.Close()
+					p, _ = b.connect()
+				}
+				b.wantResult(p, "c1")
+				if b.owner.IsSession() {
+					p.in <- assigned("c2")
+					if o := b.wantResult(p, "c2"); o.Reason != result.PodLost || o.Started {
+						b.t.Errorf("a later call: %+v", o)
+					}
+					p.in <- ack("c2")
+				}
+				p.in <- ack("c1")
+				b.wantExit()
+			})
+		})
+	}
+}
+
+func TestTheEndOfThePodBeforeItsFirstCallEndsARunnerThatHasBegun(t *testing.T) {
+	for name, connected := range map[string]bool{"with an operator": true, "without one": false} {
+		t.Run(name, func(t *testing.T) {
+			ofBoth(t, func(b *bench, p *pipe) {
+				synctest.Wait()
+				if !connected {
+					p.Close()
+				}
+				b.terminate()
+				p.in <- assigned("c1")
+				b.wantExit()
+				b.wantStarts()
+			})
+		})
+	}
+}
+
+func TestTheEndOfThePodBeforeItsBeginEndsTheRunner(t *testing.T) {
+	for name, prepare := range map[string]func(*bench){
+		"connected":       func(b *bench) { b.connect() },
+		"between two":     func(b *bench) { p, _ := b.connect(); p.Close() },
+		"with no answers": func(b *bench) { b.dials <- nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, theCall)
+			prepare(b)
+			synctest.Wait()
+			b.terminate()
+			synctest.Wait()
+			select {
+			case b.dials <- nil: // It may try once more.
+			case err := <-b.ended:
+				b.ended <- err
+			}
+			if err := <-b.ended; err == nil {
+				t.Errorf("%s: ended well without having done anything", name)
+			}
+			b.stop()
+		})
+	}
+}
+
+// Begin, the assignment and SIGTERM come together: any of them may be seen first.
+func TestTheEndOfThePodAtAnyMomentStartsACallAtMostOnceAndSaysWhetherItDid(t *testing.T) {
+	for name, owner := range owners {
+		t.Run(name, func(t *testing.T) {
+			seen := map[string]int{}
+			for range 500 {
+				synctest.Test(t, func(t *testing.T) { seen[endAtAnyMoment(t, owner)]++ })
+			}
+			for _, what := range []string{"before it has begun", "before it was assigned", "before its start", "while it runs"} {
+				if seen[what] == 0 {
+					t.Errorf("nothing ended %s: %v", what, seen)
+				}
+			}
+		})
+	}
+}
+
+func endAtAnyMoment(t *testing.T, owner wire.Begin) string {
+	b := start(t, owner)
+	defer b.stop()
+	p, _ := b.connect()
+	synctest.Wait()
+	go b.terminate()
+	p.in <- begin(owner)
+	p.in <- assigned("c1")
+	synctest.Wait()
+	var outcome *result.Outcome
+	for len(p.out) > 0 {
+		if m := <-p.out; m.Result != nil {
+			outcome = &m.Result.Outcome
 		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
+	}
+	n := len(b.started())
+	if outcome == nil {
+		b.wantStarts()
 		if err := <-b.ended; err != nil {
-			t.Errorf("ended with %v", err)
+			return "before it has begun"
 		}
-	})
+		return "before it was assigned"
+	}
+	if n > 1 || outcome.Started != (n == 1) || outcome.Reason != result.PodLost {
+		t.Errorf("started %d times: %+v", n, outcome)
+	}
+	p.in <- ack("c1")
+	b.wantExit()
+	if outcome.Started {
+		return "while it runs"
+	}
+	return "before its start"
 }
 
-func TestTheEndOfThePodWhileTheOperatorIsAwayStopsTheCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		p := b.connect()
-		p.in <- assign("c1")
-		synctest.Wait()
-		p.Close()
-		b.terminate()
-		time.Sleep(5 * time.Second)
-		p = b.connect()
-		if m := <-p.out; m.Result == nil || m.Result.Outcome.Reason == result.Completed {
-			t.Fatalf("got %+v", m)
+func TestTheEndOfTheProcessEndsEverything(t *testing.T) {
+	for name, prepare := range map[string]func(*bench){
+		"while it connects": func(*bench) {},
+		"while it waits":    func(b *bench) { b.connect() },
+		"when it has begun": func(b *bench) { p, _ := b.connect(); p.in <- begin(b.owner) },
+		"while it runs": func(b *bench) {
+			p, _ := b.connect()
+			p.in <- begin(b.owner)
+			p.in <- assigned("c1")
+		},
+		"while it reconnects with a call": func(b *bench) {
+			p, _ := b.connect()
+			p.in <- begin(b.owner)
+			b.run(p, "c1")
+			p.Close()
+		},
+	} {
+		for kind, owner := range owners {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := start(t, owner)
+					prepare(b)
+					synctest.Wait()
+					b.cancel()
+					if err := <-b.ended; err == nil {
+						t.Error("ended well")
+					}
+					if len(b.running) != 0 {
+						t.Error("the command is still running")
+					}
+					if len(b.starts) != 0 {
+						b.wantSaved("c1")
+						b.wantUnrecorded("c1")
+					}
+					b.stop()
+				})
+			})
 		}
-		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		<-b.ended
-	})
+	}
 }
 
-func TestTheEndOfThePodBeforeAnyCallEndsTheRunner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
-		b.connect()
-		synctest.Wait()
-		b.terminate()
-		if err := <-b.ended; err == nil {
-			t.Error("ended well without having done anything")
+func TestARunnerThatIsBlockedSendingHearsTheOperator(t *testing.T) {
+	ofBoth(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		p.out <- nil // Somebody reads no further than the seven that have room.
+		for range 40 {
+			p.in <- assigned("c1")
 		}
+		p.in <- stopped("c1")
+		synctest.Wait()
+		if _, runs := b.running["c1"]; runs {
+			b.t.Error("a call isn't stopped while nobody reads")
+		}
+		for range 1000 {
+			if p.isClosed() {
+				break
+			}
+			p.in <- assigned("c1")
+			synctest.Wait()
+		}
+		b.wantLeft(p)
+		b.again(wire.Ended)
 	})
 }

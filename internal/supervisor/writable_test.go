@@ -26,7 +26,7 @@ func writePaths(t *testing.T, e *supervisor.Executor, a *wire.Assignment) []stri
 		}
 		return result.Outcome{Reason: result.CommandNotFound, Message: "none"}
 	}
-	if r := e.Execute(t.Context(), a); r.Outcome.Reason != result.CommandNotFound {
+	if r := e.Execute(t.Context(), a, unheard); r.Outcome.Reason != result.CommandNotFound {
 		t.Fatalf("got %+v", r.Outcome)
 	}
 	return paths

@@ -34,14 +34,13 @@ func (c *countingConn) Write(p []byte) (int, error) {
 // counted connects through a connection that counts.
 func counted(t *testing.T) (conn *dial.Conn, far net.Conn, raw *countingConn) {
 	t.Helper()
-	conn, far, _ = connectedBy(t, func(c *dial.Config) (*dial.Conn, error) {
+	conn, far, _ = connected(t, nil, func(c *dial.Config) {
 		through := c.DialContext
 		c.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dialed, err := through(ctx, network, address)
 			raw = &countingConn{Conn: dialed}
 			return raw, err
 		}
-		return c.Dial(t.Context(), dial.Call{})
 	})
 	return conn, far, raw
 }

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -22,22 +21,22 @@ func say(t *testing.T, conn net.Conn, body string) {
 
 func TestPongsAndWhatIsUnknownAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far, _ := connected(t, dial.Call{})
+		conn, far, _ := connected(t, nil)
 		go func() {
-			for _, body := range []string{`{"pong":{}}`, `{"progress":{"bytes":1}}`, `{}`, `{"pong":{"load":1},"x":2}`, `{"cancel":{"callUID":"c1","grace":5}}`} {
+			for _, body := range []string{`{"pong":{}}`, `{"progress":{"bytes":1}}`, `{}`, `{"pong":{"load":1},"x":2}`, `{"stop":{"callUID":"c1","grace":5}}`} {
 				say(t, far, body)
 			}
 		}()
-		if m, err := conn.Receive(); err != nil || m.Cancel == nil || m.Cancel.CallUID != "c1" {
+		if m, err := conn.Receive(); err != nil || m.Stop == nil || m.Stop.CallUID != "c1" {
 			t.Errorf("got %+v, %v", m, err)
 		}
 	})
 }
 
 func TestABrokenFrameEndsTheConnection(t *testing.T) {
-	for name, body := range map[string]string{"not JSON": "hello", "two messages": `{"ack":{},"cancel":{}}`} {
+	for name, body := range map[string]string{"not JSON": "hello", "two messages": `{"ack":{},"stop":{}}`} {
 		synctest.Test(t, func(t *testing.T) {
-			conn, far, _ := connected(t, dial.Call{})
+			conn, far, _ := connected(t, nil)
 			go say(t, far, body)
 			if m, err := conn.Receive(); err == nil {
 				t.Errorf("%s: got %+v", name, m)
@@ -48,7 +47,7 @@ func TestABrokenFrameEndsTheConnection(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		conn, far, _ := connected(t, dial.Call{})
+		conn, far, _ := connected(t, nil)
 		go func() { _, _ = far.Write(binary.BigEndian.AppendUint32(nil, wire.MaxAssignment+1)) }()
 		if _, err := conn.Receive(); !errors.Is(err, wire.ErrTooLarge) {
 			t.Errorf("a frame over the bound: %v", err)
@@ -58,7 +57,7 @@ func TestABrokenFrameEndsTheConnection(t *testing.T) {
 
 func TestARunnerPingsAndNoticesAnOperatorThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far, _ := connected(t, dial.Call{})
+		conn, far, _ := connected(t, nil)
 		began := time.Now()
 		silent := make(chan time.Time, 1)
 		go func() {
@@ -93,7 +92,7 @@ func TestARunnerPingsAndNoticesAnOperatorThatIsGone(t *testing.T) {
 // An operator that has no room for a result yet doesn't read it, and says that it is alive.
 func TestAResultWaitsForAnOperatorThatIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far, _ := connected(t, dial.Call{})
+		conn, far, _ := connected(t, nil)
 		received := make(chan error)
 		go func() {
 			_, err := conn.Receive()
@@ -120,7 +119,7 @@ func TestAResultWaitsForAnOperatorThatIsAlive(t *testing.T) {
 
 func TestAResultDoesNotWaitForAnOperatorThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _, _ := connected(t, dial.Call{})
+		conn, _, _ := connected(t, nil)
 		received := make(chan error)
 		go func() {
 			_, err := conn.Receive()
@@ -141,7 +140,7 @@ func TestAResultDoesNotWaitForAnOperatorThatIsGone(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _, _ := connected(t, dial.Call{})
+		conn, _, _ := connected(t, nil)
 		ended := make(chan error, 3)
 		go func() {
 			_, err := conn.Receive()

@@ -19,35 +19,18 @@ const (
 	fallbackDelay = 250 * time.Millisecond
 )
 
-// Call is the one that a runner has; empty when it waits for one.
-type Call struct{ UID, Name string }
-
-// Dial connects to the first endpoint that answers, and says hello for the call that this runner already has,
-// if any.
-func (c *Config) Dial(ctx context.Context, call Call) (*Conn, error) {
+// Dial connects to the first endpoint that answers, and says hello. serving is what the runner has, nil while it waits. The
+// caller sends the calls that it counts first: an operator may take its time over them.
+func (c *Config) Dial(ctx context.Context, serving *wire.Serving) (*Conn, error) {
 	hello := c.Hello
-	if call.UID != "" {
-		hello.CallUID, hello.Call = call.UID, call.Name
-	}
-	return c.dial(ctx, &hello)
-}
-
-// DialSession connects like Dial, and says hello for the session whose runner this is. The caller sends the calls of the
-// session first: an operator may take its time over them.
-func (c *Config) DialSession(ctx context.Context, session *wire.Session) (*Conn, error) {
-	hello := c.Hello
-	hello.Session = session
-	return c.dial(ctx, &hello)
-}
-
-func (c *Config) dial(ctx context.Context, hello *wire.Hello) (*Conn, error) {
+	hello.Serving = serving
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	connected, err := c.connect(connecting)
 	if err != nil {
 		return nil, err
 	}
-	if err := sayHello(connecting, connected, hello); err != nil {
+	if err := sayHello(connecting, connected, &hello); err != nil {
 		connected.NetConn().Close()
 		return nil, fmt.Errorf("say hello: %w", err)
 	}

@@ -87,22 +87,20 @@ func (o *operator) accept(endpoint string) *tls.Conn {
 }
 
 // connected is a connection that has said hello, and the operator's end of it.
-func connected(t *testing.T, call dial.Call) (*dial.Conn, *tls.Conn, *wire.Hello) {
-	t.Helper()
-	return connectedBy(t, func(c *dial.Config) (*dial.Conn, error) { return c.Dial(t.Context(), call) })
-}
-
-func connectedBy(t *testing.T, dials func(*dial.Config) (*dial.Conn, error)) (*dial.Conn, *tls.Conn, *wire.Hello) {
+func connected(t *testing.T, serving *wire.Serving, prepare ...func(*dial.Config)) (*dial.Conn, *tls.Conn, *wire.Hello) {
 	t.Helper()
 	o := newOperator(t, "one:1")
 	config := o.config()
+	for _, p := range prepare {
+		p(config)
+	}
 	type answer struct {
 		conn *dial.Conn
 		err  error
 	}
 	answers := make(chan answer)
 	go func() {
-		conn, err := dials(config)
+		conn, err := config.Dial(t.Context(), serving)
 		answers <- answer{conn, err}
 	}()
 	far := o.accept("one:1")
@@ -120,7 +118,7 @@ func connectedBy(t *testing.T, dials func(*dial.Config) (*dial.Conn, error)) (*d
 
 func TestTheHelloSaysWhereTheRunnerBelongs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, hello := connected(t, dial.Call{})
+		_, _, hello := connected(t, nil)
 		want := wire.Hello{
 			Version: wire.Version, Namespace: "ns", Call: "call", Pool: "pool", Job: "job", JobUID: "job-uid",
 			Pod: "pod", PodUID: "pod-uid", Node: "node", Token: "token",
@@ -128,30 +126,30 @@ func TestTheHelloSaysWhereTheRunnerBelongs(t *testing.T) {
 		if *hello != want {
 			t.Errorf("got %+v", hello)
 		}
-		_, _, hello = connected(t, dial.Call{UID: "c1", Name: "given"})
-		want.CallUID, want.Call = "c1", "given"
-		if *hello != want {
-			t.Errorf("with a call: got %+v", hello)
-		}
 	})
 }
 
-func TestTheHelloOfASessionSaysWhatTheRunnerHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		session := &wire.Session{UID: "s1", Name: "session", Incarnation: 2, Taken: 3, Held: 1, Calls: []wire.Held{{UID: "c1", State: wire.Ended}}}
-		conn, far, hello := connectedBy(t, func(c *dial.Config) (*dial.Conn, error) { return c.DialSession(t.Context(), session) })
-		if s := hello.Session; s == nil || s.UID != "s1" || s.Name != "session" || s.Incarnation != 2 || s.Taken != 3 || s.Held != 1 || hello.Call != "call" || hello.CallUID != "" {
-			t.Errorf("got %+v with %+v", hello, s)
-		}
-		go func() { _ = conn.Send(&wire.Message{Held: &session.Calls[0]}) }()
-		size, err := wire.ReadHeader(far, wire.MaxHeld)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err := wire.ReadFromRunner(far, size); err != nil || m.Held == nil || m.Held.UID != "c1" {
-			t.Errorf("after the hello comes %+v, %v", m, err)
-		}
-	})
+func TestTheHelloOfARunnerThatHasBegunSaysWhatItHas(t *testing.T) {
+	for name, owner := range map[string]wire.Owner{
+		"a call":    {Kind: wire.KindCall, UID: "c1", Name: "given"},
+		"a session": {Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			serving := &wire.Serving{Owner: owner, Taken: 3, Held: 1, Calls: []wire.Held{{UID: "c1", State: wire.Ended}}}
+			conn, far, hello := connected(t, serving)
+			if s := hello.Serving; s == nil || s.Owner != owner || s.Taken != 3 || s.Held != 1 || len(s.Calls) != 0 || hello.Call != "call" {
+				t.Errorf("%s: got %+v with %+v", name, hello, s)
+			}
+			go func() { _ = conn.Send(&wire.Message{Held: &serving.Calls[0]}) }()
+			size, err := wire.ReadHeader(far, wire.MaxHeld)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m, err := wire.ReadFromRunner(far, size); err != nil || m.Held == nil || m.Held.UID != "c1" {
+				t.Errorf("%s: after the hello comes %+v, %v", name, m, err)
+			}
+		})
+	}
 }
 
 func TestWhatARunnerNeedsIsNamedWhenMissing(t *testing.T) {
@@ -184,7 +182,7 @@ func TestTheNextEndpointIsTriedAtOnceWhenOneFails(t *testing.T) {
 			conn := o.accept("two:1")
 			_, _ = io.Copy(io.Discard, conn)
 		}()
-		conn, err := config.Dial(t.Context(), dial.Call{})
+		conn, err := config.Dial(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +203,7 @@ func TestTheNextEndpointIsTriedAfterAMomentWhenOneIsSilent(t *testing.T) {
 			conn := o.accept("three:1")
 			_, _ = io.Copy(io.Discard, conn)
 		}()
-		conn, err := config.Dial(t.Context(), dial.Call{})
+		conn, err := config.Dial(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +251,7 @@ func TestDialPassesASilentAddressOnARealNetwork(t *testing.T) {
 	config := o.config()
 	config.DialContext = nil
 	// It would fail if it waited for the first.
-	conn, err := config.Dial(t.Context(), dial.Call{})
+	conn, err := config.Dial(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +262,7 @@ func TestDialNamesEveryEndpointThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOperator(t, "closed:1", "closed:2")
 		config := o.config()
-		_, err := config.Dial(t.Context(), dial.Call{})
+		_, err := config.Dial(t.Context(), nil)
 		if err == nil || !strings.Contains(err.Error(), "closed:1") || !strings.Contains(err.Error(), "closed:2") {
 			t.Errorf("got %v", err)
 		}
@@ -288,7 +286,7 @@ func TestDialGivesUpInTime(t *testing.T) {
 			config := o.config()
 			prepare(o)
 			began := time.Now()
-			if conn, err := config.Dial(t.Context(), dial.Call{}); err == nil {
+			if conn, err := config.Dial(t.Context(), nil); err == nil {
 				conn.Close()
 				t.Errorf("%s: connected", name)
 			}
@@ -305,7 +303,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		config := o.config()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := config.Dial(ctx, dial.Call{}); !errors.Is(err, context.Canceled) {
+		if _, err := config.Dial(ctx, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -324,7 +322,7 @@ func TestNothingIsSaidToAnotherOperator(t *testing.T) {
 			n, _ := io.Copy(io.Discard, conn)
 			heard <- n
 		}()
-		if conn, err := config.Dial(t.Context(), dial.Call{}); err == nil {
+		if conn, err := config.Dial(t.Context(), nil); err == nil {
 			conn.Close()
 			t.Error("connected to an operator with another certificate")
 		}

@@ -52,8 +52,6 @@ func (m *Message) limit() int {
 	switch {
 	case m.Hello != nil:
 		return MaxHello
-	case m.Result != nil && m.Result.Decision != "":
-		return MaxSessionResult
 	case m.Result != nil:
 		return MaxResult
 	case m.Held != nil:
@@ -181,9 +179,8 @@ func (m *Message) checked(payload []byte) (*Message, error) {
 	}
 	n := 0
 	for _, present := range []bool{
-		m.Hello != nil, m.Assign != nil, m.Refuse != nil, m.Result != nil,
-		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
-		m.Begin != nil, m.Held != nil, m.Started != nil, m.Known != nil, m.Stop != nil, m.End != nil,
+		m.Hello != nil, m.Begin != nil, m.End != nil, m.Refuse != nil, m.Ping != nil, m.Pong != nil,
+		m.Held != nil, m.Assign != nil, m.Started != nil, m.Stop != nil, m.Result != nil, m.Ack != nil, m.Known != nil,
 		m.Read != nil, m.CancelRead != nil, m.Data != nil,
 		m.Transfer != nil, m.Want != nil, m.Part != nil, m.State != nil, m.CancelTransfer != nil,
 	} {

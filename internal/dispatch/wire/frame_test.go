@@ -39,11 +39,10 @@ func TestAMessageComesBackAsItWas(t *testing.T) {
 			Stdin: []byte("x"), Bounds: spec.Bounds{TimeoutMilliseconds: 1, MaxBytesPerStream: 2, DenyNetwork: true, Rules: &rules.Rules{Policy: "p", Programs: &rules.Programs{Allowed: []string{"ls"}, Own: "sh"}, WritePaths: []string{}}},
 			Environment: envresolve.Plan{Blocklist: []string{"A_"}, Trusted: true},
 		}},
-		"a hello":   {Hello: &wire.Hello{Version: wire.Version, Namespace: "ns", CallUID: "u"}},
+		"a hello":   {Hello: &wire.Hello{Version: wire.Version, Namespace: "ns", Serving: &wire.Serving{Owner: wire.Owner{Kind: wire.KindCall, UID: "u", Name: "n"}, Taken: 1, Held: 1}}},
 		"a result":  {Result: &wire.Result{CallUID: "u", Environment: wire.Environment{Stripped: []string{"A"}, OmittedVars: 3}}},
-		"a refusal": {Refuse: &wire.Refusal{Reason: "gone", CallUID: "u"}},
+		"a refusal": {Refuse: &wire.Refusal{Reason: "gone", Final: true}},
 		"an ack":    {Ack: &wire.Ack{CallUID: "u"}},
-		"a cancel":  {Cancel: &wire.Cancel{CallUID: "u"}},
 		"a ping":    {Ping: &wire.Ping{}},
 		"a pong":    {Pong: &wire.Ping{}},
 	} {
@@ -124,13 +123,13 @@ func TestWhatOnlyOperatorsSendIsNotDecodedFromARunner(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
 		"assign": `{"assign":{"callUID":"u"}}`, "refuse": `{"refuse":{}}`, "ack": `{"ack":{}}`,
-		"cancel": `{"cancel":{}}`, "pong": `{"pong":{}}`,
+		"begin": `{"begin":{}}`, "stop": `{"stop":{}}`, "end": `{"end":{}}`, "pong": `{"pong":{}}`,
 	} {
 		if _, err := readFromRunner(frame(body), wire.MaxResult); !errors.Is(err, wire.ErrUnknownMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, body := range []string{`{"hello":{"version":1}}`, `{"result":{"callUID":"u"}}`, `{"ping":{}}`} {
+	for _, body := range []string{`{"hello":{"version":1}}`, `{"held":{"uid":"u"}}`, `{"result":{"callUID":"u"}}`, `{"ping":{}}`} {
 		if _, err := readFromRunner(frame(body), wire.MaxResult); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -140,6 +139,7 @@ func TestWhatOnlyOperatorsSendIsNotDecodedFromARunner(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x0b{\"ping\":{}}"))
 	f.Add([]byte("\x00\x00\x00\x02{}"))
+	f.Add([]byte("\x00\x00\x00\x36{\"hello\":{\"serving\":{\"kind\":\"ToolCall\",\"uid\":\"u\"}}}    "))
 	f.Add([]byte("\x00\x00\x00\x30{\"result\":{\"environment\":{\"vars\":[{}],\"stripped\":[]}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := wire.Read(bytes.NewReader(data), wire.MaxControl)

@@ -8,11 +8,9 @@ const (
 	MaxHello = 4 << 10
 	// MaxControl bounds what a runner sends besides its hello and its result.
 	MaxControl = 1 << 10
-	// MaxResult is the size of the largest legal result.
-	MaxResult = result.MaxEncoded + maxEncodedEnvironment + maxEncodedRest
-	// MaxSessionResult is the size of the largest result of a session's call, which has a decision.
-	MaxSessionResult = MaxResult + MaxDecision
-	// MaxHeld bounds a call that follows the hello of a session's runner.
+	// MaxResult is the size of the largest legal result, with its decision.
+	MaxResult = result.MaxEncoded + maxEncodedEnvironment + MaxDecision + maxEncodedRest
+	// MaxHeld bounds a call that follows a hello.
 	MaxHeld = MaxDecision + maxEncodedRest
 	// MaxAssignment is the size of the largest assignment: a call as large as the API server stores one, its input in
 	// base64, what was decided about it, and in a session the same, sealed.
@@ -64,15 +62,3 @@ const (
 	// maxCall is the size of the largest request that etcd takes.
 	maxCall = 3 << 19
 )
-
-// maxResultOfVersion1 has room for what a runner of version 1 could keep: 512 KiB of each stream, a message of 32 KiB,
-// and the name of every variable that the kernel lets a process have.
-const maxResultOfVersion1 = 4 << 20
-
-// MaxResultOf is the size of the largest result that a runner of a version sends.
-func MaxResultOf(version int) int {
-	if version < 2 {
-		return maxResultOfVersion1
-	}
-	return MaxResult
-}

@@ -25,7 +25,8 @@ func largestResult() *wire.Result {
 	}
 	at := time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC)
 	r := &wire.Result{
-		CallUID: "01234567-89ab-cdef-0123-456789abcdef",
+		CallUID:  "01234567-89ab-cdef-0123-456789abcdef",
+		Decision: strings.Repeat("d", wire.MaxDecision),
 		Outcome: result.Outcome{
 			Reason: result.CancelRequested, Started: true, OOMKilled: true,
 			Message: strings.Repeat("\x01", result.MaxMessage), Refusal: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
@@ -93,6 +94,9 @@ func TestMaxResultIsWhatTheLargestResultTakes(t *testing.T) {
 func TestMoreThanTheLargestResultIsIllegal(t *testing.T) {
 	t.Parallel()
 	for name, grow := range map[string]func(*wire.Result){
+		"a byte of the decision":    func(r *wire.Result) { r.Decision += "d" },
+		"a decision with a quote":   func(r *wire.Result) { r.Decision = "a\"b" },
+		"a decision of two lines":   func(r *wire.Result) { r.Decision = "a\nb" },
 		"a byte of output":          func(r *wire.Result) { r.Outcome.Stdout.Head = append(r.Outcome.Stdout.Head, 'x') },
 		"a byte of the message":     func(r *wire.Result) { r.Outcome.Message += "x" },
 		"a byte of the path":        func(r *wire.Result) { r.Environment.WorkingDir += "x" },
@@ -243,7 +247,7 @@ func TestAHelloOfTheLongestNamesFits(t *testing.T) {
 	name := strings.Repeat("x", 253)
 	hello := &wire.Hello{
 		Version: wire.Version, Namespace: name, Call: name, Pool: name, Job: name, JobUID: name, Pod: name, PodUID: name, Node: name,
-		Token: strings.Repeat("x", 43), CallUID: name,
+		Token: strings.Repeat("x", 43), Serving: &wire.Serving{Owner: wire.Owner{Kind: wire.KindSession, UID: name, Name: name, Incarnation: 1<<31 - 1}, Taken: 1<<63 - 1, Held: 1<<63 - 1},
 	}
 	if _, err := wire.Encode(&wire.Message{Hello: hello}); err != nil {
 		t.Error(err)

@@ -1,14 +1,13 @@
 // Package wire is the protocol between operator and runner: the messages, their framing and their bounds.
 //
 // A connection carries frames in both directions: four bytes of length, big endian, then a JSON object
-// with exactly one of its fields set. The runner opens with Hello. The operator answers with Assign once
-// it has durably recorded which runner has the call, or with Refuse. The runner then sends Result, once on
-// each connection, until an Ack comes back. Cancel may come at any time. Ping is answered by Pong; a Pong
-// that nobody asked for keeps a connection alive.
+// with exactly one of its fields set. The runner opens with Hello. A runner that waits is sent Begin once the operator
+// has durably recorded, in the status of a ToolCall or a ToolSession, that this runner is the one of that object: its
+// Owner, for good. A call's runner takes that call, a session's runner many. Ping is answered by Pong; a Pong that
+// nobody asked for keeps a connection alive.
 //
-// A session's runner takes many calls. Begin makes a runner that waits a session's runner, for good. Each
-// later Hello carries the session, and is followed by a Held frame for each call that runs or whose result
-// isn't acknowledged. Every message about a call can be repeated:
+// Each later Hello carries the owner, and is followed by a Held frame for each call that runs or whose result isn't
+// acknowledged. Every message about a call can be repeated:
 //
 //	Assign   of a UID that the runner doesn't know: it remembers the UID, starts the command and sends Started.
 //	         Of a call that runs: Started. Of one that has ended: Result. Of one that was acknowledged: Known.
@@ -17,7 +16,8 @@
 //	Result   is sent once on each connection, and as an answer, until its Ack. It gives the Decision back.
 //	End      stops what runs. The runner starts nothing more, and exits when all results are acknowledged.
 //
-// Refuse, in a session, ends the connection only. The runner dials again.
+// The runner of a call exits when the result of that is acknowledged. Refuse ends a connection: a runner that waits
+// exits then, another one when the refusal is final.
 //
 // # Output
 //
@@ -39,8 +39,7 @@
 // Data and Part are the frames that aren't JSON alone: the object is followed by a line feed and as many bytes as its field
 // bytes says.
 //
-// Either end may be newer than the other. A runner ignores messages that it doesn't know, and both ignore
-// fields that they don't know. Version says when that is not enough.
+// Both ends ignore messages and fields that they don't know. Version says when that is not enough.
 //
 // The package is linked into every tool pod: it imports nothing but the standard library and the plain
 // data types that the messages carry. It opens no connection and decides nothing.
@@ -54,23 +53,10 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-// Versions of the protocol. Raise Version when an operator and a runner of different versions can't complete a new
-// call with each other. An operator still takes the result of a call that a runner since OldestVersion already has:
-// an upgrade must not lose it. It refuses older runners that wait for a call, so that their pods are replaced.
-//
-// Version 2 bounds a result by MaxResult, and a runner that has a call obeys only a Refusal that names the call.
-// Version 3 has Assignment.Rules: an older runner would run the call without them.
-// Version 4 has sessions: an older runner would ignore Begin, and end after one call.
-// Version 5 has Assignment.File: an older runner would try to start a program without a name.
-// Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
-// Version 7 has Assignment.Collect, ReadOutput.Artifact and Transfer: an older runner would keep no files, carry none, and close the
-// standard input of background calls.
-// Version 8 has envresolve.Var.File and envresolve.Plan.Known: an older runner would put a key itself into the variable that names
-// its file, and redact nothing.
-const (
-	Version       = 8
-	OldestVersion = 1
-)
+// Version is that of the protocol. Raise it when an operator and a runner of different versions can't complete a call with
+// each other: an operator serves the runners of its own version only. One that waits and is refused exits, so that its pod is
+// replaced; one that has a call keeps it, for an operator of its version.
+const Version = 1
 
 // PingInterval is how often a runner asks whether the operator is still there, and SilenceTimeout how long the operator may
 // say nothing before the runner takes the connection for dead. That is less than a leader's lease: what a leader says that was
@@ -85,22 +71,21 @@ const ServerName = "dispatch.toolcall.dev"
 
 // Message is one frame. Exactly one field is set.
 type Message struct {
-	Hello  *Hello      `json:"hello,omitempty"`
-	Assign *Assignment `json:"assign,omitempty"`
-	Refuse *Refusal    `json:"refuse,omitempty"`
-	Result *Result     `json:"result,omitempty"`
-	Ack    *Ack        `json:"ack,omitempty"`
-	Cancel *Cancel     `json:"cancel,omitempty"`
-	Ping   *Ping       `json:"ping,omitempty"`
-	Pong   *Ping       `json:"pong,omitempty"`
+	Hello  *Hello   `json:"hello,omitempty"`
+	Begin  *Begin   `json:"begin,omitempty"`
+	End    *End     `json:"end,omitempty"`
+	Refuse *Refusal `json:"refuse,omitempty"`
+	Ping   *Ping    `json:"ping,omitempty"`
+	Pong   *Ping    `json:"pong,omitempty"`
 
-	// Of sessions.
-	Begin   *Begin   `json:"begin,omitempty"`
-	Held    *Held    `json:"held,omitempty"`
-	Started *Started `json:"started,omitempty"`
-	Known   *Known   `json:"known,omitempty"`
-	Stop    *Stop    `json:"stop,omitempty"`
-	End     *End     `json:"end,omitempty"`
+	// Of calls.
+	Held    *Held       `json:"held,omitempty"`
+	Assign  *Assignment `json:"assign,omitempty"`
+	Started *Started    `json:"started,omitempty"`
+	Stop    *Stop       `json:"stop,omitempty"`
+	Result  *Result     `json:"result,omitempty"`
+	Ack     *Ack        `json:"ack,omitempty"`
+	Known   *Known      `json:"known,omitempty"`
 
 	// Of output.
 	Read       *ReadOutput `json:"read,omitempty"`
@@ -129,19 +114,16 @@ type Hello struct {
 	PodUID string `json:"podUID"`
 	Node   string `json:"node"`
 	Token  string `json:"token"`
-	// CallUID is the call that this runner was given on an earlier connection; empty when it waits for one.
-	CallUID string `json:"callUID,omitempty"`
 	// Support is what the node gives for holding rules. An operator needn't give a call to a runner that can't hold the
 	// call's rules: it would end with IsolationUnavailable.
 	Support *rules.Support `json:"support,omitempty"`
-	// Session is the session whose runner this is.
-	Session *Session `json:"session,omitempty"`
+	// Serving is what the runner has; nil while it waits.
+	Serving *Serving `json:"serving,omitempty"`
 }
 
 // Assignment is a call, ready to run except for what only the pod knows.
 type Assignment struct {
-	CallUID string `json:"callUID"`
-	// CallName is what the runner says in later hellos.
+	CallUID  string `json:"callUID"`
 	CallName string `json:"callName"`
 	// Argv is the command; result of the mapping, with the shell's or interpreter's prefix.
 	Argv []string `json:"argv"`
@@ -171,18 +153,13 @@ type Assignment struct {
 // Refusal ends a connection.
 type Refusal struct {
 	Reason string `json:"reason"`
-	// CallUID is the call that ends without a result. A runner that has a call and isn't told to give up that one keeps
-	// it, with its result, and connects again.
-	CallUID string `json:"callUID,omitempty"`
+	// Final says that nobody wants what the runner has: it stops what runs, and exits. Otherwise a runner that has begun dials
+	// again.
+	Final bool `json:"final,omitempty"`
 }
 
 // Ack says that a call's result is durably recorded.
 type Ack struct {
-	CallUID string `json:"callUID"`
-}
-
-// Cancel asks to stop the call.
-type Cancel struct {
 	CallUID string `json:"callUID"`
 }
 

@@ -182,8 +182,8 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 		return err
 	}
 	s := &supervisor.Supervisor{
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
-			conn, err := conf.Dial(ctx, call)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			conn, err := conf.Dial(ctx, serving)
 			switch {
 			case err == nil:
 				return conn, nil
@@ -193,10 +193,7 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 			}
 			return nil, err
 		},
-		DialSession: func(ctx context.Context, session *wire.Session) (supervisor.Conn, error) {
-			return conf.DialSession(ctx, session)
-		},
-		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc {
+		Begin: func(*wire.Begin) supervisor.ExecuteFunc {
 			return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 				started(time.Now())
 				if strings.HasPrefix(a.CallName, heldPrefix) {
@@ -205,7 +202,6 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 				return execute(ctx, a)
 			}
 		},
-		Execute:  execute,
 		SaveCopy: func(*wire.Result) {},
 	}
 	return s.Run(ctx, ctx)

@@ -19,57 +19,73 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestARunnerThatWaitsBecomesASessionsForGood(t *testing.T) {
+func TestARunnerThatWaitsBecomesThatOfItsOwnerForGood(t *testing.T) {
+	for name, owner := range map[string]wire.Owner{"a call": callC1, "a session": theSession} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := newMember(t, n, o)
+			m.owner = owner
+			if got, hasBegun := m.session.Owner(); hasBegun || !m.session.IsWaiting() || m.session.Taken() != 0 {
+				t.Errorf("%s: a runner that waits is that of %+v", name, got)
+			}
+			if m.assign("c1") == nil || m.session.Stop("c1", "call-c1", result.CancelRequested) == nil || m.session.End("no") == nil {
+				t.Errorf("%s: a runner that hasn't begun is given work", name)
+			}
+			wrong := beginOf(owner)
+			wrong.MaxCalls = 0
+			if m.session.Begin(wrong) == nil || !m.session.IsWaiting() {
+				t.Errorf("%s: it begins without calls", name)
+			}
+			for range 3 {
+				if err := m.session.Begin(beginOf(owner)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, hasBegun := m.session.Owner(); !hasBegun || got != owner || m.session.IsWaiting() {
+				t.Errorf("%s: it is the runner of %+v", name, got)
+			}
+			if m.session.Assign("another", assignmentOf("c1")) == nil {
+				t.Errorf("%s: it takes a call of another owner", name)
+			}
+			expect(t, name+", heard", m.hears(), "begin")
+		})
+	}
+}
+
+// One process takes one call, and never starts another.
+func TestTheRunnerOfACallIsGivenNoOther(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
 		m := newMember(t, n, o)
-		if _, serves := m.session.ToolSession(); serves || !m.session.IsWaiting() {
-			t.Error("a runner that waits serves a session")
+		m.owner = callC1
+		m.begin()
+		if m.assign("c2") == nil || m.session.Stop("c2", "call-c2", result.CancelRequested) == nil {
+			t.Error("it is told of another call")
 		}
-		if m.assign("c1") == nil || m.session.Stop("c1", "call-c1", result.CancelRequested) == nil || m.session.End("no") == nil {
-			t.Error("a runner that serves no session is given work of one")
+		m.mustAssign("c1")
+		if m.assign("c2") == nil {
+			t.Error("it is given another call")
 		}
-		if m.session.Begin(&wire.Begin{SessionUID: "s1", SessionName: "session"}) == nil {
-			t.Error("a session without calls begins")
+		expect(t, "heard", m.hears(), "assign c1")
+		expect(t, "held", states(m.session.HeldCalls()), "c1 Assigned")
+		if m.session.Taken() != 1 {
+			t.Errorf("it has taken %d", m.session.Taken())
 		}
-		for range 3 {
-			if err := m.session.Begin(theBegin()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, serves := m.session.ToolSession(); !serves || got != theSession || m.session.IsWaiting() {
-			t.Errorf("it serves %+v", got)
-		}
-		other := theBegin()
-		other.SessionUID = "s2"
-		later := theBegin()
-		later.Incarnation++
-		if m.session.Begin(other) == nil || m.session.Begin(later) == nil {
-			t.Error("another session begins in it")
-		}
-		if m.session.AssignTo("s2", assignmentOf("c1")) == nil || m.session.Assign(assignmentOf("c1")) == nil || m.session.Cancel("c1") == nil {
-			t.Error("it takes a call of another session, or of none")
-		}
-		expect(t, "the runner heard", m.hears(), "begin")
 	})
 }
 
-func TestARunnerOfACallServesNoSession(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		for job, callUID := range map[string]string{"made": "", "has": "c1"} {
-			p := n.peer(t)
-			p.hello(o, job, callUID)
-			if s := o.event(t); s.Begin(theBegin()) == nil {
-				t.Errorf("a session begins in a runner that %s a call", job)
-			}
-			go p.awaitEnd()
+// What was decided about a call is in its pod's Job already; of a session's call, the process has to give it back.
+func TestOnlyASessionsCallNeedsItsDecision(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
+		a := assignmentOf("c1")
+		a.Decision = ""
+		if err := m.session.Assign(m.owner.UID, a); (err == nil) != m.owner.IsCall() {
+			t.Errorf("got %v", err)
 		}
 	})
 }
 
 // Rule 5: an assignment can be repeated, and each answer counts.
-func TestAnAssignmentIsSentOnceAndItsAnswersAreTaken(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
+func TestAnAssignmentIsSentOnceAConnectionAndItsAnswersAreTaken(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 		m.mustAssign("c1", "c1", "c1")
 		expect(t, "heard", m.hears(), "assign c1")
 		expect(t, "assigned", states(m.session.HeldCalls()), "c1 Assigned")
@@ -118,7 +134,7 @@ func TestWhatASessionsRunnerCannotTakeIsNotAssigned(t *testing.T) {
 		} {
 			a := assignmentOf("c1")
 			change(a)
-			if m.session.AssignTo("s1", a) == nil {
+			if m.session.Assign("s1", a) == nil {
 				t.Errorf("%s: assigned", name)
 			}
 		}
@@ -145,7 +161,7 @@ func TestWhatAHelloDoesNotListIsAssignedAgain(t *testing.T) {
 		if !old.isOver() || o.hub.RunnerByKey(m.process.keyHash) != m.session {
 			t.Error("the runner has two connections")
 		}
-		if err := before.AssignTo("s1", assignmentOf("c4")); !errors.Is(err, net.ErrClosed) {
+		if err := before.Assign("s1", assignmentOf("c4")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("assigned on the older connection: %v", err)
 		}
 		for what, err := range map[string]error{
@@ -184,6 +200,84 @@ func TestACallThatTheRunnerDoesNotHaveIsStoppedForGood(t *testing.T) {
 		m.say(&wire.Message{Known: &wire.Known{CallUID: "c2"}})
 		expect(t, "news", o.news(), "call-c2")
 		expect(t, "held", states(m.session.HeldCalls()), "c1 Ended, c2 Known")
+	})
+}
+
+// A call that runs is stopped by its runner, once a connection.
+func TestAStopIsSentOnceAConnection(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
+		m.mustAssign("c1")
+		stop := func() {
+			for range 3 {
+				if err := m.session.Stop("c1", "call-c1", result.CancelRequested); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		stop()
+		expect(t, "heard", m.hears(), "assign c1, stop c1 CancelRequested")
+		expect(t, "held", states(m.session.HeldCalls()), "c1 Assigned")
+		m.connect(held("c1", wire.Running))
+		stop()
+		expect(t, "heard on the next connection", m.hears(), "stop c1 CancelRequested")
+		m.report("c1", "sealed-c1")
+		stop()
+		expect(t, "heard of a call that has ended", m.hears(), "")
+		if r := m.session.ResultOf("c1"); r == nil {
+			t.Error("its result isn't taken")
+		}
+	})
+}
+
+// Its result is recorded, and its output isn't stored: the runner stays, and takes no memory for the result.
+func TestARunnerWhoseResultIsRecordedStaysUntilItIsAcknowledged(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+		m.mustAssign("c1")
+		m.report("c1", "sealed-c1")
+		expect(t, "heard", m.hears(), "assign c1")
+		for range 2 {
+			m.session.Record("c1")
+		}
+		m.session.Record("another")
+		call, isHeld := m.session.HeldCall("c1")
+		if !isHeld || !call.IsRecorded || !call.HasEnded() || call.Decision != "" || m.session.ResultOf("c1") != nil || o.hub.Result(m.process.keyHash, "c1") != nil {
+			t.Errorf("held %t: %+v, with result %v", isHeld, call, m.session.ResultOf("c1"))
+		}
+		m.mustAssign("c1")
+		expect(t, "heard", m.hears(), "")
+		if m.isOver() {
+			t.Fatal("the connection has ended")
+		}
+		for range 2 {
+			if err := m.session.Ack("c1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(t, "heard of the acknowledgement", m.hears(), "ack c1")
+		expect(t, "held", states(m.session.HeldCalls()), "")
+		m.disconnect()
+		if o.hub.Result(m.process.keyHash, "c1") != nil {
+			t.Error("the result is kept")
+		}
+	})
+}
+
+// Somebody else ended the call: it is recorded while it runs, and isn't acknowledged before its result.
+func TestACallThatRunsIsRecordedAndNotAcknowledged(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+		m.mustAssign("c1")
+		m.session.Record("c1")
+		if call, _ := m.session.HeldCall("c1"); !call.IsRecorded || call.HasEnded() || m.session.Ack("c1") == nil {
+			t.Errorf("it is acknowledged: %+v", call)
+		}
+		o.news()
+		m.report("c1", "sealed-c1")
+		expect(t, "news", o.news(), "")
+		expect(t, "held", states(m.session.HeldCalls()), "c1 Ended")
+		if err := m.session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "heard", m.hears(), "assign c1, ack c1")
 	})
 }
 
@@ -231,7 +325,7 @@ func TestResultsOfASessionOutliveTheirConnection(t *testing.T) {
 		m.report("c2", "sealed-c2")
 		o.news()
 		m.Close()
-		expect(t, "news of the loss", o.news(), "session, call-c1, call-c2, call-c3")
+		expect(t, "news of the loss", o.news(), "owner, call-c1, call-c2, call-c3")
 		key := m.process.keyHash
 		if o.hub.Result(key, "c1") == nil || o.hub.Result(key, "c2") == nil || o.hub.Result(key, "c3") != nil {
 			t.Error("the results that came aren't there")
@@ -252,6 +346,22 @@ func TestResultsOfASessionOutliveTheirConnection(t *testing.T) {
 	})
 }
 
+// What the hello doesn't list was acknowledged, or is nothing that the runner stands by.
+func TestAResultThatAHelloDoesNotListIsForgotten(t *testing.T) {
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
+		m.mustAssign("c1")
+		m.report("c1", "sealed-c1")
+		m.disconnect()
+		if o.hub.Result(m.process.keyHash, "c1") == nil {
+			t.Error("it went with its connection")
+		}
+		m.connect()
+		if o.hub.Result(m.process.keyHash, "c1") != nil {
+			t.Error("it is kept")
+		}
+	})
+}
+
 // Rule 8: the decision comes back, and nobody has to decide again.
 func TestAHelloGivesTheDecisionsBack(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
@@ -259,9 +369,8 @@ func TestAHelloGivesTheDecisionsBack(t *testing.T) {
 		m.Close()
 		o.news()
 		m.connect(held("c1", wire.Running), held("c2", wire.Ended))
-		got, serves := m.session.ToolSession()
-		if !serves || got != theSession {
-			t.Errorf("it serves %+v", got)
+		if got, hasBegun := m.session.Owner(); !hasBegun || got != theSession {
+			t.Errorf("it is the runner of %+v", got)
 		}
 		for _, uid := range []string{"c1", "c2"} {
 			if call, ok := m.session.HeldCall(uid); !ok || call.Name != "call-"+uid || call.Decision != "sealed-"+uid {
@@ -303,8 +412,7 @@ func TestTheNextCallDoesNotWaitForAnAcknowledgementUntilEightDo(t *testing.T) {
 
 // Rule 12: a result that is recorded already is acknowledged when it comes, and nobody looks at it.
 func TestAResultThatIsStillOnItsWayIsAcknowledgedWhenItArrives(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
+	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 		m.connect(held("c1", wire.Ended))
 		m.session.TakeNews()
 		if err := m.session.Ack("c1"); err != nil {
@@ -315,40 +423,5 @@ func TestAResultThatIsStillOnItsWayIsAcknowledgedWhenItArrives(t *testing.T) {
 		expect(t, "heard", m.hears(), "ack c1")
 		expect(t, "news", o.news(), "")
 		expect(t, "held", states(m.session.HeldCalls()), "")
-	})
-}
-
-// Rule 10: nothing is stopped because the operator doesn't know it; who looked past the cache says so.
-func TestOnlyTheCallThatIsGoneIsStopped(t *testing.T) {
-	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
-		m := newServing(t, n, o)
-		again := held("new", wire.Running)
-		again.Name = "call-c1"
-		m.connect(held("c1", wire.Running), again, held("c2", wire.Ended), held("c3", wire.Running))
-		m.report("c2", "sealed-c2")
-		expect(t, "heard", m.hears(), "")
-		// A cache that is behind may have another UID.
-		o.hub.Dismiss("ns", "call-c3", "old", "gone")
-		expect(t, "heard", m.hears(), "")
-		if !o.hub.HoldsOther("ns", "call-c1", "new") || o.hub.HoldsOther("ns", "call-c3", "c3") || !o.hub.HoldsOther("ns", "call-c3", "old") {
-			t.Error("calls of another UID aren't found")
-		}
-		o.hub.DismissHeld("ns", "call-c1", "new")
-		o.hub.Dismiss("ns", "call-c2", "", "gone")
-		o.hub.Dismiss("ns", "call-c2", "", "gone")
-		o.hub.Dismiss("ns2", "call-c3", "", "gone")
-		o.hub.DismissHeld("ns", "call-c1", "new")
-		expect(t, "heard", m.hears(), "stop c1 CancelRequested, ack c2")
-		o.news()
-		m.report("c1", "sealed-c1")
-		expect(t, "heard of its result", m.hears(), "ack c1")
-		// Its place is free for a call that waits, and no call is looked at that could say so.
-		expect(t, "news", o.news(), "session")
-		expect(t, "held", states(m.session.HeldCalls()), "new Running, c3 Running")
-		m.Close()
-		o.news()
-		m.connect(held("c3", wire.Running))
-		o.hub.DismissHeld("ns", "call-c3", "c3")
-		expect(t, "heard of a call that is there", m.hears(), "")
 	})
 }

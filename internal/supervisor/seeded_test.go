@@ -30,9 +30,8 @@ type record struct {
 
 // seeded is one run of the test: an operator that does what it may in any order, and loses the connection at any point.
 type seeded struct {
-	*sessionBench
+	*bench
 	rng     *rand.Rand
-	begin   wire.Begin
 	records []*record
 	seen    map[string]int
 
@@ -45,8 +44,8 @@ type seeded struct {
 	has map[string]wire.CallState
 }
 
-// run is a command of the test.
-func (s *seeded) run(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+// command is one of the test.
+func (s *seeded) command(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
 	rec := s.find(a.CallUID)
 	if cause := context.Cause(ctx); cause != nil {
@@ -84,13 +83,41 @@ func (s *seeded) find(uid string) *record {
 	return nil
 }
 
-// reconnect waits for the hello, and for the calls that follow it.
-func (s *seeded) reconnect() {
-	p, said := s.again()
+// dial is the operator's answer to the runner, nil for none. It says false when the runner has exited.
+func (s *seeded) dial(p *pipe) bool {
+	select {
+	case s.dials <- p:
+		return true
+	case err := <-s.ended:
+		s.ended <- err
+		if !s.mayExit() {
+			s.t.Errorf("the runner has exited: %v", err)
+		}
+		return false
+	}
+}
+
+// mayExit says that a call's runner was told that the result is recorded. That may be lost, or come true at any time.
+func (s *seeded) mayExit() bool { return s.owner.IsCall() && s.records[0].acked }
+
+// reconnect waits for the hello, and for the calls that follow it. It says false when the runner has exited.
+func (s *seeded) reconnect() bool {
+	p := newPipe()
+	if !s.dial(p) {
+		return false
+	}
+	said := <-s.hellos
 	s.pipe, s.has = p, map[string]wire.CallState{}
 	if said == nil {
-		s.pipe.in <- &wire.Message{Begin: &s.begin}
-		return
+		s.send(begin(s.owner))
+		return true
+	}
+	if said.Owner != s.owner.Owner {
+		s.t.Errorf("the hello says %+v", said)
+	}
+	if s.owner.IsCall() {
+		// It was lost: the runner is here.
+		s.records[0].acked = false
 	}
 	for _, held := range said.Calls {
 		rec := s.find(held.UID)
@@ -102,6 +129,7 @@ func (s *seeded) reconnect() {
 			s.t.Errorf("after the hello comes %+v", m)
 		}
 	}
+	return true
 }
 
 // mayAssign says what a good operator looks at before it assigns a call.
@@ -118,7 +146,7 @@ func (s *seeded) mayAssign(rec *record) bool {
 			running++
 		}
 	}
-	limit := s.begin.MaxConcurrentCalls
+	limit := s.owner.MaxConcurrentCalls
 	if rec.background {
 		limit = wire.MaxBackgroundCalls
 	}
@@ -142,7 +170,9 @@ func (s *seeded) send(m *wire.Message) {
 	select {
 	case s.pipe.in <- m:
 	case <-s.pipe.closed:
-		s.t.Error("the runner left a good operator")
+		if !s.mayExit() {
+			s.t.Error("the runner left a good operator")
+		}
 	}
 }
 
@@ -251,62 +281,91 @@ func (s *seeded) settle() {
 			synctest.Wait()
 		}
 	}
-	s.send(ended("EndRequested"))
+	if s.owner.IsSession() {
+		s.send(ended("EndRequested"))
+	}
 }
 
-func runSeeded(t *testing.T, seed uint64, seen map[string]int) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	s := &seeded{
-		sessionBench: startSession(t), rng: rng, seen: seen, counts: map[string]int{},
-		begin: wire.Begin{SessionUID: "s1", SessionName: "session", MaxCalls: 1000, MaxConcurrentCalls: 1 + rng.IntN(3)},
-	}
-	s.BeginSession = func(*wire.Begin) supervisor.ExecuteFunc { return s.run }
-	defer synctest.Wait()
-	defer s.stop()
-	for i := range 12 {
-		s.records = append(s.records, &record{
-			uid: fmt.Sprintf("c%d", i), background: rng.IntN(6) == 0, takes: time.Duration(rng.IntN(60)) * time.Millisecond,
-		})
-	}
+// story has the connection lost a dozen times, unless the runner exits before.
+func (s *seeded) story() {
 	for range 12 {
-		s.reconnect()
+		if !s.reconnect() {
+			return
+		}
 		for s.act() {
 			if s.pipe.isClosed() {
-				t.Fatal("the runner left a good operator")
+				if !s.mayExit() {
+					s.t.Fatal("the runner left a good operator")
+				}
+				break
 			}
 		}
-		if rng.IntN(3) == 0 {
-			s.dials <- nil
+		if s.rng.IntN(3) == 0 && !s.dial(nil) {
+			return
 		}
 	}
-	s.reconnect()
-	s.settle()
-	if err := <-s.ended; err != nil {
-		t.Errorf("ended with %v", err)
+	if s.reconnect() {
+		s.settle()
 	}
+}
+
+// callsOf are the calls of a story: the one of a call's runner, or a dozen.
+func callsOf(owner *wire.Begin, rng *rand.Rand) (records []*record) {
+	for i := range 12 {
+		rec := &record{uid: fmt.Sprintf("c%d", i), background: rng.IntN(6) == 0, takes: time.Duration(rng.IntN(60)) * time.Millisecond}
+		if owner.IsCall() {
+			rec.uid, rec.background = owner.UID, false
+			return []*record{rec}
+		}
+		records = append(records, rec)
+	}
+	return records
+}
+
+func runSeeded(t *testing.T, seed uint64, owner wire.Begin, seen map[string]int) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	if owner.IsSession() {
+		owner.MaxCalls, owner.MaxConcurrentCalls = 1000, 1+rng.IntN(3)
+	}
+	s := &seeded{rng: rng, seen: seen, counts: map[string]int{}, records: callsOf(&owner, rng)}
+	s.bench = start(t, owner, func(b *bench) {
+		b.Begin = func(*wire.Begin) supervisor.ExecuteFunc { return s.command }
+	})
+	defer s.stop()
+	s.story()
+	s.wantExit()
 	for _, rec := range s.records {
-		if n := s.starts(rec.uid); n > 1 || rec.result.Outcome.Started != (n == 1) {
+		n := s.starts(rec.uid)
+		if n > 1 || rec.result.Outcome.Started != (n == 1) {
 			t.Errorf("%s was started %d times, and its record says %+v", rec.uid, n, rec.result.Outcome)
+		}
+		if len(s.saved) > 1 || owner.IsCall() && n == 1 && len(s.saved) == 0 {
+			t.Errorf("%s was started %d times, and %d copies of results are saved", rec.uid, n, len(s.saved))
 		}
 	}
 }
 
 // Whatever is lost, a UID is started at most once, one that is stopped before never, and no result is lost before its
 // acknowledgement.
-func TestASessionConvergesWhereverItsConnectionIsLost(t *testing.T) {
-	seen := map[string]int{}
-	for seed := range uint64(1000) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runSeeded(t, seed, seen) })
-		})
-		if t.Failed() {
-			return
+func TestARunnerConvergesWhereverItsConnectionIsLost(t *testing.T) {
+	for kind, owner := range owners {
+		seen := map[string]int{}
+		for seed := range uint64(1000) {
+			t.Run(fmt.Sprint(kind, " ", seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { runSeeded(t, seed, owner, seen) })
+			})
+			if t.Failed() {
+				return
+			}
+		}
+		t.Log(kind, slices.Sorted(maps.Keys(seen)), seen)
+		for _, what := range []string{"never started", "result came again", "lost to the runner", "lost to the operator", "assigned with a recorded result"} {
+			if seen[what] < 100 {
+				t.Errorf("%s: %q was seen %d times", kind, what, seen[what])
+			}
+		}
+		if known := seen["known"]; (known > 100) != owner.IsSession() {
+			t.Errorf("%s: a call was known %d times", kind, known)
 		}
 	}
-	for _, what := range []string{"known", "never started", "result came again", "lost to the runner", "lost to the operator", "assigned with a recorded result"} {
-		if seen[what] < 100 {
-			t.Errorf("%q was seen %d times", what, seen[what])
-		}
-	}
-	t.Log(slices.Sorted(maps.Keys(seen)), seen)
 }

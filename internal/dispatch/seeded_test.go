@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/supervisor"
@@ -24,10 +23,13 @@ const (
 	seededConcurrent = 3
 )
 
-// seeded is a real runner of a session, the operators that come and go, and what is recorded in the API.
+// seeded is a real runner of an owner, the operators that come and go, and what is recorded in the API.
 type seeded struct {
-	t        *testing.T
-	random   *rand.Rand
+	t      *testing.T
+	random *rand.Rand
+	owner  wire.Owner
+	// uids are the calls that the owner has.
+	uids     []string
 	identity *dispatch.Identity
 	key      string
 	n        *network
@@ -44,9 +46,9 @@ type seeded struct {
 	cancelled map[string]bool
 }
 
-func newSeeded(t *testing.T, seed uint64) *seeded {
+func newSeeded(t *testing.T, seed uint64, owner wire.Owner, uids ...string) *seeded {
 	w := &seeded{
-		t: t, random: rand.New(rand.NewPCG(seed, 11)), identity: newIdentity(t), over: make(chan error, 1),
+		t: t, random: rand.New(rand.NewPCG(seed, 11)), owner: owner, uids: uids, identity: newIdentity(t), over: make(chan error, 1),
 		starts: map[string]int{}, finish: map[string]chan struct{}{}, recorded: map[string]*wire.Result{}, cancelled: map[string]bool{},
 	}
 	w.lead()
@@ -55,11 +57,11 @@ func newSeeded(t *testing.T, seed uint64) *seeded {
 	config := runnerOf(t, env)
 	config.DialContext = w.dial
 	s := &supervisor.Supervisor{
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
-		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
-			return config.DialSession(ctx, said)
+		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
+			return config.Dial(ctx, serving)
 		},
-		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return w.execute },
+		SaveCopy: func(*wire.Result) {},
+		Begin:    func(*wire.Begin) supervisor.ExecuteFunc { return w.execute },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -128,7 +130,7 @@ func (w *seeded) started(uid string) int {
 func (w *seeded) finishOne() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, uid := range uids() {
+	for _, uid := range w.uids {
 		if finish := w.finish[uid]; finish != nil {
 			close(finish)
 			delete(w.finish, uid)
@@ -137,25 +139,24 @@ func (w *seeded) finishOne() {
 	}
 }
 
-func uids() (uids []string) {
-	for i := range seededCalls {
-		uids = append(uids, fmt.Sprint("c", i))
-	}
-	return uids
-}
-
 // pass does for one call what a reconciler does. lags says that its cache doesn't show the call's end.
 func (w *seeded) pass(uid string, lags bool) {
 	s := w.o.hub.RunnerByKey(w.key)
 	if s == nil {
 		return
 	}
-	if err := s.Begin(theBegin3()); err != nil {
+	begin := beginOf(w.owner)
+	if w.owner.IsSession() {
+		begin.MaxConcurrentCalls = seededConcurrent
+	}
+	if err := s.Begin(begin); err != nil {
 		return
 	}
 	held, isHeld := s.HeldCall(uid)
 	r := w.o.hub.Result(w.key, uid)
 	switch {
+	case w.recorded[uid] != nil && !lags && !isHeld && w.owner.IsCall():
+		s.Refuse("the call has ended")
 	case w.recorded[uid] != nil && !lags:
 		_ = s.Ack(uid)
 	case isHeld && held.State == dispatch.Known && w.recorded[uid] == nil:
@@ -164,20 +165,20 @@ func (w *seeded) pass(uid string, lags bool) {
 		w.record(uid, r)
 		if w.random.IntN(4) > 0 {
 			_ = s.Ack(uid)
+		} else {
+			s.Record(uid)
 		}
+	case w.cancelled[uid] && w.owner.IsCall() && s.Taken() == 0:
+		// The runner says for certain that it wasn't given its only call.
+		w.record(uid, &wire.Result{CallUID: uid, Outcome: result.Outcome{Reason: result.CancelRequested}})
+		s.Refuse("the call was cancelled")
 	case w.cancelled[uid]:
 		_ = s.Stop(uid, "call-"+uid, result.CancelRequested)
 	case !isHeld && w.running(s) < seededConcurrent:
-		if err := s.AssignTo("s1", assignmentOf(uid)); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, dispatch.ErrNoRoom) {
+		if err := s.Assign(w.owner.UID, assignmentOf(uid)); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, dispatch.ErrNoRoom) {
 			w.t.Errorf("assign %s: %v", uid, err)
 		}
 	}
-}
-
-func theBegin3() *wire.Begin {
-	begin := theBegin()
-	begin.MaxConcurrentCalls = seededConcurrent
-	return begin
 }
 
 func (w *seeded) running(s *dispatch.Runner) (n int) {
@@ -210,7 +211,7 @@ func (w *seeded) record(uid string, r *wire.Result) {
 func (w *seeded) check() {
 	w.o.news()
 	accepted, known := w.o.hub.Accepted(w.key)
-	for _, uid := range uids() {
+	for _, uid := range w.uids {
 		starts := w.started(uid)
 		if starts > 1 {
 			w.t.Fatalf("%s was started %d times", uid, starts)
@@ -223,7 +224,7 @@ func (w *seeded) check() {
 }
 
 func (w *seeded) step() {
-	uid := uids()[w.random.IntN(seededCalls)]
+	uid := w.uids[w.random.IntN(len(w.uids))]
 	switch w.random.IntN(16) {
 	case 0:
 		w.cut()
@@ -246,27 +247,36 @@ func (w *seeded) step() {
 	}
 }
 
+// run takes steps in any order, and then lets everything come to its end.
+func (w *seeded) run() {
+	for range 150 {
+		w.step()
+		// Otherwise the next step comes before this one has had its effect.
+		if w.random.IntN(2) == 0 {
+			w.check()
+		}
+	}
+	for range 200 {
+		time.Sleep(time.Second)
+		for _, uid := range w.uids {
+			w.pass(uid, false)
+		}
+		w.finishOne()
+		w.check()
+	}
+}
+
 // Whatever breaks at whatever moment: a command starts at most once, every call ends by one result, and what a lost
 // runner may have started is known.
 func TestCallsOfASessionRunAtMostOnceWhateverBreaks(t *testing.T) {
+	var uids []string
+	for i := range seededCalls {
+		uids = append(uids, fmt.Sprint("c", i))
+	}
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newSeeded(t, seed)
-			for range 150 {
-				w.step()
-				// Otherwise the next step comes before this one has had its effect.
-				if w.random.IntN(2) == 0 {
-					w.check()
-				}
-			}
-			for range 200 {
-				time.Sleep(time.Second)
-				for _, uid := range uids() {
-					w.pass(uid, false)
-				}
-				w.finishOne()
-				w.check()
-			}
+			w := newSeeded(t, seed, theSession, uids...)
+			w.run()
 			s := w.o.hub.RunnerByKey(w.key)
 			if len(w.recorded) != seededCalls || s == nil || len(s.HeldCalls()) != 0 {
 				t.Fatalf("seed %d: %d of %d calls have ended", seed, len(w.recorded), seededCalls)
@@ -276,6 +286,23 @@ func TestCallsOfASessionRunAtMostOnceWhateverBreaks(t *testing.T) {
 			}
 			if err := <-w.over; err != nil {
 				t.Errorf("seed %d: the runner ended with %v", seed, err)
+			}
+		})
+	}
+}
+
+// The same holds for the only call of a runner, which then exits by itself: it is refused only when nothing was started.
+func TestTheCallOfARunnerRunsAtMostOnceWhateverBreaks(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSeeded(t, seed, callC1, "c1")
+			w.run()
+			r := w.recorded["c1"]
+			if r == nil || len(w.over) == 0 {
+				t.Fatalf("seed %d: the call has ended with %+v, and the runner: %t", seed, r, len(w.over) > 0)
+			}
+			if err := <-w.over; errors.Is(err, supervisor.ErrRefused) == r.Outcome.Started || err != nil && r.Outcome.Started {
+				t.Errorf("seed %d: the runner ended with %v, after %+v", seed, err, r.Outcome)
 			}
 		})
 	}

@@ -16,11 +16,13 @@ import (
 // once, when the command runs. It runs several calls at a time.
 type ExecuteFunc func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result
 
-// session is what a session's runner knows. One goroutine has it at a time: that of Run.
-type session struct {
+// host is what a runner that has begun knows. One goroutine has it at a time: that of Run.
+type host struct {
 	begin   wire.Begin
 	execute ExecuteFunc
 	outputs *Outputs
+	// saveCopy is for the result of a runner's only call; nil for others.
+	saveCopy func(*wire.Result)
 	// files says what transfers may reach; nil for nothing.
 	files TransferFiles
 	// calls run or have an unacknowledged result, in the order in which they came.
@@ -56,54 +58,53 @@ type event struct {
 // Errors of an operator that isn't served any more on this connection. The next hello says what the runner has.
 var (
 	errTooMany  = errors.New("the operator assigns more calls than may run, or than it acknowledges")
-	errMisfit   = errors.New("the operator sends what can't be taken in a session")
-	errOtherOne = errors.New("the operator begins another session in this runner")
+	errMisfit   = errors.New("the operator sends what this runner can't take")
+	errOtherOne = errors.New("the operator begins something else in this runner")
 )
 
-func newSession(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *session {
-	s := &session{begin: *b, execute: execute, outputs: outputs, taken: newUIDSet(b.MaxCalls)}
-	s.events = make(chan event, 2*(b.MaxConcurrentCalls+wire.MaxBackgroundCalls))
-	s.ctx, s.stop = context.WithCancelCause(ctx)
-	return s
+func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *host {
+	h := &host{begin: *b, execute: execute, outputs: outputs, taken: newUIDSet(b.MaxCalls)}
+	h.events = make(chan event, 2*(b.MaxConcurrentCalls+wire.MaxBackgroundCalls))
+	h.ctx, h.stop = context.WithCancelCause(ctx)
+	return h
 }
 
 // state is what the runner says in a hello.
-func (s *session) state() *wire.Session {
-	state := &wire.Session{
-		UID: s.begin.SessionUID, Name: s.begin.SessionName, Incarnation: s.begin.Incarnation,
-		Taken: s.taken.len(), Held: len(s.calls),
-	}
-	for _, c := range s.calls {
+func (h *host) state() *wire.Serving {
+	state := &wire.Serving{Owner: h.begin.Owner, Taken: h.taken.len(), Held: len(h.calls)}
+	for _, c := range h.calls {
 		state.Calls = append(state.Calls, c.held)
 	}
 	return state
 }
 
-// isOver says that the session has ended and all is acknowledged.
-func (s *session) isOver() bool { return s.ended != nil && len(s.calls) == 0 }
+// isOver says that nothing more is started, and all is acknowledged.
+func (h *host) isOver() bool { return h != nil && h.ended != nil && len(h.calls) == 0 }
 
 // end stops what runs, and lets nothing more start.
-func (s *session) end(why, running runner.Stop) {
-	if s.ended == nil {
-		s.ended = &why
+func (h *host) end(why, running runner.Stop) {
+	if h.ended == nil {
+		h.ended = &why
 	}
-	s.stop(running)
+	h.stop(running)
 }
 
 // handle does what the operator says, and returns the answer if there is one now.
-func (s *session) handle(m *wire.Message) (*wire.Message, error) {
+func (h *host) handle(m *wire.Message) (*wire.Message, error) {
 	switch {
-	case m.Begin != nil && m.Begin.SessionUID != s.begin.SessionUID:
+	case m.Begin != nil && m.Begin.Owner != h.begin.Owner:
 		return nil, errOtherOne
 	case m.Assign != nil:
-		return s.assign(m.Assign)
+		return h.assign(m.Assign)
 	case m.Stop != nil:
-		return s.stopCall(m.Stop), nil
+		return h.stopCall(m.Stop), nil
 	case m.Ack != nil:
-		s.acknowledge(m.Ack.CallUID)
+		h.acknowledge(m.Ack.CallUID)
 	case m.End != nil:
 		why := endOf(m.End.Reason)
-		s.end(why, runner.Stop{Reason: result.CancelRequested, Message: why.Message})
+		h.end(why, runner.Stop{Reason: result.CancelRequested, Message: why.Message})
+	case m.Refuse != nil && m.Refuse.Final:
+		return nil, fmt.Errorf("%w: %s", ErrRefused, m.Refuse.Reason)
 	case m.Refuse != nil:
 		return nil, fmt.Errorf("%w: %s", errNotServed, m.Refuse.Reason)
 	}
@@ -115,8 +116,8 @@ func endOf(reason string) runner.Stop {
 }
 
 // find returns the call that runs or has a result; nil for others.
-func (s *session) find(uid string) *call {
-	for _, c := range s.calls {
+func (h *host) find(uid string) *call {
+	for _, c := range h.calls {
 		if c.held.UID == uid {
 			return c
 		}
@@ -124,75 +125,88 @@ func (s *session) find(uid string) *call {
 	return nil
 }
 
+// mayTake says whether the runner may ever have a call: that of one has no other.
+func (h *host) mayTake(uid string) bool { return !h.begin.IsCall() || uid == h.begin.UID }
+
 // assign answers for a call that is known, and starts one that isn't.
-func (s *session) assign(a *wire.Assignment) (*wire.Message, error) {
-	if c := s.find(a.CallUID); c != nil {
+func (h *host) assign(a *wire.Assignment) (*wire.Message, error) {
+	if c := h.find(a.CallUID); c != nil {
 		return c.answer(), nil
 	}
 	switch {
-	case s.taken.isStopped(a.CallUID):
+	case h.taken.isStopped(a.CallUID):
 		return neverStarted(a.CallUID, a.Decision, stoppedBefore), nil
-	case s.taken.has(a.CallUID):
+	case h.taken.has(a.CallUID):
 		return &wire.Message{Known: &wire.Known{CallUID: a.CallUID}}, nil
 	}
-	if err := a.CheckSession(); err != nil {
+	if err := a.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMisfit, err)
 	}
-	if !s.hasRoom(a.Background) {
+	if !h.mayTake(a.CallUID) {
+		return nil, fmt.Errorf("%w: the call of another pod", errMisfit)
+	}
+	if !h.hasRoom(a.Background) {
 		return nil, errTooMany
 	}
 	c := &call{
 		held:       wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision, Background: a.Background},
 		background: a.Background,
 	}
-	s.calls = append(s.calls, c)
-	refusal := s.ended
-	if refusal == nil && s.taken.isFull() {
+	h.calls = append(h.calls, c)
+	refusal := h.ended
+	if refusal == nil && h.taken.isFull() {
 		refusal = &allTaken
 	}
 	// Before it is started, and also when it isn't: after its acknowledgement it is known.
-	s.taken.add(a.CallUID, false)
+	h.taken.add(a.CallUID, false)
 	if refusal != nil {
 		return c.finish(neverStarted(a.CallUID, "", *refusal).Result), nil
 	}
-	s.start(c, a)
+	h.start(c, a)
+	if h.begin.IsCall() {
+		h.ended = &allTaken
+	}
 	return nil, nil
 }
 
 var (
 	stoppedBefore = runner.Stop{Reason: result.CancelRequested, Message: "the call was stopped before it was assigned"}
-	allTaken      = runner.Stop{Reason: result.SessionEnded, Message: "the session has had all the calls that it may have"}
+	allTaken      = runner.Stop{Reason: result.SessionEnded, Message: "the pod has had all the calls that it may have"}
 )
 
 // hasRoom says whether another call may be taken.
-func (s *session) hasRoom(background bool) bool {
-	limit := s.begin.MaxConcurrentCalls
+func (h *host) hasRoom(background bool) bool {
+	limit := h.begin.MaxConcurrentCalls
 	if background {
 		limit = wire.MaxBackgroundCalls
 	}
-	for _, c := range s.calls {
+	for _, c := range h.calls {
 		if c.result == nil && c.background == background {
 			limit--
 		}
 	}
-	return limit > 0 && len(s.calls) < wire.MaxHeldCalls
+	return limit > 0 && len(h.calls) < wire.MaxHeldCalls
 }
 
 // start runs the call. Nothing that the calls say waits for the one who reads it.
-func (s *session) start(c *call, a *wire.Assignment) {
-	ctx, stop := context.WithCancelCause(s.ctx)
+func (h *host) start(c *call, a *wire.Assignment) {
+	ctx, stop := context.WithCancelCause(h.ctx)
 	c.stop = stop
-	s.outputs.begin(a.CallUID)
+	h.outputs.begin(a.CallUID)
 	go func() {
 		defer stop(nil)
-		r := s.execute(ctx, a, func(at time.Time) { s.events <- event{call: c, started: at} })
-		s.outputs.end(a.CallUID)
-		s.events <- event{call: c, result: r}
+		r := h.execute(ctx, a, func(at time.Time) { h.events <- event{call: c, started: at} })
+		h.outputs.end(a.CallUID)
+		if h.saveCopy != nil {
+			// Whether or not the operator can be reached now: the pod may end before it can.
+			h.saveCopy(r)
+		}
+		h.events <- event{call: c, result: r}
 	}()
 }
 
 // happened takes what a call says, and returns what the operator is told.
-func (s *session) happened(e event) *wire.Message {
+func (h *host) happened(e event) *wire.Message {
 	if e.result != nil {
 		return e.call.finish(e.result)
 	}
@@ -220,21 +234,21 @@ func (c *call) answer() *wire.Message {
 }
 
 // stopCall stops a call that runs, and makes sure that one which isn't known never starts.
-func (s *session) stopCall(m *wire.Stop) *wire.Message {
+func (h *host) stopCall(m *wire.Stop) *wire.Message {
 	why := stopOf(m.Reason)
-	c := s.find(m.CallUID)
+	c := h.find(m.CallUID)
 	switch {
 	case c != nil && c.result == nil:
 		c.stop(why)
 		return nil
 	case c != nil:
 		return c.answer()
-	case s.taken.isStopped(m.CallUID):
-	case s.taken.has(m.CallUID):
+	case h.taken.isStopped(m.CallUID):
+	case h.taken.has(m.CallUID):
 		return &wire.Message{Known: &wire.Known{CallUID: m.CallUID}}
-	default:
+	case h.mayTake(m.CallUID):
 		// If there is no room, no call starts any more anyway.
-		s.taken.add(m.CallUID, true)
+		h.taken.add(m.CallUID, true)
 	}
 	why.Message = "the call was stopped before it was assigned"
 	return neverStarted(m.CallUID, "", why)
@@ -259,18 +273,21 @@ func neverStarted(uid, decision string, why runner.Stop) *wire.Message {
 	}}
 }
 
-// acknowledge forgets a result that is recorded.
-func (s *session) acknowledge(uid string) {
-	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return c.held.UID == uid && c.result != nil })
+// acknowledge forgets a result that is recorded. A call's runner that never starts it has nothing more to do then.
+func (h *host) acknowledge(uid string) {
+	if h.begin.IsCall() && h.taken.isStopped(uid) {
+		h.ended = &stoppedBefore
+	}
+	h.calls = slices.DeleteFunc(h.calls, func(c *call) bool { return c.held.UID == uid && c.result != nil })
 }
 
 // abandon ends what runs when nobody is told any more, and returns the results that aren't acknowledged.
-func (s *session) abandon(cause error) (unrecorded []*wire.Result) {
-	s.stop(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
-	for slices.ContainsFunc(s.calls, func(c *call) bool { return c.result == nil }) {
-		s.happened(<-s.events)
+func (h *host) abandon(cause error) (unrecorded []*wire.Result) {
+	h.stop(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
+	for slices.ContainsFunc(h.calls, func(c *call) bool { return c.result == nil }) {
+		h.happened(<-h.events)
 	}
-	for _, c := range s.calls {
+	for _, c := range h.calls {
 		unrecorded = append(unrecorded, c.result)
 	}
 	return unrecorded

@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
@@ -67,23 +69,27 @@ func (s *sender) finish(ctx context.Context, ended <-chan struct{}) {
 	<-s.done
 }
 
-// beginSession makes this runner that of a session, for good. From now on the end of the pod stops its calls.
-func (s *Supervisor) beginSession(ctx, terminate context.Context, b *wire.Begin) error {
+// begin makes this runner that of an owner, for good. From now on the end of the pod stops its calls.
+func (s *Supervisor) begin(ctx, terminate context.Context, b *wire.Begin) error {
 	if err := b.Check(); err != nil {
 		return err
 	}
-	s.session = newSession(ctx, b, s.BeginSession(b), s.Outputs)
-	if s.FilesOf != nil {
-		s.session.files = s.FilesOf(b)
+	h := newHost(ctx, b, s.Begin(b), s.Outputs)
+	switch {
+	case b.IsCall():
+		h.saveCopy = s.SaveCopy
+	case s.FilesOf != nil:
+		h.files = s.FilesOf(b)
 	}
+	s.host = h
 	context.AfterFunc(terminate, func() {
 		_, running := endOfPod(terminate)
-		s.session.stop(running)
+		h.stop(running)
 	})
 	return nil
 }
 
-// podEnds is why a session's runner starts nothing more when its pod goes away.
+// podEnds is why a runner starts nothing more when its pod goes away.
 var podEnds = runner.Stop{Reason: result.PodLost, Message: "the pod was told to end (SIGTERM) before the command was started"}
 
 // Survivors is why a session's pod ends that something of a call is left in: as a cause of Run's terminate.
@@ -97,45 +103,58 @@ func endOfPod(terminate context.Context) (why, running runner.Stop) {
 	return podEnds, podDeleted
 }
 
-// dialSession connects, and says what the runner has.
-func (s *Supervisor) dialSession(ctx context.Context) (Conn, *wire.Session, error) {
-	s.session.catchUp()
-	said := s.session.state()
-	conn, err := s.DialSession(ctx, said)
-	return conn, said, err
-}
+// podDeleted is why a command ends whose pod goes away. Nobody asked for that: it is a loss, with the output
+// so far.
+var podDeleted = runner.Stop{Reason: result.PodLost, Message: "the pod was told to end (SIGTERM) while the command ran"}
 
-// serveSession talks over one connection until it breaks or the session is over. said is what the hello said.
-func (s *Supervisor) serveSession(ctx, terminate context.Context, l *link, said *wire.Session) error {
-	out := newSender(l.conn)
-	err := s.talk(ctx, terminate, l, out, said)
+// connectOnce connects and serves until the connection ends. The connection is closed when it returns, and what wasn't
+// handled of it is discarded.
+func (s *Supervisor) connectOnce(ctx, terminate context.Context) (connected bool, lasted time.Duration, err error) {
+	var said *wire.Serving
+	if s.host != nil {
+		s.host.catchUp()
+		said = s.host.state()
+	}
+	conn, err := s.Dial(ctx, said)
+	if err != nil {
+		return false, 0, err
+	}
+	// Before anything is sent: who receives notices when the operator is gone.
+	l := s.receive(conn)
+	defer l.close()
+	began := time.Now()
+	out := newSender(conn)
+	err = s.talk(ctx, terminate, l, out, said)
 	if !errors.Is(err, errAcknowledged) {
-		l.conn.Close()
+		conn.Close()
 	}
 	out.finish(ctx, l.ended)
-	return err
+	return true, time.Since(began), err
 }
 
-func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, said *wire.Session) error {
-	if err := out.send(s.session.greeting(said)...); err != nil {
+// talk talks over one connection until it breaks or all is done. said is what the hello said.
+func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, said *wire.Serving) error {
+	if err := out.send(s.host.greeting(said)...); err != nil {
 		return err
 	}
 	terminated := terminate.Done()
-	for !s.session.isOver() {
+	for !s.host.isOver() {
 		var answer *wire.Message
 		var err error
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-l.incoming:
-			answer, err = s.handleInSession(l, m)
-		case e := <-s.session.events:
-			answer = s.session.happened(e)
+			answer, err = s.handle(ctx, terminate, l, m)
+		case e := <-s.host.happens():
+			answer = s.host.happened(e)
 		case err = <-l.broken:
 		case err = <-out.failed:
 		case <-terminated:
-			terminated = nil
-			s.session.end(endOfPod(terminate))
+			if terminated = nil; s.host == nil {
+				return terminate.Err()
+			}
+			s.host.end(endOfPod(terminate))
 		}
 		if err == nil {
 			err = out.send(answer)
@@ -147,24 +166,43 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 	return errAcknowledged
 }
 
-// handleInSession does what the operator says, and returns the answer if there is one now.
-func (s *Supervisor) handleInSession(l *link, m *wire.Message) (*wire.Message, error) {
+// handle does what the operator says, and returns the answer if there is one now.
+func (s *Supervisor) handle(ctx, terminate context.Context, l *link, m *wire.Message) (*wire.Message, error) {
 	if isRead, err := l.reads.handle(m); isRead || err != nil {
 		return nil, err
 	}
-	if isTransfer, err := l.transfers.handle(m, s.session.files); isTransfer || err != nil {
+	if s.host == nil {
+		return nil, s.handleWaiting(ctx, terminate, m)
+	}
+	if isTransfer, err := l.transfers.handle(m, s.host.files); isTransfer || err != nil {
 		return nil, err
 	}
-	return s.session.handle(m)
+	return s.host.handle(m)
+}
+
+// handleWaiting does what the operator says to a runner that hasn't begun.
+func (s *Supervisor) handleWaiting(ctx, terminate context.Context, m *wire.Message) error {
+	switch {
+	case m.Begin != nil:
+		return s.begin(ctx, terminate, m.Begin)
+	case m.Refuse != nil:
+		return fmt.Errorf("%w: %s", ErrRefused, m.Refuse.Reason)
+	case m.Assign != nil:
+		return errNotBegun
+	}
+	return nil
 }
 
 // greeting is what follows a hello: the calls that it counts, and the results that are kept.
-func (s *session) greeting(said *wire.Session) []*wire.Message {
+func (h *host) greeting(said *wire.Serving) []*wire.Message {
+	if h == nil {
+		return nil
+	}
 	var messages []*wire.Message
 	for i := range said.Calls {
 		messages = append(messages, &wire.Message{Held: &said.Calls[i]})
 	}
-	for _, c := range s.calls {
+	for _, c := range h.calls {
 		if c.result != nil {
 			messages = append(messages, c.answer())
 		}
@@ -172,12 +210,20 @@ func (s *session) greeting(said *wire.Session) []*wire.Message {
 	return messages
 }
 
+// happens is where the calls say what happens to them.
+func (h *host) happens() <-chan event {
+	if h == nil {
+		return nil
+	}
+	return h.events
+}
+
 // catchUp takes what calls said while there was no connection.
-func (s *session) catchUp() {
+func (h *host) catchUp() {
 	for {
 		select {
-		case e := <-s.events:
-			s.happened(e)
+		case e := <-h.events:
+			h.happened(e)
 		default:
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Bounds of what a runner has of a session's calls at a time.
+// Bounds of the calls that a runner has at a time.
 const (
 	// MaxConcurrentCalls is how many calls of a session can run at a time, beside MaxBackgroundCalls.
 	MaxConcurrentCalls = 16
@@ -18,37 +18,73 @@ const (
 	MaxSessionCalls = 100_000
 )
 
-// Begin makes a runner that waits the runner of a session. The operator has recorded durably which runner that is. The
-// runner ignores a repetition.
+// Owner is the object whose status records a runner.
+type Owner struct {
+	Kind OwnerKind `json:"kind"`
+	UID  string    `json:"uid"`
+	Name string    `json:"name"`
+	// Incarnation counts the pods of a session, from 1; it is 0 for a call.
+	Incarnation int32 `json:"incarnation,omitempty"`
+}
+
+// OwnerKind is the kind of an Owner.
+type OwnerKind string
+
+// Kinds of owners.
+const (
+	KindCall    OwnerKind = "ToolCall"
+	KindSession OwnerKind = "ToolSession"
+)
+
+// IsCall says that the runner takes one call: its owner.
+func (o Owner) IsCall() bool { return o.Kind == KindCall }
+
+// IsSession says that the runner takes the calls of a session.
+func (o Owner) IsSession() bool { return o.Kind == KindSession }
+
+// Check says why no operator can have recorded a runner there.
+func (o Owner) Check() error {
+	switch {
+	case !isUID(o.UID) || !isObjectName(o.Name):
+		return errors.New("the UID or the name of the runner's owner isn't one")
+	case o.IsCall() && o.Incarnation == 0, o.IsSession() && o.Incarnation > 0:
+		return nil
+	default:
+		return fmt.Errorf("incarnation %d of a %.64q owns no runner", o.Incarnation, o.Kind)
+	}
+}
+
+// Begin makes a runner that waits the runner of an owner, which records it durably. The runner ignores a repetition.
 type Begin struct {
-	SessionUID  string `json:"sessionUID"`
-	SessionName string `json:"sessionName"`
-	Incarnation int32  `json:"incarnation"`
-	// MaxCalls is how many calls the runner takes, MaxConcurrentCalls how many of them run at a time.
+	Owner
+	// MaxCalls is how many calls the runner takes, MaxConcurrentCalls how many of them run at a time; both are 1 for a call.
 	MaxCalls           int `json:"maxCalls"`
 	MaxConcurrentCalls int `json:"maxConcurrentCalls"`
-	// Home is the variable HOME of the session itself; empty when it sets none.
+	// Home is the variable HOME of a session itself; empty when it sets none.
 	Home string `json:"home,omitempty"`
 }
 
-// Check says why a runner can't begin the session.
+// BeginCall makes a runner that of a call.
+func BeginCall(uid, name string) *Begin {
+	return &Begin{Owner: Owner{Kind: KindCall, UID: uid, Name: name}, MaxCalls: 1, MaxConcurrentCalls: 1}
+}
+
+// Check says why the runner can't begin.
 func (b *Begin) Check() error {
 	switch {
-	case !isUID(b.SessionUID) || !isObjectName(b.SessionName):
-		return errors.New("the session's UID or name isn't one")
+	case b.IsCall() && (b.MaxCalls != 1 || b.MaxConcurrentCalls != 1 || b.Home != ""):
+		return errors.New("the runner of a call takes that call only")
 	case b.MaxCalls < 1 || b.MaxCalls > MaxSessionCalls:
 		return fmt.Errorf("a session has 1 to %d calls, this one %d", MaxSessionCalls, b.MaxCalls)
 	case b.MaxConcurrentCalls < 1 || b.MaxConcurrentCalls > MaxConcurrentCalls:
 		return fmt.Errorf("a session runs 1 to %d calls at a time, this one %d", MaxConcurrentCalls, b.MaxConcurrentCalls)
 	}
-	return nil
+	return b.Owner.Check()
 }
 
-// Session is what a session's runner says in each hello.
-type Session struct {
-	UID         string `json:"uid"`
-	Name        string `json:"name"`
-	Incarnation int32  `json:"incarnation"`
+// Serving is what a runner that has begun says in each hello.
+type Serving struct {
+	Owner
 	// Taken is how many UIDs the runner remembers: those of calls that it was given, and of calls that it was told never to
 	// start.
 	Taken int `json:"taken"`
@@ -71,7 +107,7 @@ const (
 	Ended CallState = "Ended"
 )
 
-// Held is a call that a session's runner has.
+// Held is a call that a runner has.
 type Held struct {
 	UID      string    `json:"uid"`
 	Name     string    `json:"name"`
@@ -81,33 +117,33 @@ type Held struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// Started answers an Assign in a session: the call's process runs.
+// Started answers an Assign: the call's process runs.
 type Started struct {
 	CallUID string `json:"callUID"`
 	// StartedMicroseconds is when it was started, in microseconds since 1970 by the clock of the runner's machine.
 	StartedMicroseconds int64 `json:"startedMicroseconds"`
 }
 
-// Known answers an Assign or a Stop in a session: the call's result was acknowledged before.
+// Known answers an Assign or a Stop: the call's result was acknowledged before.
 type Known struct {
 	CallUID string `json:"callUID"`
 }
 
-// Stop ends a call of a session. One that the runner doesn't know will never be started.
+// Stop ends a call. One that the runner doesn't know will never be started.
 type Stop struct {
 	CallUID string `json:"callUID"`
 	// Reason is the reason that the result gets: CancelRequested, SessionEnded or PodLost.
 	Reason string `json:"reason"`
 }
 
-// End ends a session: the runner stops what runs, starts nothing more, and exits when all results are acknowledged.
+// End has a runner stop what runs, start nothing more, and exit when all results are acknowledged.
 type End struct {
-	// Reason is why the session ends.
+	// Reason is why.
 	Reason string `json:"reason"`
 }
 
-// CheckSession says why the call can't be taken in a session: the runner would be unable to say it back.
-func (a *Assignment) CheckSession() error {
+// Check says why the call can't be taken: the runner would be unable to say it back.
+func (a *Assignment) Check() error {
 	switch {
 	case !isUID(a.CallUID) || !isObjectName(a.CallName):
 		return errors.New("the call's UID or name isn't one")

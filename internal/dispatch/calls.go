@@ -1,0 +1,326 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// CallState is what is known of a call and its runner.
+type CallState string
+
+// States of a call that a runner has, or may have.
+const (
+	// Assigned says that the call was handed over on this connection, and that the runner hasn't answered.
+	Assigned CallState = "Assigned"
+	// Running says that the runner has started the call, or is about to.
+	Running CallState = "Running"
+	// Withdrawn says that the runner was told not to start a call that it wasn't given on this connection, and that it
+	// hasn't answered.
+	Withdrawn CallState = "Withdrawn"
+	// Ended says that the runner has the call's result. The result may still be on its way.
+	Ended CallState = "Ended"
+	// Known says that the runner had the call's result, and that it was acknowledged.
+	Known CallState = "Known"
+)
+
+// HeldCall is a call as its runner has it: the runner listed it in its hello, or was told of it on this
+// connection.
+type HeldCall struct {
+	UID, Name string
+	State     CallState
+	// Background is as it was assigned.
+	Background bool
+	// StartedMicroseconds is when the runner started the call, by its clock; 0 when it hasn't said so on this connection.
+	StartedMicroseconds int64
+	// Decision is what was decided about a session's call, sealed. It is empty when there is no memory for it: the result
+	// brings it back.
+	Decision string
+	// IsRecorded says that the call's result is recorded, and isn't acknowledged yet: the runner is still needed.
+	IsRecorded bool
+}
+
+// HasEnded says that the runner has, or had, the call's result.
+func (c HeldCall) HasEnded() bool { return c.State == Ended || c.State == Known }
+
+// Errors of what a runner is told.
+var (
+	// ErrNoRoom says that the runner has as many calls or results as it may, or has much to read. There is news when a
+	// result comes, or when it has read.
+	ErrNoRoom = errors.New("the runner has as many calls as it may have")
+	// ErrEnding says that the runner was told to end, or is paused.
+	ErrEnding = errors.New("the runner takes no more calls")
+
+	errNotServed  = errors.New("the runner serves something else")
+	errMadeFor    = errors.New("the runner was made for another call")
+	errNotEnded   = errors.New("the call has not ended")
+	errNoDecision = errors.New("a session's call can't be assigned without its decision")
+	errOver       = fmt.Errorf("the runner's connection has ended: %w", net.ErrClosed)
+)
+
+// Taken is how many calls the runner has taken: those that it was given, and those that it was told never to
+// start.
+func (s *Runner) Taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return 0
+	}
+	return s.served.taken
+}
+
+// HeldCalls are the calls that the runner has, in the order in which they came.
+func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
+
+// HeldCall is a call that the runner has; false when the runner doesn't have it.
+func (s *Runner) HeldCall(callUID string) (HeldCall, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.served.get(callUID)
+	if call == nil {
+		return HeldCall{}, false
+	}
+	return call.HeldCall, true
+}
+
+// ResultOf is what the runner reported about a call, or nil. It takes a part of the budget of all results until Ack or Record.
+func (s *Runner) ResultOf(callUID string) *wire.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if call := s.served.get(callUID); call != nil && call.result != nil {
+		return call.result.result
+	}
+	return nil
+}
+
+// Begin makes a runner that waits the runner of an owner, for good. The caller has recorded durably that this runner,
+// by its KeyHash, is the owner's. It is sent once.
+func (s *Runner) Begin(b *wire.Begin) error {
+	s.mu.Lock()
+	again, err := s.begin(b)
+	s.mu.Unlock()
+	if again || err != nil {
+		return err
+	}
+	s.changed(s, s.objectName(b.Name))
+	s.changed(s, s.objectName(s.hello.Call))
+	return nil
+}
+
+// begin needs the lock.
+func (s *Runner) begin(b *wire.Begin) (again bool, err error) {
+	switch {
+	case s.over:
+		return false, errOver
+	case s.served != nil && s.served.Owner == b.Owner:
+		return true, nil
+	case s.served != nil:
+		return false, errNotServed
+	case s.hello.Call != "" && (b.IsSession() || b.Name != s.hello.Call):
+		return false, errMadeFor
+	}
+	if err := b.Check(); err != nil {
+		return false, err
+	}
+	s.served = newServed(b.Owner)
+	return false, s.sendOrClose(&wire.Message{Begin: b})
+}
+
+// Assign hands a call to the runner of its owner, unless the runner has it: it listed the call in its hello, or was
+// given it on this connection. The caller has recorded durably that this runner, by its KeyHash, is the owner's.
+func (s *Runner) Assign(ownerUID string, a *wire.Assignment) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	again, err := s.admit(ownerUID, a)
+	if again || err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	err = s.send(&wire.Message{Assign: a})
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		// It was not sent, and the runner goes on.
+		s.served.drop(a.CallUID)
+		s.served.taken--
+	case err != nil:
+		s.close()
+	}
+	s.mu.Unlock()
+	s.changed(s, s.objectName(a.CallName))
+	return err
+}
+
+// admit needs the lock.
+func (s *Runner) admit(ownerUID string, a *wire.Assignment) (again bool, err error) {
+	v := s.served
+	switch {
+	case s.over:
+		return false, errOver
+	case v == nil || v.UID != ownerUID || !v.takes(a.CallUID):
+		return false, errNotServed
+	case v.IsSession() && a.Decision == "":
+		return false, errNoDecision
+	case v.get(a.CallUID) != nil:
+		return true, nil
+	case v.ending || v.paused:
+		return false, ErrEnding
+	case !v.hasRoom():
+		return false, ErrNoRoom
+	case !s.hasRoom():
+		v.isAwaited = true
+		return false, ErrNoRoom
+	}
+	v.taken++
+	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
+	call.Decision, call.releaseDecision = s.keepDecision(a.Decision)
+	return false, nil
+}
+
+// Ack tells the runner that a call's result is recorded. One whose result is still on its way is acknowledged when it arrives.
+func (s *Runner) Ack(callUID string) error {
+	s.mu.Lock()
+	dropped, err := s.served.ack(callUID)
+	s.mu.Unlock()
+	if dropped == nil {
+		return err
+	}
+	s.changed(s, s.objectName(dropped.Name))
+	if dropped.State == Known {
+		// The runner has nothing to drop.
+		return nil
+	}
+	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
+}
+
+// Record notes that a call's result is recorded where the runner is still needed: it isn't acknowledged yet.
+func (s *Runner) Record(callUID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if call := s.served.get(callUID); call != nil {
+		call.IsRecorded = true
+		call.release()
+	}
+}
+
+// Stop asks the runner, once a connection, to stop a call, and never to start one that it doesn't have.
+// The call's result follows in any case. reason is what the result says.
+func (s *Runner) Stop(callUID, callName, reason string) error {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return errOver
+	}
+	added, again, err := s.served.stop(callUID, callName)
+	s.mu.Unlock()
+	if again || err != nil {
+		return err
+	}
+	if added {
+		s.changed(s, s.objectName(callName))
+	}
+	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
+}
+
+// dismiss has the calls of a name stopped, but for the one with the UID except, and acknowledges their results.
+func (s *Runner) dismiss(name, except string) {
+	for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(name, except) }) {
+		if s.Ack(held.UID) != nil {
+			_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
+		}
+	}
+}
+
+// End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
+// acknowledged.
+func (s *Runner) End(reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over:
+		return errOver
+	case s.served == nil:
+		return errNotServed
+	case s.served.ending:
+		return nil
+	}
+	s.served.ending = true
+	return s.sendOrClose(&wire.Message{End: &wire.End{Reason: reason}})
+}
+
+// Pause has the runner be given no call, until Unpause or a new connection. It says false, and does nothing, when the
+// runner has a call that takes the session's turn.
+func (s *Runner) Pause() bool { return inServed(s, (*served).pause) }
+
+// Unpause ends Pause.
+func (s *Runner) Unpause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served != nil {
+		s.served.paused = false
+	}
+}
+
+// setKnown notes that the result of a call was acknowledged before. It says whether the message was to be expected.
+func (s *Runner) setKnown(m *wire.Known) bool {
+	s.mu.Lock()
+	call := s.served.get(m.CallUID)
+	if call == nil || call.State != Assigned && call.State != Withdrawn {
+		s.mu.Unlock()
+		return false
+	}
+	call.State, call.isNew, call.hasReported = Known, true, true
+	s.served.taken--
+	discard := call.discard
+	s.served.isNew = s.served.isNew || discard
+	s.mu.Unlock()
+	if discard {
+		_ = s.Ack(m.CallUID)
+	}
+	return true
+}
+
+// setResult takes the result of a call. It says whether the result was to be expected.
+func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
+	s.mu.Lock()
+	call := s.served.get(r.CallUID)
+	if s.over || call == nil || call.hasReported {
+		crossed := s.served.stops > 0
+		s.served.stops = max(s.served.stops-1, 0)
+		expected := s.over || crossed
+		s.mu.Unlock()
+		release()
+		return expected
+	}
+	discard := call.discard
+	s.served.isNew = s.served.isNew || discard && call.State != Ended
+	call.State, call.hasReported = Ended, true
+	if call.IsRecorded {
+		// Somebody else ended the call.
+		release()
+	} else {
+		call.isNew = true
+		call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, release: release}
+	}
+	s.mu.Unlock()
+	if discard {
+		_ = s.Ack(r.CallUID)
+	}
+	return true
+}
+
+// News is what the reconcilers have to look at because of a runner that has begun.
+type News struct {
+	// Owner says that the runner has come or gone, or has room again for a call that wasn't assigned.
+	Owner bool
+	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
+	// went, or has lost.
+	Ended, Calls []string
+}
+
+// TakeNews is what is new since it was last taken.
+func (s *Runner) TakeNews() News { return inServed(s, (*served).takeNews) }
