@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
 // allCommands are the commands that do something, by their names.
@@ -22,7 +25,7 @@ func allCommands() map[string]*cobra.Command {
 			all[name] = c
 		}
 	}
-	add(newRoot(newCLI(genericiooptions.IOStreams{})))
+	add(cli.NewRoot(plugintest.TestCLI(genericiooptions.IOStreams{})))
 	return all
 }
 
@@ -70,11 +73,11 @@ var notAsObjects = map[string]string{
 // Every command prints objects for programs, proposes the formats and names them, or has a reason not to.
 func TestEveryCommandPrintsObjects(t *testing.T) {
 	t.Parallel()
-	config := offline(t)
+	config := plugintest.Offline(t)
 	for name, c := range allCommands() {
 		flag, got := c.Flags().Lookup("output"), ""
 		if flag != nil && name != "artifacts" {
-			got = completions(t, config, "n", append(strings.Fields(name), "-o", "")...)
+			got = plugintest.Completions(t, config, "n", append(strings.Fields(name), "-o", "")...)
 			if !strings.Contains(got, "name") || !strings.Contains(flag.Usage, "name") {
 				t.Errorf("%s -o completes to %q", name, got)
 			}
@@ -83,5 +86,64 @@ func TestEveryCommandPrintsObjects(t *testing.T) {
 		if isExcepted := notAsObjects[name] != ""; has == isExcepted {
 			t.Errorf("%s: -o completes to %q, but it is an exception: %t", name, got, isExcepted)
 		}
+	}
+}
+
+// Flags after the program are the program's own.
+func TestFlagsOfTheProgram(t *testing.T) {
+	t.Parallel()
+	config := plugintest.Offline(t)
+	for line, want := range map[string]string{
+		"ls -l --env x":                 "--env",
+		"-- ls --dry-run":               "--dry-run",
+		"--environment zone ls --env x": "name: zone",
+	} {
+		args := append([]string{"--kubeconfig", config, "run", "--dry-run"}, strings.Fields(line)...)
+		if out, errs, code := plugintest.Run("", args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d\n%s%s", line, code, out, errs)
+		}
+	}
+}
+
+// Each command has help with examples, and rejects unknown flags.
+func TestEveryCommandHasHelpWithExamples(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "session", "session start",
+		"session list", "session describe", "session exec", "session shell", "session suspend", "session resume", "session end", "convert", "version",
+	} {
+		out, _, code := plugintest.Run("", append(strings.Fields(name), "--help")...)
+		if code != 0 || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "kubectl toolcall "+name) {
+			t.Errorf("%s: exit code %d\n%s", name, code, out)
+		}
+		if _, errs, code := plugintest.Run("", append(strings.Fields(name), "--no-such-flag")...); code == 0 || errs == "" {
+			t.Errorf("%s takes an unknown flag", name)
+		}
+	}
+	for _, line := range []string{
+		"logs", "logs a b", "wait", "cancel", "describe", "explain-denial", "get --phase Odd", "get -A x", "wait x --timeout -1s",
+		"session describe", "session describe a b", "session suspend", "session end", "session shell", "session shell a b", "session exec",
+		"session list a", "session list --phase Odd", "session start a b", "session end a --timeout -1s",
+	} {
+		if _, errs, code := plugintest.Run("", strings.Fields(line)...); code == 0 || errs == "" {
+			t.Errorf("%q: exit code %d, %q", line, code, errs)
+		}
+	}
+}
+
+// --env could mean an environment or a variable, so it is refused with both, wherever variables can be set.
+func TestEnvFlagIsRefused(t *testing.T) {
+	t.Parallel()
+	const want = "error: --env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE\n"
+	for _, line := range []string{
+		"run --env tools -- ls", "run --env A=1 -- ls", "run --env=tools -- ls", "run --env", "check --env tools -- ls", "session start --env tools",
+		"session exec dev --env A=1 -- ls", "session shell dev --env A=1",
+	} {
+		if out, errs, code := plugintest.Run("", strings.Fields(line)...); code == 0 || out != "" || errs != want {
+			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
+		}
+	}
+	if out, _, _ := plugintest.Run("", "run", "--help"); strings.Contains(out, "--env ") || !strings.Contains(out, "--environment") {
+		t.Errorf("the help names --env: %s", out)
 	}
 }

@@ -5,34 +5,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// completions are the sorted proposals for a command line.
-func completions(t *testing.T, kubeconfig, namespace string, words ...string) string {
-	t.Helper()
-	args := append([]string{"__complete", "--kubeconfig", kubeconfig}, "-n", namespace)
-	out, _, code := command("", append(args, words...)...)
-	if code != 0 {
-		t.Errorf("%q: exit code %d", words, code)
-	}
-	var names []string
-	for line := range strings.Lines(out) {
-		if name, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); name != "" && !strings.HasPrefix(name, ":") {
-			names = append(names, name)
-		}
-	}
-	return sortedFields(strings.Join(names, " "))
-}
+	"toolcall.dev/operator/internal/testing/plugintest"
+)
 
 func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.environment("one", true)
-	f.environment("other", false)
-	f.detached("first")
-	f.detached("second")
-	f.session("dev")
-	f.session("deep")
+	f := plugintest.New(t)
+	f.Environment("one", true)
+	f.Environment("other", false)
+	f.Detached("first")
+	f.Detached("second")
+	f.Session("dev")
+	f.Session("deep")
 	for line, want := range map[string]string{
 		"logs ":                        "first second",
 		"logs s":                       "second",
@@ -69,10 +54,10 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 		"cp ./d":                       "",
 		"session start --environment ": "one other",
 		"session start ":               "",
-		"--namespace " + f.namespace:   f.namespace,
+		"--namespace " + f.Namespace:   f.Namespace,
 	} {
 		words := strings.Split(line, " ")
-		if got := completions(t, f.kubeconfig, f.namespace, words...); got != want {
+		if got := plugintest.Completions(t, f.Kubeconfig, f.Namespace, words...); got != want {
 			t.Errorf("%q completes to %q, not %q", line, got, want)
 		}
 	}
@@ -80,7 +65,7 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 
 func TestFixedValuesAreCompleted(t *testing.T) {
 	t.Parallel()
-	config := offline(t)
+	config := plugintest.Offline(t)
 	for line, want := range map[string]string{
 		"get --phase ":            "Cancelled Denied Failed Pending Running Succeeded",
 		"run --live ":             "always never",
@@ -98,7 +83,7 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"session list --phase ":   "Ended Pending Ready Suspended",
 		"session start --retain ": "Delete Keep",
 	} {
-		if got := completions(t, config, "n", strings.Split(line, " ")...); got != want {
+		if got := plugintest.Completions(t, config, "n", strings.Split(line, " ")...); got != want {
 			t.Errorf("%q completes to %q, not %q", line, got, want)
 		}
 	}
@@ -111,14 +96,14 @@ func TestCompletionWithoutACluster(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, config := range []string{offline(t), broken} {
+	for _, config := range []string{plugintest.Offline(t), broken} {
 		for _, line := range []string{"logs ", "run --environment ", "--namespace ", "env suspend "} {
-			if got := completions(t, config, "n", strings.Split(line, " ")...); got != "" {
+			if got := plugintest.Completions(t, config, "n", strings.Split(line, " ")...); got != "" {
 				t.Errorf("%q completes to %q", line, got)
 			}
 		}
 	}
-	if got := completions(t, broken, "n", "--context", ""); got != "" {
+	if got := plugintest.Completions(t, broken, "n", "--context", ""); got != "" {
 		t.Errorf("contexts of a broken kubeconfig: %q", got)
 	}
 }

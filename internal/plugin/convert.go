@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/convert"
+	"toolcall.dev/operator/internal/plugin/cli"
 )
 
 const convertLong = `Print manifests for an agent's TOML configuration.
@@ -50,7 +51,7 @@ func newConvert() *cobra.Command {
 		"name of the policy, or of an existing policy if the file has no limits (default \""+convert.DefaultPolicyName+"\" if the file has limits)")
 	flags.StringVar(&o.EnvironmentsKey, "environments-key", "", "key of the environments, e.g. execution.environments, if more than one table qualifies")
 	flags.StringVar(&o.PolicyKey, "policy-key", "", "key of the limits, e.g. tools, if more than one table qualifies")
-	must(command.MarkFlagFilename("filename", "toml"))
+	cli.Must(command.MarkFlagFilename("filename", "toml"))
 	return command
 }
 

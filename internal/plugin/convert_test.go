@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
 const sample = `default_env = "dev"
@@ -22,7 +24,7 @@ cwd = "/workspace"
 // run returns standard output, standard error, and whether the command succeeded.
 func run(stdin string, args ...string) (stdout, stderr string, ok bool) {
 	var out, errs bytes.Buffer
-	code := newCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).execute(args)
+	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).Execute(args)
 	return out.String(), errs.String(), code == 0
 }
 

@@ -2,20 +2,15 @@ package plugin
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
 // commandLines has a line for each command that talks to the cluster, and its exit code for errors.
@@ -33,14 +28,14 @@ var commandLines = map[string]int{
 // Every command reports an unreachable cluster, in one line on standard error, with the exit code for its errors.
 func TestACommandWithoutACluster(t *testing.T) {
 	t.Parallel()
-	config := offline(t)
+	config := plugintest.Offline(t)
 	for line, want := range commandLines {
 		if line == "wait a" || line == "logs -f a" {
 			continue // They retry until the cluster is back.
 		}
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			out, errs, code := command("", append([]string{"--kubeconfig", config, "--request-timeout=5s"}, strings.Fields(line)...)...)
+			out, errs, code := plugintest.Run("", append([]string{"--kubeconfig", config, "--request-timeout=5s"}, strings.Fields(line)...)...)
 			if code != want || out != "" || !strings.HasPrefix(errs, "error: ") || !strings.Contains(errs, "connection refused") || strings.Count(errs, "\n") != 1 {
 				t.Errorf("exit code %d, %q, %q", code, out, errs)
 			}
@@ -57,7 +52,7 @@ func TestACommandWithoutAKubeconfig(t *testing.T) {
 	}
 	for line, want := range commandLines {
 		for _, config := range []string{broken, filepath.Join(t.TempDir(), "none")} {
-			_, errs, code := command("", append([]string{"--kubeconfig", config}, strings.Fields(line)...)...)
+			_, errs, code := plugintest.Run("", append([]string{"--kubeconfig", config}, strings.Fields(line)...)...)
 			if code != want || !strings.HasPrefix(errs, "error: ") || !strings.Contains(errs, "set --kubeconfig, --context or KUBECONFIG") && !strings.Contains(errs, "configuration") {
 				t.Errorf("%s: exit code %d, %q", line, code, errs)
 			}
@@ -68,63 +63,33 @@ func TestACommandWithoutAKubeconfig(t *testing.T) {
 // Every command reports a missing permission. Reads name the object, writes the role that has the permission.
 func TestACommandWithoutPermission(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	nobody := f.as("nobody")
+	f := plugintest.New(t)
+	nobody := f.As("nobody")
 	for line, want := range commandLines {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			got := nobody(strings.Fields(line)...)
-			if got.code != want || got.out != "" && line != "tools" || !strings.Contains(got.err, "forbidden") {
+			if got.Code != want || got.Out != "" && line != "tools" || !strings.Contains(got.Err, "forbidden") {
 				t.Errorf("got %+v", got)
 			}
-			if strings.Contains(line, "session") && !strings.Contains(got.err, "toolcall-user") ||
-				strings.HasPrefix(line, "run") && !strings.Contains(got.err, "toolcall-user") || strings.HasPrefix(line, "env s") && !strings.Contains(got.err, "toolcall-admin") {
-				t.Errorf("no role is named: %s", got.err)
+			if strings.Contains(line, "session") && !strings.Contains(got.Err, "toolcall-user") ||
+				strings.HasPrefix(line, "run") && !strings.Contains(got.Err, "toolcall-user") || strings.HasPrefix(line, "env s") && !strings.Contains(got.Err, "toolcall-admin") {
+				t.Errorf("no role is named: %s", got.Err)
 			}
 		})
 	}
 }
 
-// proxied is a kubeconfig of a proxy in front of the API server, which a test can change.
-func (f *fixture) proxied(change func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
-	f.t.Helper()
-	raw, err := os.ReadFile(f.kubeconfig)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { change(w, r, proxy) }))
-	f.t.Cleanup(server.Close)
-	name := filepath.Join(f.t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: "%s"}}], contexts: [{name: c, context: {cluster: k}}]}`, server.URL)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
-	return name
-}
-
 // Warnings of the API server go to standard error. The client drops those with control characters.
 func TestWarningsOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	config := f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	f := plugintest.New(t)
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Add("Warning", `299 - "old field"`)
 		next.ServeHTTP(w, r)
 	})
-	f.detached("c")
-	out, errs, code := command("", "--kubeconfig", config, "-n", f.namespace, "get", "c", "-o", "name")
+	f.Detached("c")
+	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "get", "c", "-o", "name")
 	if code != 0 || out != "toolcall.toolcall.dev/c\n" || !strings.Contains(errs, "Warning: old field\n") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
@@ -133,8 +98,8 @@ func TestWarningsOfTheAPIServer(t *testing.T) {
 // A create request whose response is lost names the call that may exist.
 func TestARunWhoseResponseIsLost(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	config := f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	f := plugintest.New(t)
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
@@ -142,57 +107,12 @@ func TestARunWhoseResponseIsLost(t *testing.T) {
 		next.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	})
-	_, errs, code := command("", "--kubeconfig", config, "-n", f.namespace, "run", "--name", "c", "--", "ls")
-	if code != 125 || !strings.Contains(errs, "unknown whether the call was created; if it was, its name is "+f.namespace+"/c") {
+	_, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "run", "--name", "c", "--", "ls")
+	if code != 125 || !strings.Contains(errs, "unknown whether the call was created; if it was, its name is "+f.Namespace+"/c") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	if f.call("c").Spec.Structured.Binary != "ls" {
+	if f.Call("c").Spec.Structured.Binary != "ls" {
 		t.Error("the call is another one")
-	}
-}
-
-// An API server that fails in the middle of check makes check fail: it doesn't say that the call is allowed.
-func TestCheckWhoseReadsFail(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.policy()
-	f.environment("tools", true)
-	for _, part := range []string{"/executionenvironments", "/executionpolicies", "/selfsubjectaccessreviews"} {
-		t.Run(part, func(t *testing.T) {
-			t.Parallel()
-			config := f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-				if strings.Contains(r.URL.Path, part) {
-					http.Error(w, "etcd is unavailable", http.StatusInternalServerError)
-					return
-				}
-				next.ServeHTTP(w, r)
-			})
-			out, errs, code := command("", "--kubeconfig", config, "-n", f.namespace, "check", "--", "ls")
-			if code != 125 || strings.Contains(out, "yes") || !strings.Contains(errs, "etcd is unavailable") && !strings.Contains(errs, "InternalError") && !strings.Contains(errs, "error on the server") {
-				t.Errorf("exit code %d, %q, %q", code, out, errs)
-			}
-		})
-	}
-}
-
-func TestPermissionErrors(t *testing.T) {
-	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("no"))
-	for action, c := range map[string]struct {
-		err  error
-		want string
-	}{
-		"get executionpolicies":     {forbidden, "you need permission to get executionpolicies: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding"},
-		"list executionpolicies":    {forbidden, "toolcall-policy-viewer"},
-		"get skills":                {forbidden, "you need permission to get skills in this namespace: the ClusterRole toolcall-user grants it"},
-		"get executionenvironments": {errors.New("EOF"), "get executionenvironments: EOF"},
-	} {
-		if err := permissionError(action, c.err); !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.err) {
-			t.Errorf("%s: %v", action, err)
-		}
-	}
-	if !errors.Is(unreadable("get skills", forbidden), errUnreadable) || errors.Is(unreadable("get skills", errors.New("EOF")), errUnreadable) {
-		t.Error("a missing permission is the same as another error")
 	}
 }
 
@@ -200,15 +120,15 @@ func TestPermissionErrors(t *testing.T) {
 func TestExitCodesOfErrors(t *testing.T) {
 	t.Parallel()
 	for _, e := range []struct {
-		err  *exitError
+		err  *cli.ExitError
 		want string
-	}{{&exitError{code: 7}, "exit code 7"}, {&exitError{code: 7, err: errors.New("because")}, "because"}} {
-		if e.err.Error() != e.want || !errors.Is(e.err, e.err.err) && e.err.err != nil {
+	}{{&cli.ExitError{Code: 7}, "exit code 7"}, {&cli.ExitError{Code: 7, Err: errors.New("because")}, "because"}} {
+		if e.err.Error() != e.want || !errors.Is(e.err, e.err.Err) && e.err.Err != nil {
 			t.Errorf("got %q", e.err.Error())
 		}
 	}
 	for line, want := range map[string]int{"run": 125, "check": 125, "wait": 125, "logs": 1, "session exec": 125, "session shell": 125, "session start a b": 1, "nonsense": 1, "--nonsense": 1, "": 0, "--help": 0, "version --client": 0, "version": 1} {
-		if _, _, code := command("", strings.Fields(line)...); code != want {
+		if _, _, code := plugintest.Run("", strings.Fields(line)...); code != want {
 			t.Errorf("%q exits with %d, not %d", line, code, want)
 		}
 	}

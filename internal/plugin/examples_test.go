@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
 // notHere are commands whose examples need the files of a session's pod, or a person's screen: test/e2e runs cp, artifacts
@@ -41,8 +42,8 @@ func TestExamples(t *testing.T) {
 		ran++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t)
-			shell := f.prepareExamples(name, c.Example)
+			f := plugintest.New(t)
+			shell := prepareExamples(f, name, c.Example)
 			for line := range strings.Lines(c.Example) {
 				if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 					continue
@@ -65,86 +66,86 @@ type exampleShell struct {
 }
 
 // prepareExamples makes what the examples name, unless the example makes it itself.
-func (f *fixture) prepareExamples(name, example string) *exampleShell {
-	f.t.Helper()
-	f.policy()
-	f.environment("tools", true)
-	f.environment("repo", false)
-	f.obeySessions()
+func prepareExamples(f *plugintest.Fixture, name, example string) *exampleShell {
+	f.T.Helper()
+	f.Policy()
+	f.Environment("tools", true)
+	f.Environment("repo", false)
+	f.ObeySessions()
 	if name != "session start" {
-		f.readySession("dev", onVolume)
+		f.ReadySession("dev", plugintest.OnVolume)
 	}
 	for _, call := range []string{"nightly", "first", "second", "denied"} {
 		if name == "run" && call == "nightly" {
 			continue
 		}
-		f.run("run", "--detach", "--name", call, "-l", "team=search,job=nightly", "--", "ls").expect(f.t, 0)
-		f.end(call, withOutput(succeeded(), "out\n", ""))
+		f.Run("run", "--detach", "--name", call, "-l", "team=search,job=nightly", "--", "ls").Expect(f.T, 0)
+		f.End(call, plugintest.WithOutput(plugintest.Succeeded(), "out\n", ""))
 	}
 	if name == "explain-denial" {
-		f.deny("run-x7k2m9p4", v1alpha1.ReasonShellDisabled, "--shell", "ls")
+		f.Deny("run-x7k2m9p4", v1alpha1.ReasonShellDisabled, "--shell", "ls")
 	}
-	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+	f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		switch {
 		case call.Spec.Background && call.Status.Phase == "":
-			return running("pod")
+			return plugintest.Running("pod")
 		case call.Spec.Background:
 			return nil
 		}
-		return finished(withOutput(succeeded(), "out\n", ""))
+		return plugintest.Finished(plugintest.WithOutput(plugintest.Succeeded(), "out\n", ""))
 	})
 	if strings.Contains(example, "agents") {
-		f.prepareAgents()
+		prepareAgents(f)
 	}
-	return f.exampleShell()
+	return newExampleShell(f)
 }
 
 // prepareAgents makes the namespace and the rights of the agent that examples name.
-func (f *fixture) prepareAgents() {
-	f.t.Helper()
+func prepareAgents(f *plugintest.Fixture) {
+	f.T.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "agents"}}
-	if err := f.client.Create(f.t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		f.t.Fatal(err)
+	if err := f.Client.Create(f.T.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		f.T.Fatal(err)
 	}
 	agent := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "agents", Name: "agent"}}
-	f.make(
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "agent"}, Rules: []rbacv1.PolicyRule{
+	f.Make(
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "agent"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"toolcall.dev"}, Resources: []string{"tools"}, Verbs: []string{"use"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "agent"}, Subjects: agent},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "agent-user"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-user"}, Subjects: agent},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-policy-viewer"}, Subjects: agent},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "agent"}, Subjects: agent},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "agent-user"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-user"}, Subjects: agent},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + "-agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-policy-viewer"}, Subjects: agent},
 	)
-	f.awaitRight("system:serviceaccount:agents:agent", "git")
+	f.AwaitRight("system:serviceaccount:agents:agent", "git")
 }
 
-// exampleShell has a folder with the files that examples name, and a kubeconfig of the namespace.
-func (f *fixture) exampleShell() *exampleShell {
-	f.t.Helper()
-	folder := f.t.TempDir()
+// newExampleShell has a folder with the files that examples name, and a kubeconfig of the namespace.
+func newExampleShell(f *plugintest.Fixture) *exampleShell {
+	f.T.Helper()
+	folder := f.T.TempDir()
 	configuration, err := os.ReadFile("../convert/testdata/all.toml")
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	for name, content := range map[string]string{
 		"script.py": "print(1)\n", "access.log": "line\n", "commands.txt": "ls\npwd\n", "agent.toml": string(configuration),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 	}
-	config, err := clientcmd.LoadFromFile(f.kubeconfig)
+	config, err := clientcmd.LoadFromFile(f.Kubeconfig)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	config.Contexts[config.CurrentContext].Namespace = f.namespace
-	kubeconfig := filepath.Join(f.t.TempDir(), "kubeconfig")
+	config.Contexts[config.CurrentContext].Namespace = f.Namespace
+	kubeconfig := filepath.Join(f.T.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	program, err := os.Executable()
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return &exampleShell{folder, kubeconfig, program}
 }
@@ -152,7 +153,7 @@ func (f *fixture) exampleShell() *exampleShell {
 // run runs one line, where "kubectl toolcall" is this program and kubectl itself the real one.
 func (s *exampleShell) run(t *testing.T, line string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), plugintest.TestTimeout)
 	defer cancel()
 	const functions = `kubectl() { if [ "$1" = toolcall ]; then shift; $LIMIT env ` + asPlugin + `=1 "$PROGRAM" "$@"; else "$KUBEBUILDER_ASSETS/kubectl" "$@"; fi; }` + "\n"
 	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", functions+line)

@@ -1,0 +1,461 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/plugin/cli"
+)
+
+const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), the programs
+that it executed and that were refused to it, which walls held, conditions, timings, output and Events. The timeline has a dot for
+each part of the time until the call was accepted, a dash until it was started, and # while it ran.
+
+Events need permission to list events in the namespace, which the cluster's own ClusterRole view grants; without it, a line
+says so. -o prints the call itself. The exit code is 0 whatever the outcome of the call, and 1 if it can't be read.
+
+On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
+
+func newDescribe(c *cli.CLI) *cobra.Command {
+	formats := cli.NewFormats()
+	command := &cobra.Command{
+		Use:               "describe NAME",
+		Short:             "Show the details of a call",
+		Long:              describeLong,
+		Example:           "  kubectl toolcall describe nightly\n  kubectl toolcall describe nightly --raw",
+		Args:              cli.RequireCall,
+		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
+		RunE: func(command *cobra.Command, args []string) error {
+			return describe(command.Context(), c, args[0], &formats)
+		},
+	}
+	formats.Add(command)
+	c.AddRawFlag(command)
+	return command
+}
+
+func describe(ctx context.Context, c *cli.CLI, name string, formats *cli.Formats) error {
+	cluster, err := c.Connect()
+	if err != nil {
+		return err
+	}
+	call, err := cluster.GetCall(ctx, name)
+	if err != nil {
+		return err
+	}
+	if formats.IsObject() {
+		return formats.Print(c, call, []cli.Printable{call})
+	}
+	now := time.Now()
+	if err := describeCall(c.Out, call, now); err != nil {
+		return err
+	}
+	return cli.WriteEvents(c.Out, cluster.EventsOf(ctx, call), now)
+}
+
+func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
+	d := cli.NewDescription(out)
+	d.Section("", callFields(call, now))
+	d.Section("Action", actionFields(call))
+	d.Section("Environment", EnvironmentFields(call.Status.Environment, call.Spec.SkillRef))
+	d.Section("Programs", programFields(&call.Status))
+	d.Section("Network", networkFields(call))
+	d.Section("Redactions", redactionFields(call.Status.Redactions))
+	d.Section("Isolation", isolationFields(call.Status.Isolation))
+	d.Section("Conditions", cli.ConditionFields(call.Status.Conditions, callConditions...))
+	d.Section("Timings", timingFields(call, now))
+	if err := d.Flush(); err != nil {
+		return err
+	}
+	writeStream(out, "Standard output", call.Status.Stdout, streamOf(call, true))
+	writeStream(out, "Standard error", call.Status.Stderr, streamOf(call, false))
+	return nil
+}
+
+func callFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
+	s := &call.Status
+	phase := PhaseOf(call)
+	if s.Reason != "" {
+		phase += " (" + s.Reason + ")"
+	}
+	exit := ""
+	if s.ExitCode != nil {
+		exit = fmt.Sprint(*s.ExitCode)
+	}
+	retry := ""
+	if s.RetrySafe != nil {
+		retry = map[bool]string{true: "yes, the command never started", false: "no, the command may have run"}[*s.RetrySafe]
+	}
+	return []cli.Field{
+		{"Name", call.Name},
+		{"Namespace", call.Namespace},
+		{"Age", duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))},
+		{"Requested by", Requester(call)},
+		{"Phase", phase},
+		{"Message", s.Message},
+		{"Documentation", aboutFailure(s)},
+		{"Exit code", exit},
+		{"Signal", s.Signal},
+		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},
+		{"Safe to retry", retry},
+		{"Session", sessionOf(call)},
+		{"Rerun of", call.Annotations[annotationRerunOf]},
+	}
+}
+
+// sessionOf is the session that a call runs in, and where in it.
+func sessionOf(call *v1alpha1.ToolCall) string {
+	if call.Spec.SessionRef == nil {
+		return ""
+	}
+	text := call.Spec.SessionRef.Name
+	if call.Spec.Background {
+		text += ", in the background"
+	}
+	if s := call.Status.Session; s != nil && s.Incarnation > 0 {
+		text += fmt.Sprintf(", in its pod number %d", s.Incarnation)
+	}
+	return text
+}
+
+func actionFields(call *v1alpha1.ToolCall) []cli.Field {
+	var fields []cli.Field
+	if action := call.Status.Action; action != nil {
+		fields = append(fields, cli.Field{"Type", string(action.Type) + " (tool " + action.Tool + ")"})
+	}
+	spec := &call.Spec
+	switch {
+	case spec.Structured != nil:
+		fields = append(fields, cli.Field{"Command", strings.TrimSpace(spec.Structured.Binary + " " + cli.Quoted(spec.Structured.Args))})
+	case spec.Shell != nil:
+		fields = append(fields, cli.Field{"Command", spec.Shell.Command})
+	case spec.Code != nil:
+		fields = append(fields, cli.Field{"Code", fmt.Sprintf("%s, %d bytes", spec.Code.Language, len(spec.Code.Source))})
+	case spec.File != nil:
+		fields = append(fields, fileFields(spec.File)...)
+		if reached := call.Status.File; reached != nil {
+			fields = append(fields, cli.Field{"Reached", reached.Path})
+		}
+	case spec.Tool != nil && spec.Tool.Arguments != nil:
+		fields = append(fields, cli.Field{"Tool", spec.Tool.Name + " " + string(spec.Tool.Arguments.Raw)})
+	}
+	if spec.Stdin != "" {
+		fields = append(fields, cli.Field{"Standard input", fmt.Sprintf("%d bytes", len(spec.Stdin))})
+	}
+	if spec.TimeoutSeconds != nil {
+		fields = append(fields, cli.Field{"Requested time limit", fmt.Sprintf("%ds", *spec.TimeoutSeconds)})
+	}
+	if limit := call.Status.TimeoutSeconds; limit != nil {
+		fields = append(fields, cli.Field{"Time limit", fmt.Sprintf("%ds", *limit)})
+	}
+	return append(fields, cli.Field{"Job", call.Status.Job}, cli.Field{"Pod", call.Status.Pod}, cli.Field{"Node", call.Status.Node})
+}
+
+// fileFields are what a file action asks for; its content only as a size.
+func fileFields(f *v1alpha1.FileAction) []cli.Field {
+	fields := []cli.Field{{"File", string(f.Operation) + " " + cli.Quoted([]string{f.Path})}}
+	if f.Destination != "" {
+		fields = append(fields, cli.Field{"Destination", f.Destination})
+	}
+	if f.Pattern != "" {
+		fields = append(fields, cli.Field{"Pattern", f.Pattern})
+	}
+	if len(f.Edits) > 0 {
+		fields = append(fields, cli.Field{"Edits", fmt.Sprint(len(f.Edits))})
+	}
+	if content, err := guards.FileContent(f); err == nil && f.Operation == v1alpha1.FileWrite {
+		fields = append(fields, cli.Field{"Content", fmt.Sprintf("%d bytes", len(content))})
+	}
+	return fields
+}
+
+func EnvironmentFields(env *v1alpha1.ResolvedEnvironment, skillRef *v1alpha1.LocalReference) []cli.Field {
+	if env == nil {
+		return nil
+	}
+	skill := ""
+	if skillRef != nil {
+		skill = skillRef.Name
+	}
+	bySource := map[v1alpha1.EnvSource][]string{}
+	for _, v := range env.Env {
+		bySource[v.Source] = append(bySource[v.Source], v.Name)
+	}
+	fields := []cli.Field{{"Name", env.Name}, {"Skill", skill}, {"Directory", env.WorkingDir}}
+	if len(env.Env) > 0 {
+		fields = append(fields, cli.Field{"Trusted", fmt.Sprint(env.Trusted)})
+	}
+	for _, source := range sources {
+		fields = append(fields, cli.Field{"Variables from " + SourceText[source], strings.Join(bySource[source], ", ")})
+	}
+	return append(fields, cli.Field{"Removed variables", strings.Join(env.StrippedEnv, ", ")})
+}
+
+// sources lists the sources of variables by precedence.
+var sources = []v1alpha1.EnvSource{
+	v1alpha1.EnvSourceCall, v1alpha1.EnvSourceEnvironment, v1alpha1.EnvSourceSkill, v1alpha1.EnvSourceDefault, v1alpha1.EnvSourceImage,
+}
+
+var SourceText = map[v1alpha1.EnvSource]string{
+	v1alpha1.EnvSourceCall:        "the call",
+	v1alpha1.EnvSourceEnvironment: "the environment",
+	v1alpha1.EnvSourceSkill:       "the skill",
+	v1alpha1.EnvSourceDefault:     "the default environment",
+	v1alpha1.EnvSourceImage:       "the image",
+}
+
+// callConditions are the types of conditions in the order in which a call reaches them.
+var callConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded}
+
+var PathText = map[v1alpha1.Path]string{
+	v1alpha1.PathWarm:    "warm (a pod from the pool)",
+	v1alpha1.PathCold:    "cold (a new pod)",
+	v1alpha1.PathSession: "session (the session's pod)",
+}
+
+func timingFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
+	fields := []cli.Field{{"Timeline", timeline(call, now)}}
+	if t := call.Status.Timings; t != nil {
+		fields = append(fields,
+			cli.Field{"Accepted after", cli.OptionalDuration(t.AcceptedMilliseconds)}, cli.Field{"Started after", cli.OptionalDuration(t.StartedMilliseconds)},
+			cli.Field{"Finished after", cli.OptionalDuration(t.FinishedMilliseconds)}, cli.Field{"Path", PathText[t.Path]})
+	}
+	return append(fields,
+		cli.Field{"Process duration", cli.OptionalDuration(call.Status.DurationMilliseconds)},
+		cli.Field{"Process start", optionalTimestamp(call.Status.StartTime)})
+}
+
+func optionalTimestamp(t *metav1.MicroTime) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// streamOf returns what the status says about standard output or standard error.
+func streamOf(call *v1alpha1.ToolCall, out bool) *v1alpha1.StreamStatus {
+	switch {
+	case call.Status.Streams == nil:
+		return nil
+	case out:
+		return &call.Status.Streams.Stdout
+	default:
+		return &call.Status.Streams.Stderr
+	}
+}
+
+func writeStream(out io.Writer, title, text string, about *v1alpha1.StreamStatus) {
+	if about == nil || about.Bytes == 0 {
+		return
+	}
+	fmt.Fprintf(out, "%s (%d bytes", title, about.Bytes)
+	if about.Truncated {
+		fmt.Fprint(out, ", truncated")
+	}
+	if about.InvalidUTF8 {
+		fmt.Fprint(out, ", with invalid UTF-8")
+	}
+	fmt.Fprintf(out, "):\n%s\n", cli.Indent(text, "  "))
+}
+
+// timelineWidth is how many characters the timeline of a call has.
+const timelineWidth = 40
+
+// stretch is a part of a call's time.
+type stretch struct {
+	mark string
+	// name says what the call did meanwhile.
+	name string
+	// milliseconds is how long it took.
+	milliseconds int64
+}
+
+// stretches divides the time of a call, up to its end or now. There are none before it was accepted.
+func stretches(call *v1alpha1.ToolCall, now time.Time) []stretch {
+	t := call.Status.Timings
+	if t == nil || t.AcceptedMilliseconds == nil {
+		return nil
+	}
+	end := ptr.Deref(t.FinishedMilliseconds, now.Sub(call.CreationTimestamp.Time).Milliseconds())
+	accepted := max(0, *t.AcceptedMilliseconds)
+	all := []stretch{{".", "until accepted", accepted}}
+	if t.StartedMilliseconds == nil {
+		return append(all, stretch{"-", "waiting", max(0, end-accepted)})
+	}
+	started := *t.StartedMilliseconds
+	last := "running"
+	if t.FinishedMilliseconds != nil {
+		// Its process ran for less: the result has to come back.
+		last = "until finished"
+	}
+	return append(all, stretch{"-", "until started", max(0, started-accepted)}, stretch{"#", last, max(0, end-started)})
+}
+
+// timeline draws the time of a call to scale. A part that took any time has at least one character.
+func timeline(call *v1alpha1.ToolCall, now time.Time) string {
+	parts := stretches(call, now)
+	total := 0.0
+	for _, part := range parts {
+		total += float64(part.milliseconds)
+	}
+	if total == 0 {
+		return ""
+	}
+	var bar strings.Builder
+	var legend []string
+	for _, part := range parts {
+		if part.milliseconds == 0 {
+			continue
+		}
+		bar.WriteString(strings.Repeat(part.mark, max(1, int(float64(part.milliseconds)/total*timelineWidth))))
+		legend = append(legend, fmt.Sprintf("%s %s", cli.FormatMilliseconds(part.milliseconds), part.name))
+	}
+	return fmt.Sprintf("[%s] %s", bar.String(), strings.Join(legend, ", "))
+}
+
+// networkFields say what of the network a call could reach, and what was refused to it.
+func networkFields(call *v1alpha1.ToolCall) []cli.Field {
+	var fields []cli.Field
+	if n := call.Spec.Network; n != nil {
+		fields = append(fields, cli.Field{"Narrowed to", strings.Join(n.Hosts, ", ")})
+	}
+	n := call.Status.Network
+	if n == nil {
+		return fields
+	}
+	fields = append(fields, cli.Field{"Mode", string(n.Mode)})
+	if call.Spec.Network == nil {
+		fields = append(fields, cli.Field{"Allowed", strings.Join(n.Allowed, ", ")})
+	}
+	for _, d := range n.Denied {
+		fields = append(fields, cli.Field{"Refused", deniedText(d) + times(d.Count)})
+	}
+	if n.OmittedDenied > 0 {
+		fields = append(fields, cli.Field{"Refused", "and other hosts" + times(n.OmittedDenied)})
+	}
+	return fields
+}
+
+// deniedText is a host with the port, if there was one.
+func deniedText(d v1alpha1.DeniedHost) string {
+	if d.Port == 0 {
+		return d.Host + " (lookup)"
+	}
+	return net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
+}
+
+// redactionFields say where values of Secrets were replaced, and how often.
+func redactionFields(all []v1alpha1.Redaction) []cli.Field {
+	var fields []cli.Field
+	for _, r := range all {
+		fields = append(fields, cli.Field{r.Name, "in " + strings.ToLower(string(r.Stream)) + times(r.Count)})
+	}
+	return fields
+}
+
+// wasRefused reports whether a program or a host was refused to a call's command, so that the message says what would pass.
+func wasRefused(s *v1alpha1.ToolCallStatus) bool {
+	return len(s.Refused) > 0 || s.Network != nil && len(s.Network.Denied) > 0
+}
+
+// refusalText explains the rules by which a program is refused.
+var refusalText = map[string]string{
+	"NotListed":      "the policy doesn't list it",
+	"Interpreter":    "it is the interpreter of a script, and the policy doesn't list it",
+	"Loader":         "a loader runs any file, so it can't be started by hand",
+	"Name":           "the policy lists this multi-call program under other names",
+	"Unnamed":        "the file has no name: it is in memory, or was removed",
+	"Changed":        "another program than the one asked for was about to run, and its process was killed",
+	"Unreadable":     "its process can't be looked at",
+	"UnreadableFile": "the call's user may not read it",
+}
+
+// programFields list the programs that a call executed, and those that were refused to it.
+func programFields(s *v1alpha1.ToolCallStatus) []cli.Field {
+	var fields []cli.Field
+	for _, p := range s.Executed {
+		fields = append(fields, cli.Field{"Executed", p.Path + times(p.Count)})
+	}
+	if s.OmittedExecuted > 0 {
+		fields = append(fields, cli.Field{"Executed", fmt.Sprintf("and other programs%s", times(s.OmittedExecuted))})
+	}
+	for _, p := range s.Refused {
+		rule := p.Rule
+		if text := refusalText[rule]; text != "" {
+			rule += ": " + text
+		}
+		fields = append(fields, cli.Field{"Refused", fmt.Sprintf("%s%s (%s)", p.Path, times(p.Count), rule)})
+	}
+	if s.OmittedRefused > 0 {
+		fields = append(fields, cli.Field{"Refused", fmt.Sprintf("and other programs%s", times(s.OmittedRefused))})
+	}
+	return fields
+}
+
+func times(count int64) string {
+	if count == 1 {
+		return ", once"
+	}
+	return fmt.Sprintf(", %d times", count)
+}
+
+// isolationFields say which walls held a call's processes.
+func isolationFields(i *v1alpha1.Isolation) []cli.Field {
+	if i == nil {
+		return nil
+	}
+	landlock := "none"
+	if i.LandlockABI > 0 {
+		landlock = fmt.Sprintf("version %d", i.LandlockABI)
+	}
+	user, namespace := "", ""
+	if i.User != nil {
+		user = fmt.Sprint(*i.User)
+	}
+	if i.UserNamespace != nil {
+		namespace = map[bool]string{true: "of its own", false: "none, as far as can be seen inside"}[*i.UserNamespace]
+	}
+	return []cli.Field{
+		{"User", user}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
+		{"Network", heldNetwork(i)},
+		{"Programs", heldPrograms(i)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
+		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
+		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
+		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
+		{"Listed and writable", strings.Join(i.Writable, ", ")},
+		{"Listed and not found", strings.Join(i.NotFound, ", ")},
+	}
+}
+
+func heldNetwork(i *v1alpha1.Isolation) string {
+	if i.OpenUDP {
+		return string(i.Network) + ", but for UDP, which is open"
+	}
+	return string(i.Network)
+}
+
+func heldPrograms(i *v1alpha1.Isolation) string {
+	if i.WeakPrograms {
+		return "weak: names that were written out were compared with the list"
+	}
+	return heldByKernel(i.Programs)
+}
+
+func heldByKernel(held bool) string {
+	if held {
+		return "held by the kernel"
+	}
+	return "not held"
+}

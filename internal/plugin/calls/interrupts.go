@@ -1,0 +1,140 @@
+package calls
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// cancelTimeout bounds the request that cancels a call.
+const cancelTimeout = 10 * time.Second
+
+// Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
+// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
+// request to cancel it has an answer, and the third stops at once.
+type Interrupts struct {
+	// creating ends with the first signal, waiting with the second or third.
+	creating, Waiting context.Context
+	signals           chan os.Signal
+	lost              chan struct{}
+	done              chan struct{}
+
+	mu     sync.Mutex
+	cancel func(ctx context.Context, why string)
+	left   bool
+	first  os.Signal
+}
+
+// catchInterrupts starts to handle the signals that a user sends, until release.
+func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
+	signals := make(chan os.Signal, 2)
+	// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	i = NewInterrupts(ctx, signals)
+	return i, func() { signal.Stop(signals); i.Close() }
+}
+
+func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
+	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
+	var stopCreating, stopWaiting context.CancelFunc
+	i.creating, stopCreating = context.WithCancel(ctx)
+	i.Waiting, stopWaiting = context.WithCancel(ctx)
+	go i.run(stopCreating, stopWaiting)
+	return i
+}
+
+func (i *Interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
+	defer stopWaiting()
+	defer stopCreating()
+	for cancelled := (chan struct{})(nil); ; {
+		why := "interrupted"
+		select {
+		case <-i.done:
+			return
+		case s := <-i.signals:
+			if s == syscall.SIGPIPE {
+				continue
+			}
+			i.setFirst(s)
+		case <-i.lost:
+			why = "nobody reads the output any more"
+		}
+		stopCreating()
+		if cancelled == nil {
+			cancelled = make(chan struct{})
+			go func() { defer close(cancelled); i.cancelCall(why) }()
+			continue
+		}
+		select {
+		case <-cancelled:
+		case <-i.signals:
+		}
+		i.setLeft()
+		return
+	}
+}
+
+func (i *Interrupts) setFirst(s os.Signal) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.first == nil {
+		i.first = s
+	}
+}
+
+// FirstSignal is the first signal of the user, nil if there was none.
+func (i *Interrupts) FirstSignal() os.Signal {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first
+}
+
+func (i *Interrupts) setLeft() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.left = true
+}
+
+// cancelCall cancels the call, if there is one.
+func (i *Interrupts) cancelCall(why string) {
+	i.mu.Lock()
+	cancel := i.cancel
+	i.mu.Unlock()
+	if cancel == nil {
+		return
+	}
+	ctx, end := context.WithTimeout(context.Background(), cancelTimeout)
+	defer end()
+	cancel(ctx, why)
+}
+
+// onInterrupt sets how to cancel the call that was created. It cancels the call at once if a signal came while the
+// call was being created.
+func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
+	i.mu.Lock()
+	i.cancel = cancel
+	i.mu.Unlock()
+	if i.creating.Err() != nil {
+		i.cancelCall("interrupted")
+	}
+}
+
+// readerLost handles the loss of the output's reader like a signal.
+func (i *Interrupts) readerLost() {
+	select {
+	case i.lost <- struct{}{}:
+	default:
+	}
+}
+
+// hasLeft reports whether the user stopped following the call.
+func (i *Interrupts) hasLeft() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.left
+}
+
+func (i *Interrupts) Close() { close(i.done) }

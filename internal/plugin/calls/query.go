@@ -1,0 +1,437 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// listUnfinishedCalls lists those that can be cancelled.
+func listUnfinishedCalls(ctx context.Context, c *cli.Cluster) ([]string, error) {
+	return (&callTargets{all: true}).resolve(ctx, c, nil, unfinished...)
+}
+
+// listRequesters lists the users who created the namespace's calls, or those of all namespaces if the command is for them.
+func listRequesters(command *cobra.Command) cli.Lister {
+	return func(ctx context.Context, c *cli.Cluster) ([]string, error) {
+		q := callQuery{namespace: c.Namespace}
+		if all, err := command.Flags().GetBool("all-namespaces"); err == nil && all {
+			q.namespace = ""
+		}
+		table, err := callTable(ctx, c, q)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		column := columnIndex(table.ColumnDefinitions, "Requested-By")
+		for i := range table.Rows {
+			names = append(names, terminal.SafeLine(cellText(&table.Rows[i], column)))
+		}
+		slices.Sort(names)
+		return slices.Compact(names), nil
+	}
+}
+
+// Fields by which the API server selects calls.
+const (
+	fieldName        = "metadata.name"
+	fieldPhase       = "status.phase"
+	fieldRequestedBy = "spec.requestedBy.username"
+	FieldSession     = "spec.sessionRef.name"
+)
+
+// phases lists the phases in the order in which a call can reach them.
+var phases = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
+
+// callFilter are the flags that select calls. The API server applies all of them but --since.
+type callFilter struct {
+	selector    string
+	session     string
+	requestedBy string
+	phases      []string
+	since       time.Duration
+}
+
+func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
+	flags := command.Flags()
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector, e.g. team=search")
+	flags.StringVar(&f.session, "session", "", "only calls in sessions of this name")
+	flags.StringVar(&f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent")
+	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
+	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
+	cli.Must(command.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions))
+	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
+	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
+	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
+	cli.Must(command.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions))
+}
+
+// validate checks the flags. The message says what would be right.
+func (f *callFilter) validate() error {
+	for _, phase := range f.phases {
+		if !cli.ContainsFold(phases, phase) {
+			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
+		}
+	}
+	if f.since < 0 {
+		return fmt.Errorf("--since %s: must not be negative; it is how long ago, e.g. 10m", f.since)
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", f.selector, err)
+	}
+	return nil
+}
+
+// isSet reports whether the filter leaves anything out.
+func (f *callFilter) isSet() bool {
+	return f.selector != "" || f.session != "" || f.requestedBy != "" || len(f.phases) > 0 || f.since > 0
+}
+
+// listOptions is what the API server selects by.
+func (f *callFilter) listOptions() metav1.ListOptions {
+	var selectors []fields.Selector
+	if f.session != "" {
+		selectors = append(selectors, fields.OneTermEqualSelector(FieldSession, f.session))
+	}
+	if f.requestedBy != "" {
+		selectors = append(selectors, fields.OneTermEqualSelector(fieldRequestedBy, f.requestedBy))
+	}
+	selectors = append(selectors, phaseSelectors(f.phases)...)
+	return metav1.ListOptions{LabelSelector: f.selector, FieldSelector: fields.AndSelectors(selectors...).String()}
+}
+
+// phaseSelectors select calls in any of some phases, all calls for none. A field selector has no "or": it excludes the others.
+func phaseSelectors(wanted []string) []fields.Selector {
+	if len(wanted) == 0 {
+		return nil
+	}
+	var selectors []fields.Selector
+	for _, phase := range phases {
+		if !cli.ContainsFold(wanted, phase) {
+			selectors = append(selectors, fields.OneTermNotEqualSelector(fieldPhase, phase))
+		}
+	}
+	// A call that the operator hasn't seen yet has no phase, and counts as Pending.
+	if !cli.ContainsFold(wanted, string(v1alpha1.PhasePending)) {
+		selectors = append(selectors, fields.OneTermNotEqualSelector(fieldPhase, ""))
+	}
+	return selectors
+}
+
+// isRecent reports whether a call was created within --since.
+func (f *callFilter) isRecent(created metav1.Time, now time.Time) bool {
+	return f.since == 0 || now.Sub(created.Time) <= f.since
+}
+
+const (
+	// pageSize is how many calls one request reads.
+	pageSize = 500
+	// acceptTable asks the API server for a table, acceptObject for the objects.
+	acceptTable  = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	acceptObject = "application/json"
+)
+
+// callQuery says which calls are read, and in which form.
+type callQuery struct {
+	// namespace is empty for all.
+	namespace string
+	// name is that of one call, empty for a list.
+	name string
+	// accept is acceptTable or acceptObject.
+	accept string
+	// whole adds the calls themselves to a table's rows, which have only their metadata otherwise.
+	whole   bool
+	options metav1.ListOptions
+}
+
+func request(c *cli.Cluster, q *callQuery) *rest.Request {
+	request := c.Calls.Get().NamespaceIfScoped(q.namespace, q.namespace != "").Resource("toolcalls").SetHeader("Accept", q.accept)
+	if q.name != "" {
+		request = request.Name(q.name)
+	} else {
+		request = request.VersionedParams(&q.options, c.Parameters)
+	}
+	if q.whole {
+		request = request.Param("includeObject", string(metav1.IncludeObject))
+	}
+	return request
+}
+
+// page is one part of a list.
+type page interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
+// eachPage reads a list in pages, and passes each on. Where the API server forgot the list meanwhile, it reads it again, whole:
+// reset drops what came before.
+func eachPage(ctx context.Context, c *cli.Cluster, q callQuery, newPage func() page, take func(page) error, reset func()) error {
+	q.options.Limit = pageSize
+	for {
+		got := newPage()
+		err := request(c, &q).Do(ctx).Into(got)
+		if apierrors.IsResourceExpired(err) && q.options.Continue != "" {
+			q.options.Limit, q.options.Continue = 0, ""
+			reset()
+			continue
+		}
+		if err != nil {
+			return c.ReadError(cli.OrText(prefixed("call ", q.name), "calls"), err)
+		}
+		if err := take(got); err != nil {
+			return err
+		}
+		if q.options.Continue = got.GetContinue(); q.options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// callTable reads calls as the table that the API server makes of them.
+func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table, error) {
+	q.accept = acceptTable
+	all := &metav1.Table{}
+	err := eachPage(ctx, c, q, func() page { return &metav1.Table{} }, func(got page) error {
+		part := got.(*metav1.Table)
+		if err := decodeRows(part); err != nil {
+			return err
+		}
+		rows, columns := append(all.Rows, part.Rows...), all.ColumnDefinitions
+		if columns == nil {
+			columns = part.ColumnDefinitions
+		}
+		*all = *part
+		all.Rows, all.ColumnDefinitions = rows, columns
+		return nil
+	}, func() { *all = metav1.Table{} })
+	return all, err
+}
+
+// callList reads calls as objects.
+func callList(ctx context.Context, c *cli.Cluster, q callQuery) (*v1alpha1.ToolCallList, error) {
+	q.accept = acceptObject
+	all := &v1alpha1.ToolCallList{}
+	err := eachPage(ctx, c, q, func() page { return &v1alpha1.ToolCallList{} }, func(got page) error {
+		part := got.(*v1alpha1.ToolCallList)
+		all.ListMeta, all.Items = part.ListMeta, append(all.Items, part.Items...)
+		return nil
+	}, func() { *all = v1alpha1.ToolCallList{} })
+	for i := range all.Items {
+		all.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	}
+	all.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
+	return all, err
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+// decodeRows decodes what a table's rows say of their objects. A row without an object is an error.
+func decodeRows(table *metav1.Table) error {
+	for i := range table.Rows {
+		object := &table.Rows[i].Object
+		if object.Object != nil {
+			continue
+		}
+		into := &v1alpha1.ToolCall{}
+		if err := json.Unmarshal(object.Raw, into); err != nil {
+			return fmt.Errorf("read the API server's table: %w", err)
+		}
+		object.Object = into
+	}
+	return nil
+}
+
+// rowCall is the call of a decoded row: only its metadata, unless the query was for the whole.
+func rowCall(row *metav1.TableRow) *v1alpha1.ToolCall { return row.Object.Object.(*v1alpha1.ToolCall) }
+
+// sortNewestFirst sorts rows by the creation of their calls.
+func sortNewestFirst(rows []metav1.TableRow) {
+	slices.SortStableFunc(rows, func(a, b metav1.TableRow) int {
+		return rowCall(&b).CreationTimestamp.Compare(rowCall(&a).CreationTimestamp.Time)
+	})
+}
+
+// columnIndex finds a column by its name, whatever its case; -1 if the operator's version has none.
+func columnIndex(columns []metav1.TableColumnDefinition, name string) int {
+	return slices.IndexFunc(columns, func(c metav1.TableColumnDefinition) bool { return strings.EqualFold(c.Name, name) })
+}
+
+// cellText is the text of a cell, empty for none.
+func cellText(row *metav1.TableRow, column int) string {
+	if column < 0 || column >= len(row.Cells) || row.Cells[column] == nil {
+		return ""
+	}
+	return fmt.Sprint(row.Cells[column])
+}
+
+// cellNumber is the number in a cell.
+func cellNumber(row *metav1.TableRow, column int) (int64, bool) {
+	if column < 0 || column >= len(row.Cells) {
+		return 0, false
+	}
+	switch n := row.Cells[column].(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), true
+	default:
+		return 0, false
+	}
+}
+
+// columnDuration is the API server's column of milliseconds.
+const columnDuration = "Duration-MS"
+
+// tidyRows makes cells safe and readable: a dash for nothing, Pending for a call that the operator hasn't seen, and units for
+// durations.
+func tidyRows(table *metav1.Table) {
+	columns := slices.Clone(table.ColumnDefinitions)
+	phase, duration := columnIndex(columns, "Phase"), columnIndex(columns, columnDuration)
+	if duration >= 0 {
+		columns[duration].Name = "Duration"
+	}
+	table.ColumnDefinitions = columns
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		if ms, ok := cellNumber(row, duration); ok {
+			row.Cells[duration] = cli.FormatMilliseconds(ms)
+		}
+		for j := range row.Cells {
+			text := terminal.SafeLine(cellText(row, j))
+			switch {
+			case strings.TrimSpace(text) != "":
+			case j == phase:
+				text = string(v1alpha1.PhasePending)
+			default:
+				text = "-"
+			}
+			row.Cells[j] = text
+		}
+	}
+}
+
+// addSessionColumn adds the session, which the API server's table doesn't have, behind the requester. The rows have whole calls.
+func addSessionColumn(table *metav1.Table) {
+	at := columnIndex(table.ColumnDefinitions, "Requested-By") + 1
+	if at > 0 && table.ColumnDefinitions != nil {
+		table.ColumnDefinitions = slices.Insert(slices.Clone(table.ColumnDefinitions), at, metav1.TableColumnDefinition{Name: "Session", Type: "string", Priority: 1})
+	}
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		if at > 0 && at <= len(row.Cells) {
+			row.Cells = slices.Insert(row.Cells, at, any(sessionName(rowCall(row))))
+		}
+	}
+}
+
+// resourceVersionOf is where a list or an object stands in the history of the cluster.
+func resourceVersionOf(object runtime.Object) string {
+	if list, err := meta.ListAccessor(object); err == nil {
+		return list.GetResourceVersion()
+	}
+	if single, err := meta.Accessor(object); err == nil {
+		return single.GetResourceVersion()
+	}
+	return ""
+}
+
+// callTargets are the calls that a command works on: by name, by label, or all of the namespace.
+type callTargets struct {
+	selector string
+	all      bool
+}
+
+func (t *callTargets) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVarP(&t.selector, "selector", "l", "", "instead of names: the calls that this label selector selects, e.g. team=search")
+	flags.BoolVar(&t.all, "all", false, "instead of names: all calls of the namespace")
+	cli.Must(command.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions))
+}
+
+// validate accepts names, a selector or --all, and exactly one of them.
+func (t *callTargets) validate(names []string) error {
+	switch {
+	case len(names) > 0 && (t.selector != "" || t.all):
+		return errors.New("names can't be used together with -l or --all: use one of them")
+	case t.selector != "" && t.all:
+		return errors.New("-l and --all can't be used together: -l selects among all calls of the namespace")
+	case len(names) == 0 && t.selector == "" && !t.all || slices.Contains(names, ""):
+		return errors.New("specify the names of the calls, -l LABEL=VALUE or --all: \"kubectl toolcall get\" lists the calls")
+	}
+	selector, err := labels.Parse(t.selector)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", t.selector, err)
+	case t.selector != "" && selector.Empty():
+		// It would select every call: a variable of a script may be empty.
+		return fmt.Errorf("--selector %q: selects nothing in particular: specify LABEL=VALUE, or --all for all calls", t.selector)
+	}
+	return nil
+}
+
+// args validates the arguments of a command line once its flags are known.
+func (t *callTargets) args(_ *cobra.Command, names []string) error { return t.validate(names) }
+
+// isSelection reports whether the calls aren't named one by one.
+func (t *callTargets) isSelection() bool { return t.all || t.selector != "" }
+
+// resolve returns the names of the calls, oldest first where they weren't given, in the given phases, or in any for none.
+func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) ([]string, error) {
+	if !t.isSelection() {
+		return names, nil
+	}
+	selected, err := t.selected(ctx, c, inPhases...)
+	for i := range selected {
+		names = append(names, selected[i].Name)
+	}
+	return names, err
+}
+
+// selected returns the metadata of the calls of a selection, oldest first.
+func (t *callTargets) selected(ctx context.Context, c *cli.Cluster, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+	filter := callFilter{selector: t.selector, phases: inPhases}
+	table, err := callTable(ctx, c, callQuery{namespace: c.Namespace, options: filter.listOptions()})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(table.Rows, func(a, b metav1.TableRow) int {
+		return rowCall(&a).CreationTimestamp.Compare(rowCall(&b).CreationTimestamp.Time)
+	})
+	for i := range table.Rows {
+		all = append(all, rowCall(&table.Rows[i]).ObjectMeta)
+	}
+	return all, nil
+}
+
+// noneSelected says that a selection selects no call.
+func (t *callTargets) noneSelected(c *cli.Cluster) error {
+	if t.all {
+		return fmt.Errorf("namespace %q has no calls: -n selects another namespace", c.Namespace)
+	}
+	return fmt.Errorf("no call in namespace %q matches %q: \"kubectl toolcall get -o yaml\" shows the labels of calls, -n selects another namespace", c.Namespace, t.selector)
+}
+
+// unfinished are the phases of calls that haven't finished.
+var unfinished = []string{string(v1alpha1.PhasePending), string(v1alpha1.PhaseRunning)}

@@ -1,0 +1,452 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/docurl"
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// aboutFailure is the address of what the documentation says about the reason for which a call failed or was denied, empty for any
+// other call.
+func aboutFailure(s *v1alpha1.ToolCallStatus) string {
+	if s.Phase != v1alpha1.PhaseFailed && s.Phase != v1alpha1.PhaseDenied {
+		return ""
+	}
+	return docurl.Reason(s.Reason)
+}
+
+const runLong = `Run one tool call, show its output while it runs, and exit with its exit code.
+
+The command's standard output goes to standard output, its standard error to standard error. The name of the call goes to
+standard error once it is created, unless --quiet is set. Ctrl-C cancels the call. A second Ctrl-C stops following it.
+
+With --session, the call runs in a session: see "kubectl toolcall session". With --background too, the command waits until
+the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
+any other.
+
+` + liveHelp + `
+
+` + cli.ExitCodesHelp
+
+const runExample = `  # A program with arguments, in the namespace's default environment
+  kubectl toolcall run -- git status
+
+  # A shell command line in a given environment, with a variable and a time limit
+  kubectl toolcall run --environment repo -e CI=true --timeout 1m --shell 'make test | tail -n 20'
+
+  # Code from a file, and from standard input
+  kubectl toolcall run --code python -f script.py
+  echo 'print(6 * 7)' | kubectl toolcall run --code python -f -
+
+  # Pass standard input to the program
+  kubectl toolcall run --stdin -- wc -l < access.log
+
+  # Start a call and follow it later
+  kubectl toolcall run --detach --name nightly --shell ./nightly.sh
+  kubectl toolcall logs -f nightly
+
+  # In a session, where files stay from call to call; and a server that runs beside its other calls
+  kubectl toolcall run --session dev -- make test
+  kubectl toolcall run --session dev --background -- python3 -m http.server
+
+  # Print the object without creating it
+  kubectl toolcall run --dry-run -o yaml -- git status`
+
+// RunOptions are the flags of run.
+type RunOptions struct {
+	*cli.CLI
+	Call   Flags
+	output ShowFlags
+	Print  *genericclioptions.PrintFlags
+	detach bool
+	quiet  bool
+	dryRun string
+	// origin is the call that is run again, empty for none.
+	origin string
+}
+
+func newRun(c *cli.CLI) *cobra.Command {
+	o := &RunOptions{CLI: c, Print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	command := &cobra.Command{
+		Use:         "run [flags] -- PROGRAM [ARGUMENT...]",
+		Short:       "Run a tool call and exit with its exit code",
+		Long:        runLong,
+		Example:     runExample,
+		Annotations: map[string]string{cli.AnnotationCode: "yes"},
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.Run(command.Context(), args)
+		},
+	}
+	o.Call.Add(command, c)
+	o.AddFlags(command)
+	return command
+}
+
+// AddFlags adds the flags that don't describe the call.
+func (o *RunOptions) AddFlags(command *cobra.Command) {
+	o.output.add(command)
+	o.AddRawFlag(command)
+	flags := command.Flags()
+	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
+	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the call, "server" also lets the API server validate it; neither creates it`)
+	flags.Lookup("dry-run").NoOptDefVal = "client"
+	cli.AddPrintFlags(command, o.Print)
+	cli.Must(command.RegisterFlagCompletionFunc("dry-run", cli.CompleteFrom("none", "client", "server")))
+}
+
+func (o *RunOptions) Run(ctx context.Context, args []string) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	call, err := o.Call.Build(args, o.In)
+	if err != nil {
+		return err
+	}
+	c, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	call.Namespace = c.Namespace
+	return o.submit(ctx, c, call)
+}
+
+// submit creates the call and follows it, or prints it where the flags say so.
+func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
+	if o.dryRun != "client" {
+		if err := joinSession(ctx, o.CLI, c, call, o.quiet); err != nil {
+			return err
+		}
+	}
+	if o.dryRun != "none" {
+		return o.printDryRun(ctx, c, call)
+	}
+	interrupts, release := catchInterrupts(ctx)
+	defer release()
+	created, err := c.Follow().Create(interrupts.creating, call)
+	if err != nil {
+		return err
+	}
+	if o.detach {
+		return o.printDetached(created)
+	}
+	return o.follow(c, created, interrupts)
+}
+
+func (o *RunOptions) validate() error {
+	switch o.dryRun {
+	case "none", "client", "server":
+	default:
+		return fmt.Errorf("--dry-run=%s: must be client, server or none", o.dryRun)
+	}
+	if o.detach && o.dryRun != "none" {
+		return errors.New("--detach and --dry-run can't be used together: a dry run creates no call")
+	}
+	return o.output.validate()
+}
+
+// printDryRun prints the call instead of creating it.
+func (o *RunOptions) printDryRun(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
+	if o.dryRun == "server" {
+		if err := DryRun(ctx, c, call); err != nil {
+			return err
+		}
+	}
+	if *o.Print.OutputFormat == "" {
+		*o.Print.OutputFormat = "yaml"
+	}
+	return o.printObject(call)
+}
+
+// DryRun lets the API server validate and admit the call without storing it.
+func DryRun(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
+	admitted, err := c.DryRun().Create(ctx, call)
+	if err != nil {
+		return err
+	}
+	admitted.DeepCopyInto(call)
+	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	return nil
+}
+
+func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
+	if o.origin != "" {
+		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
+		return
+	}
+	o.Note(o.quiet, "call %s created", call.Name)
+}
+
+func (o *RunOptions) printDetached(call *v1alpha1.ToolCall) error {
+	if o.origin != "" {
+		o.noteCreated(call)
+	}
+	if *o.Print.OutputFormat != "" {
+		return o.printObject(call)
+	}
+	_, err := fmt.Fprintln(o.Out, call.Name)
+	return err
+}
+
+func (o *RunOptions) printObject(call *v1alpha1.ToolCall) error {
+	printer, err := o.Print.ToPrinter()
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(call, o.Out)
+}
+
+// follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
+// the output.
+func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
+	// The name comes first: it is what is needed to look for a call whose follower was ended.
+	o.noteCreated(call)
+	shown := o.output.Display(o.CLI)
+	if *o.Print.OutputFormat != "" {
+		shown = noDisplay(o.CLI)
+	}
+	p := cli.NewProgress(o.ErrOut, o.quiet, delayOf(call))
+	defer p.Stop()
+	shown.Changed = p.Update
+	if call.Spec.Background {
+		shown.until = isRunning
+	}
+	done, err := Wait(o.CLI, c, call, shown, i)
+	if err != nil {
+		return err
+	}
+	if *o.Print.OutputFormat != "" {
+		if err := o.printObject(done); err != nil {
+			return err
+		}
+	}
+	p.Stop()
+	if !follow.Finished(done) {
+		return o.reportBackground(done)
+	}
+	return ReportOutcome(o.CLI, done)
+}
+
+// reportBackground names a call that goes on running.
+func (o *RunOptions) reportBackground(call *v1alpha1.ToolCall) error {
+	if !o.quiet {
+		fmt.Fprintf(o.ErrOut, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s\n", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
+	}
+	if *o.Print.OutputFormat != "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(o.Out, call.Name)
+	return err
+}
+
+func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
+
+// delayOf is how long a call may take to start before progress messages appear.
+func delayOf(call *v1alpha1.ToolCall) time.Duration {
+	if follow.InSession(call) {
+		return cli.SessionCallDelay
+	}
+	return cli.ProgressDelay
+}
+
+// Wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
+// the output any more.
+func Wait(c *cli.CLI, cluster *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
+	key := client.ObjectKeyFromObject(call)
+	i.onInterrupt(func(ctx context.Context, why string) {
+		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
+		if _, err := cluster.Follow().Cancel(ctx, key); err != nil {
+			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
+		}
+	})
+	shown.readerLost = i.readerLost
+	done, err := cluster.Follow().Wait(i.Waiting, key, shown.watcher())
+	c.Flush()
+	if apierrors.IsNotFound(err) {
+		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
+	}
+	switch {
+	case shown.hasFailed():
+		return nil, &cli.ExitError{Code: cli.CodePipe}
+	case i.hasLeft():
+		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
+	case err != nil:
+		return nil, &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", key.Name, err)}
+	}
+	return done, nil
+}
+
+// ReportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
+// exit by itself, or to whose command a program or a host was refused.
+func ReportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
+	code := cli.ExitCode(call)
+	status := &call.Status
+	switch {
+	case code == 0:
+		return nil
+	case status.Reason == v1alpha1.ReasonNonZeroExit && !wasRefused(status):
+		return &cli.ExitError{Code: code}
+	}
+	fmt.Fprintf(c.ErrOut, "call %s: %s (%s): %s\n", call.Name, status.Phase, status.Reason, terminal.Safe(status.Message))
+	switch {
+	case status.Phase == v1alpha1.PhaseDenied:
+		fmt.Fprintf(c.ErrOut, "To see what the policy allows, run: kubectl toolcall explain-denial %s -n %s\n", call.Name, call.Namespace)
+	case status.RetrySafe != nil && *status.RetrySafe:
+		fmt.Fprintln(c.ErrOut, "The command never started, so it is safe to run it again.")
+	}
+	if status.Phase == v1alpha1.PhaseFailed && status.Reason != v1alpha1.ReasonNonZeroExit {
+		fmt.Fprintln(c.ErrOut, "For what to do, see", terminal.SafeLine(aboutFailure(status)))
+	}
+	return &cli.ExitError{Code: code}
+}
+
+// annotationRerunOf on a call names the call that it runs again.
+const annotationRerunOf = "cli.toolcall.dev/rerun-of"
+
+const rerunLong = `Run a finished call again, as a new call with the same specification and labels, and exit with its exit code.
+
+The new call has a name of its own, which begins with that of the old one unless --name sets it. A message on standard error
+says both. describe shows of which call a call is the rerun.
+
+The call runs as you: your rights and the policies of today decide, not those of the requester and the day of the old call. A
+call of a session runs in the same session again, with the files that are there now.
+
+` + liveHelp + `
+
+` + cli.ExitCodesHelp
+
+const rerunExample = `  kubectl toolcall rerun nightly
+  kubectl toolcall rerun nightly --name nightly-2 --detach
+  kubectl toolcall rerun nightly --dry-run -o yaml`
+
+func newRerun(c *cli.CLI) *cobra.Command {
+	o := &RunOptions{CLI: c, Print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	command := &cobra.Command{
+		Use:               "rerun NAME",
+		Short:             "Run a finished call again under a new name",
+		Long:              rerunLong,
+		Example:           rerunExample,
+		Args:              cli.RequireCall,
+		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
+		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.rerun(command.Context(), args[0])
+		},
+	}
+	command.Flags().StringVar(&o.Call.name, "name", "", "name of the new call (default: generated from the old name)")
+	cli.Must(command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
+	o.AddFlags(command)
+	return command
+}
+
+func (o *RunOptions) rerun(ctx context.Context, name string) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	c, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	origin, err := c.GetCall(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !follow.Finished(origin) {
+		return fmt.Errorf("call %s has not finished: to follow it, run kubectl toolcall attach %s; to run it again, wait for its end or cancel it", name, name)
+	}
+	if err := sameSession(ctx, c, origin); err != nil {
+		return err
+	}
+	o.origin = name
+	return o.submit(ctx, c, again(origin, o.Call.name))
+}
+
+// sameSession makes sure that the session of a call is still the one of that name.
+func sameSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
+	ref := call.Spec.SessionRef
+	if ref == nil || ref.UID == "" {
+		return nil
+	}
+	session, err := c.GetSession(ctx, ref.Name)
+	if err != nil {
+		return err
+	}
+	if string(session.UID) != ref.UID {
+		return fmt.Errorf("the session that call %s ran in is gone, and session %s is another one, with other files: to run the call there all the same, use kubectl toolcall run --session %s", call.Name, ref.Name, ref.Name)
+	}
+	return nil
+}
+
+// again is a call that does what another one did. What admission or the operator set of the other one is left out.
+func again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
+	call := &v1alpha1.ToolCall{}
+	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	call.Namespace, call.Name, call.Labels = origin.Namespace, name, maps.Clone(origin.Labels)
+	if name == "" {
+		call.GenerateName = origin.Name + "-"
+	}
+	call.Annotations = map[string]string{annotationRerunOf: origin.Name}
+	origin.Spec.DeepCopyInto(&call.Spec)
+	call.Spec.RequestedBy, call.Spec.Cancel = nil, false
+	return call
+}
+
+// joinSession makes a call one of the session that it names, and of no session of the same name that is made later. It
+// refuses a session that takes no calls any more, so that nothing is created for it.
+func joinSession(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, call *v1alpha1.ToolCall, quiet bool) error {
+	ref := call.Spec.SessionRef
+	if ref == nil {
+		return nil
+	}
+	session, err := cluster.GetSession(ctx, ref.Name)
+	if err != nil {
+		return err
+	}
+	if err := TakesCalls(session); err != nil {
+		return err
+	}
+	if session.Spec.Suspend && !quiet {
+		fmt.Fprintf(c.ErrOut, "session %s is suspended: the call waits until you run kubectl toolcall session resume %s -n %s\n", session.Name, session.Name, session.Namespace)
+	}
+	*ref = *ReferenceTo(session)
+	return nil
+}
+
+// ReferenceTo refers to this very session.
+func ReferenceTo(session *v1alpha1.ToolSession) *v1alpha1.SessionReference {
+	return &v1alpha1.SessionReference{Name: session.Name, UID: string(session.UID)}
+}
+
+// TakesCalls says why a session takes no calls any more.
+func TakesCalls(session *v1alpha1.ToolSession) error {
+	const hint = "start another one with kubectl toolcall session start, and run the call there"
+	switch {
+	case session.TakesCalls():
+		return nil
+	case session.Status.Phase == v1alpha1.SessionEnded:
+		return fmt.Errorf("session %s has ended (%s): %s", session.Name, EndOf(session), hint)
+	default:
+		return fmt.Errorf("session %s is being ended: %s", session.Name, hint)
+	}
+}
+
+// EndOf is why a session ended: the reason, and the message if there is one.
+func EndOf(session *v1alpha1.ToolSession) string {
+	if session.Status.Message == "" {
+		return session.Status.Reason
+	}
+	return session.Status.Reason + ": " + session.Status.Message
+}

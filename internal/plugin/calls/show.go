@@ -1,0 +1,117 @@
+package calls
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// Values of --live.
+const (
+	LiveAlways = "always"
+	liveNever  = "never"
+)
+
+// liveHelp is part of the help of the commands that show output.
+const liveHelp = `Output is shown while the command writes it, standard output and standard error each in its place. --live=never shows it
+when the call has finished. A line "note:" on standard error says which part of long output wasn't kept.
+
+On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
+can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
+
+// ShowFlags are the flags of the commands that show output.
+type ShowFlags struct {
+	Live string
+}
+
+func (f *ShowFlags) add(command *cobra.Command) {
+	command.Flags().StringVar(&f.Live, "live", LiveAlways, "show output while the call runs: always or never")
+	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(LiveAlways, liveNever)))
+}
+
+func (f *ShowFlags) validate() error {
+	switch f.Live {
+	case LiveAlways, liveNever:
+		return nil
+	default:
+		return fmt.Errorf("--live=%s: must be always or never", f.Live)
+	}
+}
+
+// Display returns how to show the output of a call.
+func (f *ShowFlags) Display(c *cli.CLI) *display {
+	return &display{
+		Out: c.Out, errs: c.ErrOut, live: f.Live != liveNever,
+		// In one place, people want both streams in the order in which they come.
+		Mixed: sameFile(c.Unfiltered.Out, c.Unfiltered.ErrOut),
+	}
+}
+
+// noDisplay shows messages and no output.
+func noDisplay(c *cli.CLI) *display { return &display{errs: c.ErrOut} }
+
+// sameFile reports whether two writers lead to the same terminal, file or pipe.
+func sameFile(a, b io.Writer) bool {
+	one, ok := a.(*os.File)
+	two, ok2 := b.(*os.File)
+	if !ok || !ok2 {
+		return a == b
+	}
+	first, err := one.Stat()
+	second, err2 := two.Stat()
+	return err == nil && err2 == nil && os.SameFile(first, second)
+}
+
+// display writes the output of a call.
+type display struct {
+	// Out is nil to show no output.
+	Out, errs   io.Writer
+	live, Mixed bool
+	// Changed is called with each state of the call.
+	Changed func(*v1alpha1.ToolCall)
+	// until, if set, ends the display before the call has finished.
+	until func(*v1alpha1.ToolCall) bool
+	// readerLost is called once a write has failed, because nobody reads the output any more.
+	readerLost func()
+	failed     atomic.Bool
+}
+
+func (d *display) watcher() follow.Watcher {
+	w := follow.Watcher{
+		Changed: d.Changed,
+		Until:   d.until,
+		AtEnd:   !d.live,
+		Notice:  func(text string) { fmt.Fprintln(d.errs, "note: "+terminal.Safe(text)) },
+	}
+	if d.Out == nil {
+		return w
+	}
+	w.Output = func(chunk []byte) { d.write(d.Out, chunk) }
+	if !d.Mixed {
+		w.Errors = func(chunk []byte) { d.write(d.errs, chunk) }
+	}
+	return w
+}
+
+func (d *display) write(to io.Writer, chunk []byte) {
+	if d.failed.Load() {
+		return
+	}
+	if _, err := to.Write(chunk); err != nil {
+		d.failed.Store(true)
+		if d.readerLost != nil {
+			d.readerLost()
+		}
+	}
+}
+
+// hasFailed reports whether a write has failed.
+func (d *display) hasFailed() bool { return d.failed.Load() }

@@ -1,0 +1,10 @@
+package calls
+
+import (
+	"os"
+	"testing"
+
+	"toolcall.dev/operator/internal/testing/plugintest"
+)
+
+func TestMain(m *testing.M) { os.Exit(plugintest.Main(m, Commands)) }

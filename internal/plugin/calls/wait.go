@@ -1,0 +1,312 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+const waitLong = `Wait until calls have finished, and print their outcome.
+
+` + cli.ExitCodesHelp + `
+For several calls, the exit code is the first one that is not 0, in the order of the arguments, and with -l and --all in the
+order of their creation. A call that has not finished within --timeout counts as 125, and so does a selection without calls.
+Calls that are created while the command waits aren't waited for.`
+
+const waitExample = `  kubectl toolcall wait nightly && echo ok
+  kubectl toolcall wait first second --timeout 5m
+  kubectl toolcall wait -l job=nightly
+  kubectl toolcall wait nightly -o jsonpath='{.status.exitCode}'
+  kubectl toolcall wait --all --timeout 10m`
+
+func newWait(c *cli.CLI) *cobra.Command {
+	var timeout time.Duration
+	targets, formats := &callTargets{}, cli.NewFormats()
+	command := &cobra.Command{
+		Use:               "wait (NAME... | -l SELECTOR | --all)",
+		Short:             "Wait until calls have finished",
+		Long:              waitLong,
+		Example:           waitExample,
+		Args:              targets.args,
+		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
+		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
+		RunE: func(command *cobra.Command, args []string) error {
+			if timeout < 0 {
+				return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
+			}
+			cluster, err := c.Connect()
+			if err != nil {
+				return err
+			}
+			ctx := command.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			names, err := targets.resolve(ctx, cluster, args)
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				return targets.noneSelected(cluster)
+			}
+			return waitAll(ctx, c, cluster, names, &formats)
+		},
+	}
+	targets.add(command)
+	formats.Add(command)
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait for all calls together, e.g. 5m; 0 means no timeout")
+	return command
+}
+
+// maxWaits is how many calls are waited for at the same time; each of the others has its turn when one has finished.
+const maxWaits = 50
+
+// waited is what came of waiting for a call.
+type waited struct {
+	call *v1alpha1.ToolCall
+	err  error
+}
+
+// waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
+// missed that is deleted soon after its end.
+func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[string, waited] {
+	results := make([]chan waited, len(names))
+	for i := range names {
+		results[i] = make(chan waited, 1)
+	}
+	go func() {
+		var group errgroup.Group
+		group.SetLimit(maxWaits)
+		for i, name := range names {
+			group.Go(func() error {
+				results[i] <- waitOne(ctx, c, name)
+				return nil
+			})
+		}
+		_ = group.Wait()
+	}()
+	return func(yield func(string, waited) bool) {
+		for i, name := range names {
+			if !yield(name, <-results[i]) {
+				return
+			}
+		}
+	}
+}
+
+// lookTime is how long it may take to look at a call when the time to wait is over.
+const lookTime = 10 * time.Second
+
+func waitOne(ctx context.Context, c *cli.Cluster, name string) waited {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		call, err := c.Follow().Wait(ctx, c.Key(name), follow.Watcher{})
+		return waited{call, err}
+	}
+	// It had no turn before: it may have finished long ago.
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
+	call, err := c.GetCall(look, name)
+	if err == nil && !call.Status.Phase.Terminal() {
+		err = context.DeadlineExceeded
+	}
+	return waited{call, err}
+}
+
+// waitAll waits for the calls.
+func waitAll(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []string, formats *cli.Formats) error {
+	show, err := outcomePrinter(c, formats)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	code := 0
+	for name, result := range waitEach(ctx, cluster, names) {
+		callCode, call, err := cli.CodeFailed, result.call, result.err
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			failed = append(failed, fmt.Errorf("call %s did not finish within --timeout", name))
+		case err != nil:
+			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
+		default:
+			callCode = cli.ExitCode(call)
+			if err := show(call); err != nil {
+				return err
+			}
+			if callCode != 0 && wasRefused(&call.Status) {
+				fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
+			}
+			if about := aboutFailure(&call.Status); about != "" && call.Status.Reason != v1alpha1.ReasonNonZeroExit {
+				fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", name, terminal.SafeLine(about))
+			}
+		}
+		if code == 0 {
+			code = callCode
+		}
+	}
+	if code == 0 {
+		return nil
+	}
+	return &cli.ExitError{Code: code, Err: errors.Join(failed...)}
+}
+
+// outcomePrinter returns a function that prints a finished call: its outcome on a line, or the object.
+func outcomePrinter(c *cli.CLI, formats *cli.Formats) (func(*v1alpha1.ToolCall) error, error) {
+	if !formats.IsObject() {
+		return func(call *v1alpha1.ToolCall) error {
+			_, err := fmt.Fprintln(c.Out, outcomeLine(call))
+			return err
+		}, nil
+	}
+	printer, err := formats.ToPrinter()
+	if err != nil {
+		return nil, err
+	}
+	return func(call *v1alpha1.ToolCall) error {
+		call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+		return printer.PrintObj(call, c.Out)
+	}, nil
+}
+
+// outcomeLine is the outcome of a finished call on one line.
+func outcomeLine(call *v1alpha1.ToolCall) string {
+	text := call.Name + " " + string(call.Status.Phase) + " " + call.Status.Reason
+	if call.Status.ExitCode != nil {
+		text += " exit " + strconv.Itoa(int(*call.Status.ExitCode))
+	}
+	if call.Status.DurationMilliseconds != nil {
+		text += " after " + cli.FormatMilliseconds(*call.Status.DurationMilliseconds)
+	}
+	return terminal.SafeLine(text)
+}
+
+const cancelLong = `Request the cancellation of calls. The command gets SIGTERM, and SIGKILL after 5 seconds. Finished calls ignore the
+request; -l and --all leave them out.
+
+With --wait, wait until the calls have finished, and print their outcome: a call that finished before the request reached it
+can have another outcome than Cancelled. -o prints the calls, with --wait as they are when they have finished.
+
+The exit code is 0 if all requests were made, also if -l or --all select no call that could be cancelled, and with --wait if
+all calls have finished, whatever their outcome. Otherwise it is 1.`
+
+const cancelExample = `  kubectl toolcall cancel nightly
+  kubectl toolcall cancel first second --wait
+  kubectl toolcall cancel -l team=search
+  kubectl toolcall cancel --all --wait --timeout 1m`
+
+// cancelOptions are the flags of cancel.
+type cancelOptions struct {
+	*cli.CLI
+	callTargets
+	wait    bool
+	timeout time.Duration
+	formats *cli.ChangeFormats
+}
+
+func newCancel(c *cli.CLI) *cobra.Command {
+	o := &cancelOptions{CLI: c, formats: cli.NewChangeFormats()}
+	command := &cobra.Command{
+		Use:               "cancel (NAME... | -l SELECTOR | --all)",
+		Short:             "Cancel calls",
+		Long:              cancelLong,
+		Example:           cancelExample,
+		Args:              o.args,
+		ValidArgsFunction: c.CompleteArguments(-1, listUnfinishedCalls),
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.run(command.Context(), args)
+		},
+	}
+	o.callTargets.add(command)
+	flags := command.Flags()
+	flags.BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
+	flags.DurationVar(&o.timeout, "timeout", 0, "with --wait: how long to wait for all calls together, e.g. 1m; 0 means no timeout")
+	o.formats.Add(command)
+	return command
+}
+
+func (o *cancelOptions) run(ctx context.Context, args []string) error {
+	switch {
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", o.timeout)
+	case o.timeout > 0 && !o.wait:
+		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
+	}
+	if err := o.formats.Validate(); err != nil {
+		return err
+	}
+	cluster, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	names, err := o.resolve(ctx, cluster, args, unfinished...)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		fmt.Fprintf(o.ErrOut, "No calls to cancel in namespace %s.\n", cluster.Namespace)
+		return nil
+	}
+	var failed []error
+	var requested []string
+	for _, name := range names {
+		call, err := cluster.Follow().Cancel(ctx, cluster.Key(name))
+		if apierrors.IsNotFound(err) && o.isSelection() {
+			continue // It is gone.
+		}
+		if err != nil {
+			failed = append(failed, cluster.NotFoundError("call "+name, err))
+			continue
+		}
+		requested = append(requested, name)
+		if o.wait && o.formats.IsWhole() {
+			continue // It is printed when it has finished.
+		}
+		if err := o.formats.Report(o.Out, call, "cancellation requested"); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if o.wait {
+		failed = append(failed, o.waitFor(ctx, cluster, requested)...)
+	}
+	return errors.Join(failed...)
+}
+
+// waitFor waits until calls have finished, and prints their outcome.
+func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) []error {
+	if o.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, o.timeout)
+		defer stop()
+	}
+	var failed []error
+	for name, result := range waitEach(ctx, c, names) {
+		switch err := result.err; {
+		case errors.Is(err, context.DeadlineExceeded):
+			failed = append(failed, fmt.Errorf("call %s did not finish within --timeout", name))
+		case errors.Is(err, follow.ErrDeleted), apierrors.IsNotFound(err):
+			// A call that is gone has finished: its process is stopped.
+		case err != nil:
+			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
+		case o.formats.IsWhole():
+			if err := o.formats.Report(o.Out, result.call, ""); err != nil {
+				return append(failed, err)
+			}
+		case !o.formats.IsObject():
+			fmt.Fprintln(o.Out, outcomeLine(result.call))
+		}
+	}
+	return failed
+}

@@ -1,0 +1,145 @@
+// Package cli has what all commands of the kubectl plugin share: the program with its streams and flags, the clients of a cluster, formats,
+// tables and descriptions, progress, completion, exit codes, and errors that say how to correct them.
+//
+// It must not know any command: those import it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// CLI holds what all commands share: the standard streams and kubectl's flags.
+type CLI struct {
+	commands func(*CLI) []*cobra.Command
+	// Out and ErrOut make control characters visible where they lead to a terminal.
+	genericiooptions.IOStreams
+	// Unfiltered are the streams as they were given.
+	Unfiltered genericiooptions.IOStreams
+	filters    []*terminal.Writer
+	Flags      *genericclioptions.ConfigFlags
+}
+
+func New(streams genericiooptions.IOStreams, commands func(*CLI) []*cobra.Command) *CLI {
+	c := &CLI{commands: commands, IOStreams: streams, Unfiltered: streams, Flags: genericclioptions.NewConfigFlags(true)}
+	if terminal.Is(streams.Out) {
+		filter := terminal.NewWriter(streams.Out)
+		c.Out, c.filters = filter, append(c.filters, filter)
+	}
+	if terminal.Is(streams.ErrOut) {
+		filter := terminal.NewWriter(streams.ErrOut)
+		c.ErrOut, c.filters = filter, append(c.filters, filter)
+	}
+	return c
+}
+
+// AddRawFlag gives a command the flag that turns the filter for terminals off.
+func (c *CLI) AddRawFlag(command *cobra.Command) {
+	raw := command.Flags().Bool("raw", false, "print control characters unchanged on a terminal too: the output can then control the terminal")
+	command.PreRun = func(*cobra.Command, []string) {
+		if *raw {
+			c.IOStreams = c.Unfiltered
+		}
+	}
+}
+
+// Flush passes on what the filters hold back. A failed write shows at the next one, or there is none.
+func (c *CLI) Flush() {
+	for _, filter := range c.filters {
+		_ = filter.Flush()
+	}
+}
+
+// Execute runs a command line, prints its error, and returns the exit code.
+func (c *CLI) Execute(args []string) int {
+	root := NewRoot(c)
+	root.SetArgs(args)
+	defer c.Flush()
+	command, err := root.ExecuteContextC(context.Background())
+	if err == nil {
+		return 0
+	}
+	var exit *ExitError
+	if !errors.As(err, &exit) {
+		exit = &ExitError{Code: failureCode(command), Err: err}
+	}
+	if errors.Is(exit.Err, errAmbiguousEnv) {
+		exit.Err = errAmbiguousEnv // Without what the flag parser writes before it.
+	}
+	if exit.Err != nil {
+		c.Flush()
+		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.Err.Error()))
+	}
+	return exit.Code
+}
+
+// ExitError ends the program with the given exit code. Without err, nothing more is printed.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// NewRoot lists all commands.
+func NewRoot(c *CLI) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kubectl-toolcall",
+		Short:         "Run and inspect tool calls",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl toolcall"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(c.In)
+	root.SetOut(c.Out)
+	root.SetErr(c.ErrOut)
+	c.Flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(c.commands(c)...)
+	for name, complete := range map[string]Completer{
+		"namespace": c.Complete(listNamespaces),
+		"context":   c.completeConfig(func(config *api.Config) []string { return keys(config.Contexts) }),
+		"cluster":   c.completeConfig(func(config *api.Config) []string { return keys(config.Clusters) }),
+		"user":      c.completeConfig(func(config *api.Config) []string { return keys(config.AuthInfos) }),
+	} {
+		Must(root.RegisterFlagCompletionFunc(name, complete))
+	}
+	completeHelp(root)
+	return root
+}
+
+// Must panics on errors that only a mistake in the program's own text can cause.
+func Must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Note prints a message about what a command did.
+func (c *CLI) Note(quiet bool, format string, args ...any) {
+	if !quiet {
+		fmt.Fprintln(c.ErrOut, terminal.Safe(fmt.Sprintf(format, args...)))
+	}
+}
+
+// EndedBySignals ends with the signals by which a user stops a program, so that it can remove what isn't complete.
+func EndedBySignals(parent context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/version"
+	"toolcall.dev/operator/internal/whoami"
+)
+
+// Cluster holds the clients, with the user's credentials, and the namespace that a command works in.
+type Cluster struct {
+	Namespace string
+	Client    client.WithWatch
+	// Asker reads with the rights of the person who runs the command, also with --as: what decides about somebody else's call, that
+	// somebody need not be able to read.
+	Asker   client.Reader
+	core    *corev1client.CoreV1Client
+	reviews *authorizationv1client.AuthorizationV1Client
+	// Calls reads calls as the tables that the API server makes of them.
+	Calls      rest.Interface
+	Parameters runtime.ParameterCodec
+	// HTTP sends requests whose answers' headers count, to paths below base.
+	HTTP *http.Client
+	Base *url.URL
+	// Output reads what calls write, and sends input and streams to sessions. files carries files, on connections of its own.
+	Output, Files *outputclient.Client
+}
+
+// Connect reads the kubeconfig and creates the clients. It sends no request.
+func (c *CLI) Connect() (*Cluster, error) {
+	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
+	}
+	config, err := c.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100
+	config.UserAgent = "kubectl-toolcall/" + version.String()
+	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	connected := &Cluster{Namespace: namespace}
+	if err := connected.addClients(config); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
+	}
+	return connected, nil
+}
+
+// addClients creates the clients. They share connections.
+func (c *Cluster) addClients(config *rest.Config) error {
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	c.HTTP = transport
+	if c.Base, _, err = rest.DefaultServerUrlFor(config); err != nil {
+		return err
+	}
+	all := Scheme()
+	objects, err := client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: all, Mapper: mapper()})
+	if err != nil {
+		return err
+	}
+	users, err := authenticationv1client.NewForConfigAndClient(config, transport)
+	if err != nil {
+		return err
+	}
+	c.Client, c.Asker = whoami.NewClient(objects, users.SelfSubjectReviews()), objects
+	if config.Impersonate.UserName != "" {
+		own := rest.CopyConfig(config)
+		own.Impersonate = rest.ImpersonationConfig{}
+		if c.Asker, err = client.New(own, client.Options{Scheme: all, Mapper: mapper()}); err != nil {
+			return err
+		}
+	}
+	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	if c.reviews, err = authorizationv1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	if c.Output, err = outputclient.NewForHTTPClient(config, transport); err != nil {
+		return err
+	}
+	// HTTP/1.1 carries a large file up in two thirds of the time of HTTP/2, whose frames are 16 KiB. A stream is refused at once
+	// by HTTP/2 only.
+	forFiles := rest.CopyConfig(config)
+	forFiles.NextProtos = []string{"http/1.1"}
+	if c.Files, err = outputclient.New(forFiles); err != nil {
+		return err
+	}
+	c.Parameters = runtime.NewParameterCodec(all)
+	ofCalls := rest.CopyConfig(config)
+	ofCalls.GroupVersion, ofCalls.APIPath = &v1alpha1.GroupVersion, "/apis"
+	ofCalls.NegotiatedSerializer = serializer.NewCodecFactory(all).WithoutConversion()
+	c.Calls, err = rest.RESTClientForConfigAndClient(ofCalls, transport)
+	return err
+}
+
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	Must(v1alpha1.AddToScheme(s))
+	Must(appsv1.AddToScheme(s))
+	Must(corev1.AddToScheme(s))
+	Must(admissionregistrationv1.AddToScheme(s))
+	// The tables and errors of the API server.
+	Must(metav1.AddMetaToScheme(s))
+	return s
+}
+
+// mapper knows the kinds, so that no command needs API discovery.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for kind, scope := range map[string]meta.RESTScope{
+		"ToolCall": meta.RESTScopeNamespace, "ExecutionEnvironment": meta.RESTScopeNamespace,
+		"Skill": meta.RESTScopeNamespace, "ToolSession": meta.RESTScopeNamespace, "ExecutionPolicy": meta.RESTScopeRoot,
+	} {
+		m.Add(v1alpha1.GroupVersion.WithKind(kind), scope)
+	}
+	// What an installation consists of.
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		m.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	} {
+		m.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(APIServiceKind, meta.RESTScopeRoot)
+	return m
+}
+
+func (c *Cluster) Follow() follow.Clients { return follow.Clients{Calls: c.Client, Output: c.Output} }
+
+// DryRun creates objects only for a look: the API server validates and admits them, and stores nothing.
+func (c *Cluster) DryRun() follow.Clients { return follow.Clients{Calls: dryRunClient{c.Client}} }
+
+// dryRunClient creates objects with dryRun=All.
+type dryRunClient struct{ client.WithWatch }
+
+func (c dryRunClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return c.WithWatch.Create(ctx, o, append(opts, client.DryRunAll)...)
+}
+
+func (c *Cluster) Key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: name}
+}
+
+// GetCall reads one call.
+func (c *Cluster) GetCall(ctx context.Context, name string) (*v1alpha1.ToolCall, error) {
+	call := &v1alpha1.ToolCall{}
+	if err := c.Client.Get(ctx, c.Key(name), call); err != nil {
+		return nil, c.ReadError("call "+name, err)
+	}
+	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	return call, nil
+}
+
+// ReadError adds what the user can do to the error of a request for an existing object.
+func (c *Cluster) ReadError(what string, err error) error {
+	if follow.NotInstalled(err) {
+		return fmt.Errorf("%s: this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", what, err)
+	}
+	if apierrors.IsNotFound(err) {
+		return c.NotFoundError(what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// NotFoundError adds where to look to an error that says that an object doesn't exist.
+func (c *Cluster) NotFoundError(what string, err error) error {
+	if apierrors.IsNotFound(err) && !follow.NotInstalled(err) {
+		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall get\" lists the calls, \"kubectl toolcall env list\" the environments, -n selects another namespace: %w", what, c.Namespace, err)
+	}
+	return err
+}
+
+// names lists the names of objects in the namespace.
+func (c *Cluster) names(ctx context.Context, list client.ObjectList) ([]string, error) {
+	if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	var names []string
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		names = append(names, o.(client.Object).GetName())
+		return nil
+	})
+	return names, err
+}
+
+// GetSession reads one session.
+func (c *Cluster) GetSession(ctx context.Context, name string) (*v1alpha1.ToolSession, error) {
+	session := &v1alpha1.ToolSession{}
+	if err := c.Client.Get(ctx, c.Key(name), session); err != nil {
+		return nil, c.SessionError("get", "session "+name, err)
+	}
+	session.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
+	return session, nil
+}
+
+// SessionError adds what the user can do to the error of a request about sessions.
+func (c *Cluster) SessionError(verb, what string, err error) error {
+	switch {
+	case follow.NotInstalled(err):
+		return fmt.Errorf("%s: this cluster has no ToolSession kind: install an operator that has sessions, or choose another cluster with --context: %w", what, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall session list\" lists the sessions, -n selects another namespace: %w", what, c.Namespace, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: you need permission to %s toolsessions in this namespace: the ClusterRole toolcall-user grants it: %w", what, verb, err)
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+const (
+	// OutputPatience is how long the output of a call may be away until logs without -f gives up.
+	OutputPatience = 30 * time.Second
+	// MaxFollowed is how many calls logs -f follows at the same time: each takes two requests.
+	MaxFollowed = 50
+)
+
+// PermissionError names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant
+// permission to read them.
+func PermissionError(action string, err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(action, "executionpolicies") {
+		return fmt.Errorf("you need permission to %s: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", action, err)
+	}
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("you need permission to %s in this namespace: the ClusterRole toolcall-user grants it: %w", action, err)
+	}
+	return fmt.Errorf("%s: %w", action, err)
+}
+
+// APIServiceKind is the kind by which the aggregated API is registered.
+var APIServiceKind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}

@@ -1,0 +1,180 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/docurl"
+	"toolcall.dev/operator/internal/kubeversion"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// What nodes need.
+var (
+	// landlockKernel is the first Linux whose Landlock holds programs and files, connectionsKernel the first that holds connections,
+	// signalsKernel the first that holds signals.
+	landlockKernel    = utilversion.MustParseGeneric("6.2")
+	connectionsKernel = utilversion.MustParseGeneric("6.7")
+	signalsKernel     = utilversion.MustParseGeneric("6.12")
+)
+
+// sampledCalls is how many calls are looked at for what they found on their nodes.
+const sampledCalls = 50
+
+// checkNodes tells from versions what nodes can do, and from calls what held them there.
+func (d *doctor) checkNodes(ctx context.Context) []finding {
+	sampled := d.landlockByNode(ctx)
+	list := &corev1.NodeList{}
+	if err := d.Client.List(ctx, list); err != nil {
+		unseen := unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", err)
+		return append(unseen, sampledFindings(sampled)...)
+	}
+	var all []finding
+	info := &apimachineryversion.Info{}
+	// Without an answer, which another check reports, the newest version is assumed.
+	_ = readJSON(ctx, d.Cluster, "version", info)
+	mounts := !kubeversion.IsOlder(info.GitVersion, kubeversion.ImageVolumes)
+	for i := range list.Items {
+		node := &list.Items[i]
+		all = append(all, nodeFinding(node, sampled[node.Name], mounts))
+	}
+	return all
+}
+
+// landlockByNode is the version of Landlock that held calls of the namespace, by their nodes. Calls that needed none say
+// nothing about their node.
+func (d *doctor) landlockByNode(ctx context.Context) map[string]int32 {
+	found := map[string]int32{}
+	list := &v1alpha1.ToolCallList{}
+	if err := d.Client.List(ctx, list, client.InNamespace(d.environmentNamespace()), client.Limit(sampledCalls)); err != nil {
+		return found // Other checks say what is wrong with calls.
+	}
+	for i := range list.Items {
+		s := &list.Items[i].Status
+		if s.Isolation != nil && s.Node != "" && s.Isolation.LandlockABI > 0 {
+			found[s.Node] = s.Isolation.LandlockABI
+		}
+	}
+	return found
+}
+
+// sampledFindings are what calls tell of their nodes, for somebody who can't see nodes.
+func sampledFindings(sampled map[string]int32) []finding {
+	var all []finding
+	for node, abi := range sampled {
+		all = append(all, found(stateOK, fmt.Sprintf("Landlock %d held calls on node %s", abi, node), ""))
+	}
+	slices.SortFunc(all, func(a, b finding) int { return strings.Compare(a.Detail, b.Detail) })
+	return all
+}
+
+const (
+	noLandlock = "calls that have a network, and those under a policy that lists programs or paths, end there with IsolationUnavailable: use nodes with Linux 6.7 or newer and Landlock among lsm=, " +
+		"or policies with network.mode: Unrestricted and binaries.enforcement: Name, which is weak"
+	noConnections = "calls that have a network end there with IsolationUnavailable: use nodes with Linux 6.7 or newer, or policies with network.mode: Unrestricted or None"
+)
+
+// adviceDelivery: the operator looks at the nodes when it starts.
+const adviceDelivery = "upgrade the node, or restart the operator, which then copies the runner into each pod: kubectl rollout restart deployment -n toolcall-system toolcall-operator"
+
+// nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known; mounts says
+// that the API server has image volumes.
+func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
+	info := &node.Status.NodeInfo
+	about := fmt.Sprintf("%s: Linux %s, %s, kubelet %s", node.Name, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion)
+	if abi > 0 {
+		about += fmt.Sprintf(", Landlock %d held calls", abi)
+	}
+	noImages := kubeversion.NoImageVolumes(info)
+	switch {
+	case info.OperatingSystem != "" && info.OperatingSystem != "linux":
+		return found(stateOK, about+": calls don't run on it", "")
+	case !isNodeReady(node):
+		return found(stateWarning, about+": not ready", "look at kubectl describe node "+node.Name)
+	case kubeversion.IsOlder(info.KubeletVersion, kubeversion.Minimum):
+		return found(stateProblem, about, "upgrade the node to Kubernetes "+kubeversion.Minimum+" or newer")
+	case mounts && noImages != "":
+		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
+	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
+		return found(stateWarning, about, noLandlock)
+	case abi == 0 && isOlder(info.KernelVersion, connectionsKernel), abi > 0 && abi < rules.ABIConnections:
+		return found(stateWarning, about, noConnections)
+	case isOlder(info.KernelVersion, signalsKernel):
+		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")
+	default:
+		return found(stateOK, about, "")
+	}
+}
+
+func isNodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// isOlder reports whether a version is older than another one. One that can't be read isn't.
+func isOlder(text string, than *utilversion.Version) bool {
+	running, err := utilversion.ParseGeneric(text)
+	return err == nil && running.LessThan(than)
+}
+
+// askedNodes is how many nodes are asked for their kubelet's configuration.
+const askedNodes = 20
+
+// checkProcessIDs asks the kubelets whether they bound how many processes a pod has, which takes a right that few have.
+func (d *doctor) checkProcessIDs(ctx context.Context) []finding {
+	list := &corev1.NodeList{}
+	if err := d.Client.List(ctx, list); err != nil {
+		return nil // The check of the nodes says so.
+	}
+	var all []finding
+	bounded := 0
+	for i := range list.Items {
+		node := &list.Items[i]
+		if !isNodeReady(node) || bounded+len(all) >= askedNodes {
+			continue
+		}
+		limit, err := d.podPidsLimit(ctx, node.Name)
+		switch {
+		case apierrors.IsForbidden(err):
+			return append(all, found(stateUnknown, "you have no permission to read the kubelets' podPidsLimit (get nodes/proxy)",
+				"ask a cluster administrator to run kubectl toolcall doctor, or look at the configuration of the kubelets"))
+		case err != nil:
+			all = append(all, found(stateUnknown, fmt.Sprintf("%s: its kubelet's podPidsLimit can't be read: %v", node.Name, err), "look at the configuration of the kubelet"))
+		case limit <= 0:
+			all = append(all, found(stateWarning, node.Name+": its kubelet has no podPidsLimit: one call can take all process IDs of the node",
+				"set podPidsLimit in the kubelet's configuration, for example to 1024: "+docurl.Page("operations.md#isolation")))
+		default:
+			bounded++
+		}
+	}
+	if bounded > 0 {
+		all = append(all, found(stateOK, fmt.Sprintf("podPidsLimit bounds the processes of a pod on %d of the %d nodes that were asked", bounded, bounded+len(all)), ""))
+	}
+	return all
+}
+
+// podPidsLimit is how many processes a node's pods may have each; -1 or 0 for any number.
+func (d *doctor) podPidsLimit(ctx context.Context, node string) (int64, error) {
+	var configuration struct {
+		Kubelet struct {
+			PodPidsLimit *int64 `json:"podPidsLimit"`
+		} `json:"kubeletconfig"`
+	}
+	if err := readJSON(ctx, d.Cluster, "api/v1/nodes/"+node+"/proxy/configz", &configuration); err != nil {
+		return 0, err
+	}
+	if configuration.Kubelet.PodPidsLimit == nil {
+		return 0, nil
+	}
+	return *configuration.Kubelet.PodPidsLimit, nil
+}

@@ -1,0 +1,141 @@
+package environments
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/denials"
+	"toolcall.dev/operator/internal/docurl"
+	"toolcall.dev/operator/internal/plugin/calls"
+	"toolcall.dev/operator/internal/plugin/cli"
+)
+
+const explainLong = `Explain why a call was denied: which rule denied it, and what is allowed instead.
+
+The last line says whether the same call would be allowed now, if you created it: the policy or your permissions may
+have changed. -o prints the same as an object of kind Explanation.
+
+The exit code is 0 if the call was denied, and 1 if it wasn't or can't be read.`
+
+func newExplainDenial(c *cli.CLI) *cobra.Command {
+	formats := cli.NewFormats()
+	command := &cobra.Command{
+		Use:               "explain-denial NAME",
+		Short:             "Explain why a call was denied and what is allowed",
+		Long:              explainLong,
+		Example:           "  kubectl toolcall explain-denial run-x7k2m9p4",
+		Args:              cli.RequireCall,
+		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
+		RunE: func(command *cobra.Command, args []string) error {
+			return explainDenial(command.Context(), c, args[0], &formats)
+		},
+	}
+	formats.Add(command)
+	return command
+}
+
+func explainDenial(ctx context.Context, c *cli.CLI, name string, formats *cli.Formats) error {
+	cluster, err := c.Connect()
+	if err != nil {
+		return err
+	}
+	call, err := cluster.GetCall(ctx, name)
+	if err != nil {
+		return err
+	}
+	if call.Status.Phase != v1alpha1.PhaseDenied {
+		return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", name, calls.PhaseOf(call), name)
+	}
+	e := explain(call)
+	if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
+		e.Now = "unknown: " + err.Error()
+	} else {
+		e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
+	}
+	if !formats.IsObject() {
+		d := cli.NewDescription(c.Out)
+		d.Section("", e.fields())
+		return d.Flush()
+	}
+	object, err := cli.ReportObject("Explanation", e)
+	if err != nil {
+		return err
+	}
+	object.SetName(call.Name)
+	return formats.Print(c, object, []cli.Printable{object})
+}
+
+// explanation says why a call was denied.
+type explanation struct {
+	Call      string `json:"call"`
+	Requester string `json:"requester,omitempty"`
+	Action    string `json:"action,omitempty"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message,omitempty"`
+	// Rule is what denied it. YouCan says what the requester can do about it, OwnerCan what the owner of the policy can.
+	Rule     string `json:"rule,omitempty"`
+	YouCan   string `json:"youCan,omitempty"`
+	OwnerCan string `json:"ownerCan,omitempty"`
+	Policy   string `json:"policy,omitempty"`
+	// Documentation is the address of the section about the reason.
+	Documentation string `json:"documentation"`
+	// Now says what would become of the same call at this moment.
+	Now string `json:"now"`
+}
+
+func explain(call *v1alpha1.ToolCall) *explanation {
+	rule := denials.Rules()[call.Status.Reason]
+	e := &explanation{
+		Call: call.Name, Requester: calls.Requester(call), Reason: call.Status.Reason, Message: call.Status.Message,
+		Rule: rule.Field, YouCan: rule.Requester, OwnerCan: rule.Owner,
+		Documentation: docurl.Reason(call.Status.Reason),
+	}
+	if call.Status.Action != nil {
+		e.Action = call.Status.Action.Summary
+	}
+	return e
+}
+
+func (e *explanation) fields() []cli.Field {
+	return []cli.Field{
+		{"Call", e.Call}, {"Requested by", e.Requester}, {"Action", e.Action},
+		{"Reason", e.Reason}, {"Message", e.Message},
+		{"Rule", e.Rule}, {"You can", e.YouCan}, {"The policy's owner can", e.OwnerCan},
+		{"Documentation", e.Documentation}, {"Policy", e.Policy}, {"Now", e.Now},
+	}
+}
+
+// repeat returns the same call under a new name.
+func repeat(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	again := &v1alpha1.ToolCall{Spec: *call.Spec.DeepCopy()}
+	again.Namespace, again.GenerateName = call.Namespace, "run-"
+	again.Spec.RequestedBy, again.Spec.Cancel = nil, false
+	return again
+}
+
+func (v *evaluation) policyInEnvironment() string {
+	env := v.snapshot.Effective()
+	if env == nil {
+		return ""
+	}
+	return v.policyName(env) + ", of environment " + env.Name
+}
+
+// comparedWith compares the evaluation with the reason of an earlier denial.
+func (v *evaluation) comparedWith(earlier string) string {
+	switch {
+	case v.unknown != nil:
+		return "unknown: " + v.unknown.Error()
+	case v.refusal == nil:
+		return "the same call from you would be allowed"
+	case v.refusal.Reason == earlier:
+		return "the same call from you would be denied for the same reason"
+	case v.refusal.Denied:
+		return "the same call from you would be denied: " + v.refusal.Error()
+	default:
+		return "the same call from you would fail: " + v.refusal.Error()
+	}
+}

@@ -1,0 +1,222 @@
+// Package environments has the commands about environments and their policies, and those that say what may run in them: tools, check and
+// explain-denial. The last two decide by internal/decide, as the operator does.
+package environments
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// Commands are the commands about environments, and about what may run in them.
+func Commands(c *cli.CLI) []*cobra.Command {
+	return []*cobra.Command{newEnv(c), newTools(c), newCheck(c), newExplainDenial(c)}
+}
+
+func newEnv(c *cli.CLI) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "env",
+		Aliases: []string{"envs", "environment", "environments"},
+		Short:   "List, describe, suspend and resume environments",
+		Example: "  kubectl toolcall env list\n  kubectl toolcall env describe tools\n  kubectl toolcall env suspend tools",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newEnvList(c), newEnvDescribe(c), newEnvSuspend(c), newEnvResume(c))
+	return command
+}
+
+const envListLong = `List the environments that calls can run in.
+
+The column ALLOWS shows what the policy of the environment allows, if you have permission to read policies: the listed
+programs (any program if it lists none), shell for shell command lines, and the languages of code. To use a tool you
+need permission of your own: run "kubectl toolcall check" to find out.
+
+Notes on standard error say why an environment isn't ready, for example because the nodes can't hold its policy
+(IsolationUnavailable), and what of a policy is weaker than it looks.`
+
+// envListOptions are the flags of env list.
+type envListOptions struct {
+	*cli.CLI
+	allNamespaces bool
+	formats       cli.Formats
+}
+
+func newEnvList(c *cli.CLI) *cobra.Command {
+	o := &envListOptions{CLI: c, formats: cli.NewFormats()}
+	command := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls", "get"},
+		Short:   "List the environments that calls can run in",
+		Long:    envListLong,
+		Example: "  kubectl toolcall env list\n  kubectl toolcall env list -A\n  kubectl toolcall env list -o name",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.run(command.Context())
+		},
+	}
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the environments of all namespaces")
+	o.formats.Add(command)
+	return command
+}
+
+func (o *envListOptions) run(ctx context.Context) error {
+	cluster, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	namespace := cluster.Namespace
+	if o.allNamespaces {
+		namespace = ""
+	}
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	if err := cluster.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return cluster.ReadError("environments", err)
+	}
+	if o.formats.IsObject() {
+		return o.formats.Print(o.CLI, list, environmentObjects(list))
+	}
+	if len(list.Items) == 0 {
+		fmt.Fprintf(o.ErrOut, "No environments found%s Calls need one to run in.\n", o.scope(namespace))
+		return nil
+	}
+	return o.writeTable(ctx, cluster, list.Items)
+}
+
+func (o *envListOptions) scope(namespace string) string {
+	if o.allNamespaces {
+		return "."
+	}
+	return fmt.Sprintf(" in namespace %s.", namespace)
+}
+
+// environmentObjects are the environments of a list, each with its kind.
+func environmentObjects(list *v1alpha1.ExecutionEnvironmentList) []cli.Printable {
+	var all []cli.Printable
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironment"))
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+func (o *envListOptions) writeTable(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment) error {
+	slices.SortFunc(environments, func(a, b v1alpha1.ExecutionEnvironment) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	w := cli.NewTable(o.Out)
+	columns := []string{"NAME", "IMAGE", "DEFAULT", "POLICY", "READY", "WARM", "ALLOWS"}
+	if o.allNamespaces {
+		columns = append([]string{"NAMESPACE"}, columns...)
+	}
+	cli.WriteRow(w, columns)
+	policies := newPolicyReader(c)
+	for i := range environments {
+		env := &environments[i]
+		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), policies.allows(ctx, env)}
+		if o.allNamespaces {
+			cells = append([]string{env.Namespace}, cells...)
+		}
+		cli.WriteRow(w, cells)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, note := range notes(ctx, policies, environments) {
+		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(note))
+	}
+	return nil
+}
+
+// notes say why environments aren't ready, and which of their policies are weaker than they look: each once.
+func notes(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
+	var all []string
+	for i := range environments {
+		env := &environments[i]
+		if why := NotReady(env); why != "" {
+			all = append(all, fmt.Sprintf("environment %s is not ready: %s", env.Name, why))
+		}
+		policy, err := policies.policyFor(ctx, env)
+		if err != nil || policy == nil {
+			continue
+		}
+		if note := fmt.Sprintf("policy %s is weaker than it looks: %s", policy.Name, Weakness(policy)); Weakness(policy) != "" && !slices.Contains(all, note) {
+			all = append(all, note)
+		}
+	}
+	return all
+}
+
+// Weakness is what is weaker in a policy than it looks, empty for nothing, and for the built-in defaults.
+func Weakness(policy *v1alpha1.ExecutionPolicy) string {
+	if policy == nil {
+		return ""
+	}
+	weak := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWeak)
+	if weak == nil || weak.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return weak.Message
+}
+
+// NotReady is why calls can't run in an environment, as far as the operator has found out.
+func NotReady(env *v1alpha1.ExecutionEnvironment) string {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
+}
+
+// readyBut says what isn't held in an environment in which calls can run; empty for nothing.
+func readyBut(env *v1alpha1.ExecutionEnvironment) string {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, v1alpha1.MessageReadyBut) {
+		return ""
+	}
+	return c.Message
+}
+
+func isDefault(env *v1alpha1.ExecutionEnvironment) string {
+	if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
+		return "yes"
+	}
+	return ""
+}
+
+// state is the condition Ready, and whether the environment is suspended.
+func state(env *v1alpha1.ExecutionEnvironment) string {
+	if env.Spec.Suspend {
+		return ready(env) + ", suspended"
+	}
+	return ready(env)
+}
+
+func ready(env *v1alpha1.ExecutionEnvironment) string {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case c == nil:
+		return "Unknown"
+	case c.Status == metav1.ConditionTrue:
+		return "True"
+	default:
+		return string(c.Status) + " (" + c.Reason + ")"
+	}
+}
+
+func Warm(env *v1alpha1.ExecutionEnvironment) string {
+	if env.Status.Warm == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", env.Status.Warm.Ready, env.Status.Warm.Desired)
+}

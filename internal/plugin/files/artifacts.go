@@ -1,0 +1,258 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+const artifactsLong = `List the artifacts of a call, or get one: the files that the call's spec.collect keeps. They outlive the call's pod.
+
+With PATH, as the list shows it, the artifact is written into the working directory under the last part of its path, or with
+-o under another name; "-" is standard output. It appears whole or not at all, and its SHA-256 is compared with what the call
+recorded.
+
+--open shows it with the program that the system has for such files. It is somebody else's data: only images, text, PDF, audio and
+video are opened, by what the artifact's recorded type says, and never a program or a page.
+
+For programs, the list is in "kubectl toolcall describe NAME -o json", under status.artifacts.
+
+The exit code is 0 also if the call kept no files, and 1 if an artifact can't be got whole.
+
+It needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and
+toolcall-user grant.`
+
+const artifactsExample = `  kubectl toolcall artifacts report
+  kubectl toolcall artifacts report plot.png --open
+  kubectl toolcall artifacts report result.json -o - | jq .`
+
+// artifactsOptions are the flags of artifacts.
+type artifactsOptions struct {
+	*cli.CLI
+	output string
+	open   bool
+	quiet  bool
+	// view starts the system's viewer.
+	view func(file string) error
+}
+
+func newArtifacts(c *cli.CLI) *cobra.Command {
+	o := &artifactsOptions{CLI: c, view: view}
+	command := &cobra.Command{
+		Use:               "artifacts NAME [PATH]",
+		Short:             "List the files that a call kept, and get one",
+		Long:              artifactsLong,
+		Example:           artifactsExample,
+		ValidArgsFunction: o.complete,
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := o.validate(args); err != nil {
+				return err
+			}
+			cluster, err := c.Connect()
+			if err != nil {
+				return err
+			}
+			ctx, stop := cli.EndedBySignals(command.Context())
+			defer stop()
+			return o.run(ctx, cluster, args)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
+	flags.BoolVar(&o.open, "open", false, "show the artifact with the system's program for it")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
+	cli.Must(command.MarkFlagFilename("output"))
+	return command
+}
+
+func (o *artifactsOptions) validate(args []string) error {
+	switch {
+	case len(args) == 0 || len(args) > 2 || args[0] == "":
+		return errors.New("specify the name of one call, and of one artifact to get it: \"kubectl toolcall get\" lists the calls")
+	case len(args) == 1 && (o.output != "" || o.open):
+		return errors.New("-o and --open are for one artifact: give its path after the name of the call")
+	case o.open && o.output == standardStream:
+		return errors.New("--open needs a file: leave out \"-o -\"")
+	default:
+		return nil
+	}
+}
+
+func (o *artifactsOptions) run(ctx context.Context, cluster *cli.Cluster, args []string) error {
+	call, err := cluster.GetCall(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		return o.list(call)
+	}
+	all := call.Status.Artifacts
+	for i := range all {
+		if all[i].Path == args[1] {
+			return o.get(ctx, cluster, call, &all[i])
+		}
+	}
+	return fmt.Errorf("call %s has no artifact %q: kubectl toolcall artifacts %s lists those that it has", args[0], args[1], args[0])
+}
+
+func (o *artifactsOptions) list(call *v1alpha1.ToolCall) error {
+	if message := call.Status.ArtifactsMessage; message != "" {
+		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(message))
+	}
+	if len(call.Status.Artifacts) == 0 {
+		why := "it kept no files"
+		if !call.Status.Phase.Terminal() {
+			why = "it hasn't finished, and files are kept at the end"
+		}
+		fmt.Fprintf(o.ErrOut, "call %s has no artifacts: %s\n", call.Name, why)
+		return nil
+	}
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+		{Name: "Path", Type: "string"}, {Name: "Bytes", Type: "integer"}, {Name: "Type", Type: "string"}, {Name: "State", Type: "string"},
+	}}
+	for _, a := range call.Status.Artifacts {
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			terminal.SafeLine(a.Path), a.Bytes, terminal.SafeLine(a.MediaType), terminal.SafeLine(string(a.State)),
+		}})
+	}
+	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, o.Out)
+}
+
+func (o *artifactsOptions) get(ctx context.Context, cluster *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
+	if o.open && !canOpen(a) {
+		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
+	}
+	progress := newTransferProgress(o.CLI, o.quiet)
+	defer progress.end()
+	copyTo := func(w io.Writer) error {
+		err := copyArtifact(ctx, cluster.Output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
+		if err != nil {
+			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
+		}
+		return nil
+	}
+	if o.output == standardStream {
+		return copyTo(o.Unfiltered.Out)
+	}
+	name, err := o.target(a)
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(name, copyTo); err != nil {
+		return err
+	}
+	progress.end()
+	fmt.Fprintln(o.Out, terminal.SafeLine(name))
+	if !o.open {
+		return nil
+	}
+	if err := o.view(name); err != nil {
+		return fmt.Errorf("open %s: %w", name, err)
+	}
+	return nil
+}
+
+// target is the file that is written. Only the last part of a path that a call chose counts. A file that is there already is
+// replaced only if the user named it.
+func (o *artifactsOptions) target(a *v1alpha1.Artifact) (string, error) {
+	if o.output != "" {
+		return localTarget(a.Path, o.output)
+	}
+	base := path.Base(a.Path)
+	if base == "." || base == ".." || base == "/" || strings.HasPrefix(base, ".") || strings.ContainsRune(base, '\\') || !filepath.IsLocal(base) {
+		return "", fmt.Errorf("%q is no name for a file here: choose one with -o", a.Path)
+	}
+	if _, err := os.Lstat(base); err == nil {
+		return "", fmt.Errorf("%s is there already: choose another name with -o, or name it with -o to replace it", base)
+	}
+	return base, nil
+}
+
+// copyArtifact writes an artifact whose content is what the call recorded.
+func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1.ToolCall, a *v1alpha1.Artifact, to io.Writer) error {
+	end, err := from.Copy(ctx, outputclient.Query{
+		Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: a.Path, Patience: cli.OutputPatience, SHA256: a.SHA256,
+	}, outputclient.Sink{Write: func(p []byte) error {
+		_, err := to.Write(p)
+		return err
+	}})
+	if err == nil && !end.Verified {
+		err = fmt.Errorf("not all of its %d bytes were kept", a.Bytes)
+	}
+	return err
+}
+
+// canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
+// the content looks like: both must be such.
+func canOpen(a *v1alpha1.Artifact) bool {
+	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(a.Path)))
+	recorded, _, _ := mime.ParseMediaType(a.MediaType)
+	return isPassive(byName) && isPassive(recorded)
+}
+
+func isPassive(mediaType string) bool {
+	kind, _, _ := strings.Cut(mediaType, "/")
+	switch mediaType {
+	case "application/pdf", "text/plain", "text/csv", "application/json":
+		return true
+	case "image/svg+xml":
+		return false
+	default:
+		return kind == "image" || kind == "audio" || kind == "video"
+	}
+}
+
+// view starts the system's program for a file, which goes on when this one ends.
+func view(file string) error {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	name, args := "xdg-open", []string{absolute}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", absolute}
+	}
+	command := exec.Command(name, args...) //nolint:noctx // it goes on when this program ends
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%w: the file is at %s", err, absolute)
+	}
+	return command.Process.Release()
+}
+
+// complete completes a call, and then its artifacts.
+func (o *artifactsOptions) complete(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return o.CompleteArguments(1, cli.ListCalls)(command, args, prefix)
+	}
+	return o.CLI.Complete(func(ctx context.Context, cluster *cli.Cluster) ([]string, error) {
+		call, err := cluster.GetCall(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for _, a := range call.Status.Artifacts {
+			names = append(names, terminal.SafeLine(a.Path))
+		}
+		return names, nil
+	})(command, args, prefix)
+}
