@@ -1,12 +1,14 @@
 package supervisor_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/supervisor"
 )
 
 func TestACallIsTakenToItsAcknowledgement(t *testing.T) {
@@ -292,11 +294,32 @@ func TestTheEndOfThePodBeforeItsBeginEndsTheRunner(t *testing.T) {
 
 // Begin, the assignment and SIGTERM come together: any of them may be seen first.
 func TestTheEndOfThePodAtAnyMomentStartsACallAtMostOnceAndSaysWhetherItDid(t *testing.T) {
+	moments := map[string]func(*bench){
+		"before Begin": func(b *bench) { b.terminate() },
+		"with Begin": func(b *bench) {
+			b.Begin = func(*wire.Begin) supervisor.ExecuteFunc { b.terminate(); return b.execute }
+		},
+		"with the start": func(b *bench) {
+			b.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
+				return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+					b.terminate()
+					<-ctx.Done()
+					return b.execute(ctx, a, started)
+				}
+			}
+		},
+		"about the start": func(b *bench) {
+			b.Begin = func(*wire.Begin) supervisor.ExecuteFunc { go b.terminate(); return b.execute }
+		},
+		"at last": func(*bench) {},
+	}
 	for name, owner := range owners {
 		t.Run(name, func(t *testing.T) {
 			seen := map[string]int{}
-			for range 500 {
-				synctest.Test(t, func(t *testing.T) { seen[endAtAnyMoment(t, owner)]++ })
+			for _, moment := range moments {
+				for range 100 {
+					synctest.Test(t, func(t *testing.T) { seen[endAtAMoment(t, owner, moment)]++ })
+				}
 			}
 			for _, what := range []string{"before it has begun", "before it was assigned", "before its start", "while it runs"} {
 				if seen[what] == 0 {
@@ -307,14 +330,22 @@ func TestTheEndOfThePodAtAnyMomentStartsACallAtMostOnceAndSaysWhetherItDid(t *te
 	}
 }
 
-func endAtAnyMoment(t *testing.T, owner wire.Begin) string {
+// endAtAMoment says what the runner had done when its pod ended.
+func endAtAMoment(t *testing.T, owner wire.Begin, moment func(*bench)) string {
 	b := start(t, owner)
 	defer b.stop()
-	p, _ := b.connect()
-	synctest.Wait()
-	go b.terminate()
+	p := newPipe()
 	p.in <- begin(owner)
 	p.in <- assigned("c1")
+	moment(b)
+	select {
+	case b.dials <- p:
+		<-b.hellos
+	case err := <-b.ended:
+		b.ended <- err
+	}
+	synctest.Wait()
+	b.terminate()
 	synctest.Wait()
 	var outcome *result.Outcome
 	for len(p.out) > 0 {
