@@ -1,6 +1,7 @@
 package docurl
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,22 +36,22 @@ func TestAlertsHaveTheSameBase(t *testing.T) {
 func TestPagesExist(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`docurl\.Page\("([^"#]+)[^"]*"\)`)
-	files, err := filepath.Glob("../*/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(file) != ".go" {
+			return err
 		}
+		text, err := os.ReadFile(file)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if found < 3 {
 		t.Errorf("only %d pages are named", found)
