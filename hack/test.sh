@@ -29,11 +29,11 @@ raced=(./internal/dispatch/... ./internal/host/... ./internal/queue/... ./intern
 # without_race are packages of pure functions alone, whose tests take longest with the race detector.
 without_race=(./internal/guards ./internal/runner/redact)
 
-flags=(-vet=off -timeout=40m) # The linter vets.
+flags=(-vet=off -timeout=20m) # The linter vets.
 short=(-short)
 if [[ $mode == full ]]; then
   export TOOLCALL_FULL=1
-  flags+=(-count=1 -shuffle=on)
+  flags+=(-timeout=60m -count=1 -shuffle=on)
   raced=(./...)
   short=()
 fi

@@ -94,9 +94,18 @@ func follow2(t *testing.T, conn net.Conn, arrived <-chan struct{}) {
 		must(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 	}
 	must(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: *block, EndStream: true, EndHeaders: true}))
-	<-arrived
+	waitFor(t, arrived, "the request doesn't arrive")
 	must(t, conn.SetReadDeadline(time.Now()))
-	<-ended
+	waitFor(t, ended, "the client goes on reading")
+}
+
+func waitFor(t *testing.T, done <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(testTimeout):
+		t.Fatal(otherwise)
+	}
 }
 
 type headerBlock []byte
@@ -111,10 +120,13 @@ func TestAClientThatDoesntRead(t *testing.T) {
 			t.Parallel()
 			arrived, answer, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			o := testOptions()
-			o.MaxRequestsPerToken, o.limits = 1, timeouts{headers: testTimeout, write: 100 * time.Millisecond}
+			o.MaxRequestsPerToken, o.limits = 1, timeouts{headers: testTimeout, write: time.Second}
 			console := servePipes(t, o, func(w http.ResponseWriter, r *http.Request) {
 				close(arrived)
-				<-answer
+				select {
+				case <-answer:
+				case <-r.Context().Done():
+				}
 				w.Header().Set("Content-Type", "application/octet-stream")
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
@@ -125,15 +137,10 @@ func TestAClientThatDoesntRead(t *testing.T) {
 				follow2(t, conn, arrived)
 			} else {
 				follow(t, conn)
-				<-arrived
+				waitFor(t, arrived, "the request doesn't arrive")
 			}
 			close(answer)
-			select {
-			case <-ended:
-			case <-time.After(testTimeout):
-				t.Error("the request goes on")
-				_ = conn.Close()
-			}
+			waitFor(t, ended, "the request goes on")
 		})
 	}
 }
