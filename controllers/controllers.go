@@ -101,8 +101,9 @@ type Memory struct {
 	// Calls, Finished, Stored, Sessions and Pools have calls, calls whose time is up, calls whose output is being stored, sessions and
 	// environments looked at; after a start everything is looked at.
 	Calls, Finished, Stored, Sessions, Pools *trigger.Trigger
-	// sessionsOfJob finds the sessions of a runner that waits, in the cache.
+	// sessionsOfJob and callsOfJob find whose a runner is that waits, in the cache: its beginning may have been lost.
 	sessionsOfJob func(context.Context, types.NamespacedName) []types.NamespacedName
+	callsOfJob    func(context.Context, types.NamespacedName) []ctrl.Request
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
 	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
@@ -120,11 +121,11 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Earlier:  &host.EarlierCalls{},
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
-		Calls:    trigger.New(),
-		Finished: trigger.New(),
-		Stored:   trigger.New(),
-		Sessions: trigger.New(),
-		Pools:    trigger.New(),
+		Calls:    trigger.New("toolcall"),
+		Finished: trigger.New("retention"),
+		Stored:   trigger.New("output"),
+		Sessions: trigger.New("toolsession"),
+		Pools:    trigger.New("executionenvironment"),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
@@ -151,6 +152,9 @@ func (m *Memory) route(runner *dispatch.Runner) {
 	if m.sessionsOfJob != nil {
 		for _, session := range m.sessionsOfJob(context.Background(), object(hello.Job)) {
 			m.Sessions.Enqueue(session, trigger.PriorityStart)
+		}
+		for _, call := range m.callsOfJob(context.Background(), object(hello.Job)) {
+			m.Calls.Enqueue(call.NamespacedName, trigger.PriorityStart)
 		}
 	}
 	if hello.Pool != "" {
@@ -235,7 +239,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
 		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
 	})
-	m.sessionsOfJob = sessions.SessionsOfJob
+	m.sessionsOfJob, m.callsOfJob = sessions.SessionsOfJob, calls.RecordedIn
 	stored := &output.Reconciler{
 		Client: api, Objects: objects, Clock: o.Clock, Hub: m.Hub, Outputs: o.Outputs, Sessions: servings, Warn: calls.Tell,
 		Done: func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) },

@@ -23,12 +23,12 @@ import (
 
 type requests = priorityqueue.PriorityQueue[reconcile.Request]
 
-// listen is the queue of a controller that a trigger feeds.
+// listen is the queue of the controller that a trigger feeds.
 func listen(t *testing.T, tr *trigger.Trigger) requests {
 	t.Helper()
-	q := priorityqueue.New[reconcile.Request]("test")
-	if err := tr.Source().Start(context.Background(), q); err != nil {
-		t.Fatal(err)
+	q, ok := tr.Queue("", nil).(requests)
+	if !ok {
+		t.Fatal("the controller's queue knows no priorities")
 	}
 	t.Cleanup(q.ShutDown)
 	return q
@@ -127,4 +127,25 @@ func TestTheNewsOfACallsRunnerGoesToTheCall(t *testing.T) {
 	if sessions.Len() != 0 {
 		t.Error("a call's runner has a session looked at")
 	}
+}
+
+// The beginning was lost with the connection, whose end nobody has noticed before the runner comes back.
+func TestACallWhoseBeginningWasLostIsLookedAt(t *testing.T) {
+	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
+	calls, pools := listen(t, m.Calls), listen(t, m.Pools)
+	config := serveMemory(t, m)
+	for range 2 {
+		conn, err := config.Dial(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		next(t, pools, "env", trigger.PriorityStart)
+		if r := m.Hub.Runner("job-uid"); calls.Len() == 0 {
+			if err := r.Begin(wire.BeginCall("c1", "call")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	next(t, calls, "call", trigger.PriorityStart)
 }

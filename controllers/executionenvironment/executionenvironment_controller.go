@@ -56,8 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pools *trigger.Trigger) 
 		Watches(&v1alpha1.ToolCall{}, gathered(environmentOfCall)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(poolOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOfPod)).
-		WatchesRawSource(pools.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentPasses}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentPasses, NewQueue: pools.Queue}).
 		Complete(r)
 }
 

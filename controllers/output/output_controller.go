@@ -64,9 +64,11 @@ type Warn func(call *v1alpha1.ToolCall, kind, reason, action, message string)
 
 // SetupWithManager registers the controller. It looks at the calls that there is news of.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("output").WatchesRawSource(calls.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
-		Complete(fair.OfNamespaces(r, concurrentOfNamespace, func(call types.NamespacedName) { calls.Enqueue(call, 0) }))
+	_, err := controller.New("output", mgr, controller.Options{
+		MaxConcurrentReconciles: concurrent, NewQueue: calls.Queue,
+		Reconciler: fair.OfNamespaces(r, concurrentOfNamespace, func(call types.NamespacedName) { calls.Enqueue(call, 0) }),
+	})
+	return err
 }
 
 // Reconcile looks at a call that has ended and whose status says that its output is being stored. The cache has no such calls.

@@ -18,7 +18,8 @@ var errRunnerAway = errors.New("the call's runner isn't connected")
 const endPause = 5 * time.Second
 
 // runnerStream is a stream for the output store. Other than a reader of dispatch.RunnerSource it outlives the runner's absence,
-// until somebody has proven that the pod is gone, and it is opened when it is first needed: making one asks nobody.
+// until somebody has proven that the pod is gone, and it is opened when it is first needed: making one asks nobody. It has one user at
+// a time, but for end and lose.
 type runnerStream struct {
 	source *dispatch.RunnerSource
 	key    output.Key
@@ -26,7 +27,6 @@ type runnerStream struct {
 	ended, gone chan struct{}
 	end, lose   func()
 
-	mu     sync.Mutex
 	reader output.Reader
 	// info is what was known last.
 	info output.Info
@@ -46,8 +46,6 @@ func sourceOf(hub *dispatch.Hub, keyHash string) *dispatch.RunnerSource {
 
 // Info implements output.Reader.
 func (s *runnerStream) Info() output.Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.reader != nil {
 		s.info = s.reader.Info()
 	}
@@ -104,18 +102,13 @@ func (s *runnerStream) waitForEnd(ctx context.Context) error {
 
 // open returns the reader of now.
 func (s *runnerStream) open(ctx context.Context) (output.Reader, error) {
-	s.mu.Lock()
-	r := s.reader
-	s.mu.Unlock()
-	if r != nil {
-		return r, nil
+	if s.reader != nil {
+		return s.reader, nil
 	}
 	r, err := s.source.Open(ctx, s.key)
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.reader = r
 	return r, nil
 }
@@ -135,8 +128,6 @@ func (s *runnerStream) explain(err error) error {
 }
 
 func (s *runnerStream) drop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.reader != nil {
 		s.info = s.reader.Info()
 		s.reader.Close()

@@ -49,9 +49,11 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller. It looks at the calls whose time has come.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("retention").WatchesRawSource(calls.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent}).
-		Complete(fair.OfNamespaces(r, max(r.Concurrent/2, 1), func(call types.NamespacedName) { calls.Enqueue(call, 0) }))
+	_, err := controller.New("retention", mgr, controller.Options{
+		MaxConcurrentReconciles: r.Concurrent, NewQueue: calls.Queue,
+		Reconciler: fair.OfNamespaces(r, max(r.Concurrent/2, 1), func(call types.NamespacedName) { calls.Enqueue(call, 0) }),
+	})
+	return err
 }
 
 // Keep remembers when a call that has ended is to be deleted.

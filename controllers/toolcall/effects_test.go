@@ -77,12 +77,14 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			return c.do("remove", func() error { return api.Delete(ctx, o) })
 		},
 	})
+	pools := trigger.New("test")
+	t.Cleanup(pools.ShutDown)
 	c.Reconciler = NewReconciler(Options{
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
 		Queue: queue.New(func(types.NamespacedName) {}), Pending: queue.NewBudget(queue.BudgetOptions{MaxCalls: 1}),
 		SessionQueue: queue.NewSessionQueue(func(types.NamespacedName) {}), Earlier: &host.EarlierCalls{},
-		Pools: trigger.New(), Concurrent: 4,
+		Pools: pools, Concurrent: 4,
 		Wake: func(call types.NamespacedName) { c.woken = append(c.woken, call.Name) },
 	})
 	c.Retention = &retention.Reconciler{Client: api, Objects: c.Objects, Clock: c.Clock, Schedule: retention.NewSchedule(c.Clock, nil)}

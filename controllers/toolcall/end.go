@@ -28,7 +28,7 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 	switch {
 	case o.session != nil:
 		o.session.letGo(o.call, &e)
-	case o.runner != nil:
+	case o.runner.MayServe(string(o.call.UID)):
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
 	if o.claimed != nil && o.claimed != o.runner {
@@ -66,7 +66,7 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 	} else {
 		e.status = o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, decide.Cancelled(o.call))
 	}
-	if o.runner != nil {
+	if o.runner.MayServe(string(o.call.UID)) {
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
 	if o.claimed != nil && o.claimed != o.runner {
@@ -86,7 +86,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	}
 	e.outputStoring = output.IsStoring(&o.call.Status)
 	e.outputStored = !e.outputStoring
-	if o.runner != nil {
+	if o.runner.MayServe(string(o.call.UID)) {
 		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err
 		}

@@ -264,11 +264,14 @@ func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1a
 			if err != nil {
 				return effects{}, err
 			}
-			if job != nil {
+			isWaiting := p.Runner.IsWaiting()
+			if job != nil && isWaiting {
 				return r.bindTo(ctx, o, whole, job, p)
 			}
 			r.Hosts.Release(string(o.call.UID))
-			turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
+			if isWaiting {
+				turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
+			}
 		}
 	}
 	return effects{}, errors.New("no placer takes the call")

@@ -49,9 +49,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.callsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callsOfPod)).
 		Watches(&v1alpha1.ExecutionEnvironment{}, r.onEnvironments()).
-		WatchesRawSource(calls.Source()).
 		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, EnableWarmup: ptr.To(false)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, NewQueue: calls.Queue, EnableWarmup: ptr.To(false)}).
 		Complete(r)
 }
 

@@ -23,14 +23,14 @@ import (
 func (r *watches) callsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetAnnotations()[jobspec.AnnotationCall]})
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
-		requests = append(requests, r.recordedIn(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})...)
+		requests = append(requests, r.RecordedIn(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})...)
 	}
 	return requests
 }
 
 // callsOfJob maps a Job to the call that owns it, or that records it.
 func (r *watches) callsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.recordedIn(ctx, client.ObjectKeyFromObject(o))
+	requests := r.RecordedIn(ctx, client.ObjectKeyFromObject(o))
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != "ToolCall" {
 		return requests
@@ -44,8 +44,8 @@ func (r *watches) callsOfJob(ctx context.Context, o client.Object) []reconcile.R
 	return append(requests, r.ifInFlight(ctx, call)...)
 }
 
-// recordedIn are the calls in flight that record a Job as theirs.
-func (r *watches) recordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
+// RecordedIn are the calls in flight that record a Job as theirs.
+func (r *watches) RecordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
 	calls, err := r.Objects.CallsOfJob(ctx, job)
 	if err != nil {
 		return nil

@@ -40,12 +40,13 @@ func (o *observation) endNow(reason, message string) effects {
 	return e
 }
 
-// dismiss tells the runner that serves the session to end, and turns others away, which have nothing of it.
+// dismiss tells the runner that serves the session to end, and turns one away that waits. One that another object has by now is that
+// one's.
 func (o *observation) dismiss(e *effects, reason string) {
 	if o.runner != nil {
-		owner, _ := o.runner.Owner()
 		switch {
-		case o.isBound() && owner.IsSession():
+		case !o.runner.MayServe(string(o.session.UID)):
+		case o.isBound() && !o.runner.IsWaiting():
 			e.messages = append(e.messages, message{to: o.runner, end: reason})
 		default:
 			e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})

@@ -163,9 +163,13 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	if err != nil {
 		return nil, err
 	}
-	if job == nil || !runner.IsWaiting() {
+	if isWaiting := runner.IsWaiting(); job == nil || !isWaiting {
 		// The next pass takes another one.
-		return &effects{hold: true, release: true, messages: []message{{to: runner, refuse: "the pod's Job is gone"}}, wake: time.Millisecond}, nil
+		e := &effects{hold: true, release: true, wake: time.Millisecond}
+		if isWaiting {
+			e.messages = []message{{to: runner, refuse: "the pod's Job is gone"}}
+		}
+		return e, nil
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
 	e, err := r.bindTo(ctx, o, job, runner, v1alpha1.PathWarm)

@@ -51,8 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions *trigger.Trigge
 		Watches(&v1alpha1.ToolCall{}, r.onCalls()).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfPod)).
-		WatchesRawSource(sessions.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, EnableWarmup: ptr.To(false)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, NewQueue: sessions.Queue, EnableWarmup: ptr.To(false)}).
 		Complete(r)
 }
 

@@ -253,8 +253,10 @@ func (s *Runner) End(reason string) error {
 }
 
 // Pause has the runner be given no call, until Unpause or a new connection. It says false, and does nothing, when the
-// runner has a call that takes the session's turn.
-func (s *Runner) Pause() bool { return inServed(s, (*served).pause) }
+// runner has a call that takes the session's turn, or has another connection, on which it may.
+func (s *Runner) Pause() bool {
+	return inServed(s, func(v *served) bool { return !s.over && v.pause() })
+}
 
 // Unpause ends Pause.
 func (s *Runner) Unpause() {

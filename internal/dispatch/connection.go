@@ -23,8 +23,8 @@ const (
 	minResultRate = 128 << 10
 	// A runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
 	unexpectedPerSecond, unexpectedBurst = 1, wire.MaxHeldCalls
-	// A runner pings every wire.PingInterval. More often than this, it only costs time.
-	pingsPerSecond, pingBurst = 1, 10
+	// A runner pings every wire.PingInterval, also while its result waits for room. More often than this, it only costs time.
+	pingsPerSecond, pingBurst = 1, 600
 )
 
 // connection is a known runner's end of the line.

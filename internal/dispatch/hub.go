@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -72,13 +73,17 @@ type Hub struct {
 	seen *seenRunners
 	// expected has the runners that readers of output wait for, by the hash of their key.
 	expected map[string]*arrival
+	// connections counts those that came; newest is the last one of each process that is gone, by the hash of its key, for as long as an
+	// earlier one may take to be added.
+	connections uint64
+	newest      *cache.Expiring
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
 		notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{},
+		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{}, newest: cache.NewExpiring(),
 	}
 }
 
@@ -127,8 +132,7 @@ func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 }
 
 // Accepted are the calls that the runner of a session which holds a key may have got: those that it listed in its last
-// hello, and those that it was told of since. known is false when this operator hasn't heard such a runner say hello for
-// its session.
+// hello, and those that it was told of since. known is false when this operator hasn't heard such a runner say hello.
 func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -241,12 +245,23 @@ func (h *Hub) Len() int {
 	return len(h.runners)
 }
 
-// add registers a runner. A runner that connects again takes the place of its own older connection; another process
-// with the same token is turned away while one is there, so that who came first can't be displaced.
+// came numbers a connection.
+func (h *Hub) came() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.connections++
+	return h.connections
+}
+
+// add registers a runner. A runner that connects again takes the place of its own older connection, never of a newer one: what it
+// said on that is the truth. Another process with the same token is turned away while one is there, so that who came first can't be
+// displaced, unless that one waits and an object records the other.
 func (h *Hub) add(s *Runner) bool {
 	h.mu.Lock()
 	old := h.runners[s.hello.JobUID]
-	if old != nil && old.keyHash != s.keyHash {
+	newest, _ := h.newest.Get(s.keyHash)
+	last, _ := newest.(uint64)
+	if last > s.order || old != nil && !s.displaces(old) {
 		h.mu.Unlock()
 		return false
 	}
@@ -260,6 +275,10 @@ func (h *Hub) add(s *Runner) bool {
 	h.mu.Unlock()
 	if old != nil {
 		old.close()
+		if !old.IsWaiting() && s.IsWaiting() {
+			// The owner has to know: the beginning was lost.
+			h.notify(old)
+		}
 	}
 	h.notify(s)
 	return true
@@ -301,6 +320,7 @@ func (h *Hub) enter(s *Runner) {
 // leave takes a runner out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
 // lock.
 func (h *Hub) leave(s *Runner) {
+	h.newest.Set(s.keyHash, s.order, 2*listTimeout)
 	results, held := s.end()
 	calls, sessions := s.names()
 	for _, name := range calls {

@@ -12,8 +12,10 @@ import (
 type Runner struct {
 	hello   wire.Hello
 	keyHash string
-	send    func(*wire.Message) error
-	close   func()
+	// order is that in which the connections came.
+	order uint64
+	send  func(*wire.Message) error
+	close func()
 	// changed is called, without the lock, when the runner has got or lost a call of a name.
 	changed func(*Runner, types.NamespacedName)
 	// hasRoom says whether another call can be sent before the runner has read more.
@@ -63,6 +65,24 @@ func (s *Runner) Owner() (wire.Owner, bool) {
 func (s *Runner) IsWaiting() bool {
 	_, hasBegun := s.Owner()
 	return !hasBegun
+}
+
+// MayServe says that there is a runner, which waits or was begun for the object that has a UID. Where two objects have recorded one
+// pod, it is that of the object for which its runner was begun.
+func (s *Runner) MayServe(ownerUID string) bool {
+	if s == nil {
+		return false
+	}
+	owner, hasBegun := s.Owner()
+	return !hasBegun || owner.UID == ownerUID
+}
+
+// displaces says that the runner takes the place of another one of its Job.
+func (s *Runner) displaces(old *Runner) bool {
+	if old.keyHash == s.keyHash {
+		return s.order >= old.order
+	}
+	return !s.IsWaiting() && old.IsWaiting()
 }
 
 // objectName is an object of a name in the runner's namespace.

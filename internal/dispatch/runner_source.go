@@ -29,6 +29,7 @@ type RunnerSource struct {
 	// themselves doesn't count: none can show another call's output.
 	RunnerOf func(ctx context.Context, key output.Key) (keyHash string, err error)
 
+	// mu is for the streams too: nothing is done with it but to copy what is in memory.
 	mu      sync.Mutex
 	streams map[sharedKey]*sharedStream
 }
@@ -52,7 +53,7 @@ func (s *RunnerSource) Open(ctx context.Context, key output.Key) (output.Reader,
 	case s.Hub.RunnerByKey(keyHash) == nil:
 		return nil, ErrAway
 	}
-	r := &runnerReader{source: s, stream: s.enter(sharedKey{key, keyHash})}
+	r := &runnerReader{stream: s.enter(sharedKey{key, keyHash})}
 	p, err := r.stream.fetch(ctx, flightKey{isQuestion: true})
 	if err == nil && p.isUnknown {
 		err = output.ErrNotFound
@@ -73,7 +74,7 @@ func (s *RunnerSource) enter(key sharedKey) *sharedStream {
 	}
 	st := s.streams[key]
 	if st == nil {
-		st = &sharedStream{hub: s.Hub, sharedKey: key, flights: map[flightKey]*flight{}}
+		st = &sharedStream{source: s, sharedKey: key, flights: map[flightKey]*flight{}}
 		s.streams[key] = st
 	}
 	st.readers++
@@ -90,13 +91,12 @@ func (s *RunnerSource) leave(st *sharedStream) {
 
 // runnerReader is one reader of a stream.
 type runnerReader struct {
-	source *RunnerSource
 	stream *sharedStream
 	once   sync.Once
 }
 
 // Close implements output.Reader.
-func (r *runnerReader) Close() { r.once.Do(func() { r.source.leave(r.stream) }) }
+func (r *runnerReader) Close() { r.once.Do(func() { r.stream.source.leave(r.stream) }) }
 
 // Info implements output.Reader.
 func (r *runnerReader) Info() output.Info { return r.stream.known() }
@@ -177,7 +177,7 @@ func (r *runnerReader) Wait(ctx context.Context, n int64) error {
 func (s *sharedStream) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 	m.CallUID, m.Stream, m.Artifact = string(s.key.UID), string(s.key.Stream), s.key.Artifact
 	for {
-		runner, err := s.hub.awaitRunner(ctx, s.keyHash)
+		runner, err := s.source.Hub.awaitRunner(ctx, s.keyHash)
 		if err != nil {
 			return part{}, err
 		}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -19,8 +20,10 @@ import (
 )
 
 const (
-	// helloTimeout is how long a peer may take for the handshake and its hello.
+	// helloTimeout is how long a peer may take for the handshake and its hello, and listTimeout for the calls that follow it, with the
+	// wait for room.
 	helloTimeout = 5 * time.Second
+	listTimeout  = 2 * time.Minute
 	// acceptRetry is the wait before another connection is accepted when the machine has no resources for one.
 	acceptRetry = 100 * time.Millisecond
 )
@@ -120,7 +123,7 @@ func pause(ctx context.Context, d time.Duration) {
 // accept gives a connection its place and its time, and serves it in the background.
 func (a *acceptor) accept(ctx context.Context, raw net.Conn) {
 	admission, cancel := context.WithTimeout(ctx, a.helloTimeout)
-	source := sourceOf(raw)
+	source, order := sourceOf(raw), a.Hub.came()
 	c := a.unauthenticated.add(source, time.Now(), cancel)
 	if c == nil {
 		cancel()
@@ -131,15 +134,14 @@ func (a *acceptor) accept(ctx context.Context, raw net.Conn) {
 		defer raw.Close()
 		defer cancel()
 		defer a.unauthenticated.remove(c)
-		if err := a.admit(ctx, admission, raw, c); err != nil {
-
+		if err := a.admit(ctx, admission, raw, c, order); err != nil {
 			a.Log.V(1).Info("Turned a connection away", "remote", raw.RemoteAddr().String(), "reason", err.Error())
 		}
 	})
 }
 
 // admit finds out who is there, and serves a runner to its end. An error says why the peer wasn't taken for one.
-func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candidate) error {
+func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candidate, order uint64) error {
 	abort := func() { raw.Close() }
 	defer context.AfterFunc(ctx, abort)()
 	inTime := context.AfterFunc(admission, abort)
@@ -149,6 +151,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		return err
 	}
 	peer := a.newConnection(ctx, conn, hello, abort)
+	peer.runner.order = order
 	defer peer.end()
 	if err := a.verify(hello); err != nil {
 		peer.turnAway(err)
@@ -178,8 +181,9 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 // run keeps the Runner in the hub while the runner is connected.
 func (a *acceptor) run(ctx context.Context, peer *connection) error {
 	runner := peer.runner
-	if err := peer.receiveHeld(); err != nil {
-		return fmt.Errorf("read the calls that the runner has: %w", err)
+	inTime := time.AfterFunc(listTimeout, peer.outbox.abort)
+	if err := peer.receiveHeld(); err != nil || !inTime.Stop() {
+		return fmt.Errorf("read the calls that the runner has: %w", cmp.Or(err, errTimeout))
 	}
 	if !a.Hub.add(runner) {
 		return errTaken

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -25,13 +24,11 @@ var errSilent = errors.New("the runner doesn't answer in time")
 
 // sharedStream is a stream that somebody reads.
 type sharedStream struct {
-	hub *Hub
+	// source has the lock that everything here needs, but for the source itself and the key.
+	source *RunnerSource
 	sharedKey
-	// readers belongs to the source.
 	readers int
-
-	mu   sync.Mutex
-	info output.Info
+	info    output.Info
 	// window has the newest bytes that came, from start on.
 	window  []byte
 	start   int64
@@ -57,15 +54,15 @@ type flight struct {
 
 // known is what is known of the stream.
 func (s *sharedStream) known() output.Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.source.mu.Lock()
+	defer s.source.mu.Unlock()
 	return s.info
 }
 
 // readKnown reads what needs no question. It returns nothing when it does.
 func (s *sharedStream) readKnown(p []byte, offset int64) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.source.mu.Lock()
+	defer s.source.mu.Unlock()
 	if at := offset - s.start; at >= 0 && at < int64(len(s.window)) {
 		return copy(p, s.window[at:]), nil
 	}
@@ -80,20 +77,20 @@ func (s *sharedStream) fetch(ctx context.Context, key flightKey) (part, error) {
 	if err := ctx.Err(); err != nil {
 		return part{}, err
 	}
-	s.mu.Lock()
+	s.source.mu.Lock()
 	f := s.flights[key]
 	if f == nil {
 		f = s.launch(key)
 	}
 	f.users++
-	s.mu.Unlock()
+	s.source.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.part, f.err
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.source.mu.Lock()
+	defer s.source.mu.Unlock()
 	if f.users--; f.users == 0 {
 		f.cancel()
 		s.land(key, f)
@@ -113,8 +110,8 @@ func (s *sharedStream) launch(key flightKey) *flight {
 	go func() {
 		defer cancel()
 		p, err := s.askInTime(ctx, m)
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.source.mu.Lock()
+		defer s.source.mu.Unlock()
 		if err == nil && !p.isUnknown {
 			s.learn(key.offset, &p)
 		}

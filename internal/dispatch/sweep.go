@@ -23,7 +23,7 @@ func (a *acceptor) sweepForever(ctx context.Context) {
 	}
 }
 
-// sweep looks at every session once, and at what it has of the runners of ToolSessions that aren't connected. When the API
+// sweep looks at every runner once, and at what it has of the runners of ToolSessions that aren't connected. When the API
 // server doesn't answer, the rest is judged by the cache alone, and those that the cache doesn't know stay until the next
 // time.
 func (a *acceptor) sweep(ctx context.Context) {

@@ -1,16 +1,13 @@
 package trigger_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/internal/trigger"
@@ -20,19 +17,9 @@ func object(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// listen starts a controller's queue, and has the trigger feed it.
-func listen(t *testing.T, tr *trigger.Trigger) priorityqueue.PriorityQueue[reconcile.Request] {
-	t.Helper()
-	queue := priorityqueue.New[reconcile.Request]("test")
-	start(t, tr, queue)
-	return queue
-}
-
-func start(t *testing.T, tr *trigger.Trigger, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	t.Helper()
-	if err := tr.Source().Start(context.Background(), queue); err != nil {
-		t.Fatal(err)
-	}
+// listen is the queue of the trigger's controller.
+func listen(tr *trigger.Trigger) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return tr.Queue("", nil)
 }
 
 // drain takes what is ready, in its order.
@@ -58,14 +45,14 @@ func want(t *testing.T, queue workqueue.TypedRateLimitingInterface[reconcile.Req
 func TestWhatIsTriggeredBeforeTheControllerRunsIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New()
+		tr := trigger.New("test")
 		tr.Enqueue(object("start"), trigger.PriorityStart)
 		tr.Enqueue(object("plain"), 0)
 		tr.Enqueue(object("result"), trigger.PriorityResult)
 		tr.Enqueue(object("raised"), 0)
 		tr.Enqueue(object("raised"), trigger.PriorityResult+1)
 		tr.Enqueue(object("raised"), trigger.PriorityStart)
-		queue := listen(t, tr)
+		queue := listen(tr)
 		defer queue.ShutDown()
 		want(t, queue, "raised", "result", "start", "plain")
 		want(t, queue)
@@ -75,8 +62,8 @@ func TestWhatIsTriggeredBeforeTheControllerRunsIsKept(t *testing.T) {
 func TestResultsGoBeforeStartsAndStartsBeforeTheRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New()
-		queue := listen(t, tr)
+		tr := trigger.New("test")
+		queue := listen(tr)
 		defer queue.ShutDown()
 		tr.Enqueue(object("plain"), 0)
 		for i := range 3 {
@@ -91,42 +78,13 @@ func TestResultsGoBeforeStartsAndStartsBeforeTheRest(t *testing.T) {
 func TestANewPriorityRaisesWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New()
-		queue := listen(t, tr)
+		tr := trigger.New("test")
+		queue := listen(tr)
 		defer queue.ShutDown()
 		tr.Enqueue(object("first"), trigger.PriorityStart)
 		tr.Enqueue(object("second"), 0)
 		tr.Enqueue(object("second"), trigger.PriorityResult)
 		tr.Enqueue(object("second"), 0)
 		want(t, queue, "second", "first")
-	})
-}
-
-func TestAQueueWithoutPrioritiesIsRefused(t *testing.T) {
-	t.Parallel()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer queue.ShutDown()
-	if err := trigger.New().Source().Start(context.Background(), queue); err == nil {
-		t.Error("results would wait behind starts")
-	}
-}
-
-func TestNothingIsLostWhileTheControllerStarts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New()
-		queue := priorityqueue.New[reconcile.Request]("test")
-		defer queue.ShutDown()
-		var all sync.WaitGroup
-		for i := range 50 {
-			all.Go(func() { tr.Enqueue(object(fmt.Sprintf("call-%02d", i)), i%3) })
-		}
-		all.Go(func() { start(t, tr, queue) })
-		all.Wait()
-		got := drain(queue)
-		slices.Sort(got)
-		if len(slices.Compact(got)) != 50 {
-			t.Errorf("%d of 50 are looked at", len(got))
-		}
 	})
 }

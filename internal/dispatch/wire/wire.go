@@ -39,7 +39,8 @@
 // Data and Part are the frames that aren't JSON alone: the object is followed by a line feed and as many bytes as its field
 // bytes says.
 //
-// Both ends ignore messages and fields that they don't know. Version says when that is not enough.
+// Both ends ignore fields that they don't know, and a runner ignores messages; the operator ends the connection for a message that no
+// runner sends. Version says when that is not enough.
 //
 // The package is linked into every tool pod: it imports nothing but the standard library and the plain
 // data types that the messages carry. It opens no connection and decides nothing.
