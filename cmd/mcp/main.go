@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/mcpserver"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -37,7 +38,7 @@ func newCommand() *cobra.Command {
 }
 
 func newStdioCommand() *cobra.Command {
-	cluster, maxCalls, sessionPerClient := &mcpserver.Cluster{}, 0, false
+	cluster, maxCalls, sessionPerClient := &identity.Cluster{}, 0, false
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Serve one agent over standard input and output, with the credentials of the kubeconfig", Args: cobra.NoArgs,
 	}
@@ -53,7 +54,7 @@ func newStdioCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		requester, err := mcpserver.LocalRequester(conf, namespace)
+		requester, err := identity.Local(conf, namespace)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func newStdioCommand() *cobra.Command {
 }
 
 func newHTTPCommand() *cobra.Command {
-	cluster, options := &mcpserver.Cluster{}, &mcpserver.HTTPOptions{}
+	cluster, options := &identity.Cluster{}, &mcpserver.HTTPOptions{}
 	cmd := &cobra.Command{
 		Use: "http", Short: "Serve agents over streamable HTTP, each with the Kubernetes token in its requests", Args: cobra.NoArgs,
 	}
@@ -87,7 +88,7 @@ func newHTTPCommand() *cobra.Command {
 			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
 			Version: version.String(), Log: log,
 		})
-		return mcpserver.Serve(cmd.Context(), options, server, options.Endpoint(conf, namespace))
+		return mcpserver.Serve(cmd.Context(), server, mcpserver.Endpoint{HTTPOptions: *options, API: conf, Namespace: namespace})
 	}
 	return cmd
 }

@@ -2,47 +2,10 @@ package mcpserver
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// An answer that its client doesn't read is given up, with both versions of HTTP.
-func TestAnAnswerThatNobodyReads(t *testing.T) {
-	t.Parallel()
-	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			failed := make(chan error, 1)
-			web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				timed := newTimedWriter(w, 20*time.Millisecond)
-				defer timed.finish()
-				for {
-					if _, err := timed.Write(make([]byte, 1<<20)); err != nil {
-						failed <- err
-						return
-					}
-				}
-			}))
-			web.EnableHTTP2 = http2
-			web.StartTLS()
-			defer web.Close()
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, nil)
-			must(t, err)
-			answer, err := web.Client().Do(r)
-			must(t, err)
-			defer answer.Body.Close()
-			select {
-			case <-failed:
-			case <-time.After(testTimeout):
-				t.Error("the answer is still written")
-			}
-		})
-	}
-}
 
 // A request keeps its place until it is answered, which the limit of answers in memory depends on.
 func TestAPlaceIsKeptUntilTheAnswer(t *testing.T) {

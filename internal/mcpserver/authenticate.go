@@ -2,26 +2,25 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 const (
 	// identityTTL is how long an answer about a token counts. The API server checks the token at every call.
 	identityTTL = 10 * time.Second
-	// knownTTL is how long an accepted token keeps its place apart from unknown tokens.
-	knownTTL = time.Hour
 	// maxKnownTokens and maxKnownTokensPerTenant bound the accepted tokens that are remembered.
 	maxKnownTokens          = 4096
 	maxKnownTokensPerTenant = maxKnownTokens / 4
@@ -39,9 +38,9 @@ const (
 
 var (
 	// unknownLimits bounds reviews of tokens that were not accepted before. Sources are addresses.
-	unknownLimits = queueLimits{running: 32, runningPerSource: 4, waiting: 1024, waitingPerSource: 64}
+	unknownLimits = limits.QueueLimits{Running: 32, RunningPerSource: 4, Waiting: 1024, WaitingPerSource: 64}
 	// knownLimits bounds reviews of tokens that were accepted before. Sources are tenants.
-	knownLimits = queueLimits{running: 32, runningPerSource: 8, waiting: 4096, waitingPerSource: 1024}
+	knownLimits = limits.QueueLimits{Running: 32, RunningPerSource: 8, Waiting: 4096, WaitingPerSource: 1024}
 )
 
 // bearer is the Authorization header of RFC 6750.
@@ -53,22 +52,6 @@ var (
 	errAnonymous    = errors.New("the token belongs to an anonymous user: send the token of a user or ServiceAccount")
 )
 
-// identity is an authenticated user, with clients that act as that user.
-type identity struct {
-	*clients
-	username, uid string
-	// tenant shares limits: the ServiceAccounts of one namespace, or a single user.
-	tenant string
-}
-
-// as returns the user as a Requester in one namespace.
-func (i *identity) as(namespace string) *Requester {
-	requester := i.requester(namespace)
-	requester.User, requester.Tenant = i.username, i.tenant
-	requester.identify = func(context.Context) (string, string, error) { return i.username, i.uid, nil }
-	return requester
-}
-
 // authenticator finds out whose a token is by asking the API server with that token. It needs no permissions.
 //
 // Unknown tokens wait in a queue in which source addresses take turns. Tokens that were accepted before don't wait for
@@ -77,17 +60,17 @@ type authenticator struct {
 	// conf leads to the API server and has no credentials.
 	conf       *rest.Config
 	reviews    rest.Interface
-	sources    *sources
-	identities *identities
-	rejections *rejections
+	sources    *limits.Sources
+	identities *identity.Accepted
+	rejections *identity.Rejected
 	// unknownTokens and knownTokens bound the reviews.
-	unknownTokens, knownTokens *fairQueue
+	unknownTokens, knownTokens *limits.Queue
 }
 
 // newAuthenticator uses the address of the API server from conf, and none of its credentials.
-func newAuthenticator(conf *rest.Config, s *sources) (*authenticator, error) {
+func newAuthenticator(conf *rest.Config, s *limits.Sources) (*authenticator, error) {
 	anonymous := rest.AnonymousClientConfig(conf)
-	anonymous.UserAgent, anonymous.QPS = userAgent, -1
+	anonymous.UserAgent, anonymous.QPS = identity.UserAgent, -1
 	// API servers close HTTP/2 connections on which a token was rejected. Reviews have connections of their own, so
 	// that the requests of users don't suffer from it.
 	separate := rest.CopyConfig(anonymous)
@@ -98,19 +81,19 @@ func newAuthenticator(conf *rest.Config, s *sources) (*authenticator, error) {
 	}
 	return &authenticator{
 		conf: anonymous, reviews: client.RESTClient(), sources: s,
-		identities:    newIdentities(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
-		rejections:    newRejections(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
-		unknownTokens: newFairQueue(unknownLimits), knownTokens: newFairQueue(knownLimits),
+		identities:    identity.NewAccepted(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
+		rejections:    identity.NewRejected(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
+		unknownTokens: limits.NewQueue(unknownLimits), knownTokens: limits.NewQueue(knownLimits),
 	}, nil
 }
 
 // authenticate returns the sender of a request.
-func (a *authenticator) authenticate(r *http.Request) (*identity, error) {
+func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, error) {
 	token, err := bearerToken(r)
 	if err != nil {
 		return nil, err
 	}
-	key, source := tokenKey(sha256.Sum256([]byte(token))), a.sources.ofRequest(r)
+	key, source := identity.KeyOf(token), a.sources.OfRequest(r)
 	found, fresh, err := a.recall(source, key)
 	if fresh || err != nil {
 		return found, err
@@ -119,11 +102,11 @@ func (a *authenticator) authenticate(r *http.Request) (*identity, error) {
 	defer cancel()
 	queue, turn := a.unknownTokens, source
 	if found != nil {
-		queue, turn = a.knownTokens, found.tenant
+		queue, turn = a.knownTokens, found.Tenant
 	}
-	release, err := queue.acquire(ctx, turn)
+	release, err := queue.Acquire(ctx, turn)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, errBusy
+		return nil, limits.ErrBusy
 	}
 	if err != nil {
 		return nil, err
@@ -136,10 +119,10 @@ func (a *authenticator) authenticate(r *http.Request) (*identity, error) {
 	found, err = a.review(ctx, token)
 	switch {
 	case isTokenError(err):
-		a.identities.forget(key)
-		a.rejections.add(source, key)
+		a.identities.Forget(key)
+		a.rejections.Add(source, key)
 	case err == nil:
-		a.identities.add(key, found)
+		a.identities.Add(key, found)
 	}
 	return found, err
 }
@@ -159,15 +142,15 @@ func bearerToken(r *http.Request) (string, error) {
 }
 
 // recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.
-func (a *authenticator) recall(source string, key tokenKey) (found *identity, fresh bool, err error) {
-	if found, fresh = a.identities.get(key); found == nil && a.rejections.has(source, key) {
+func (a *authenticator) recall(source string, key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
+	if found, fresh = a.identities.Get(key); found == nil && a.rejections.Has(source, key) {
 		return nil, false, errInvalidToken
 	}
 	return found, fresh, nil
 }
 
 // review asks the API server whose the token is. Clients are only built for tokens that it accepts.
-func (a *authenticator) review(ctx context.Context, token string) (*identity, error) {
+func (a *authenticator) review(ctx context.Context, token string) (*identity.Requester, error) {
 	answer := &authenticationv1.SelfSubjectReview{}
 	// A review changes nothing: with this header, the transport sends it again after the loss of a connection.
 	err := a.reviews.Post().Resource("selfsubjectreviews").SetHeader("Idempotency-Key", "review").SetHeader("Authorization", "Bearer "+token).
@@ -184,22 +167,7 @@ func (a *authenticator) review(ctx context.Context, token string) (*identity, er
 	}
 	conf := rest.CopyConfig(a.conf)
 	conf.BearerToken = token
-	c, err := connect(conf)
-	if err != nil {
-		return nil, err
-	}
-	return &identity{clients: c, username: user.Username, uid: user.UID, tenant: tenantOf(user.Username)}, nil
-}
-
-// tenantOf returns the tenant that a user belongs to. Whoever may create one ServiceAccount in a namespace can create
-// many, so all of them count as one tenant.
-func tenantOf(username string) string {
-	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
-		if namespace, _, ok := strings.Cut(account, ":"); ok {
-			return "system:serviceaccounts:" + namespace
-		}
-	}
-	return username
+	return identity.Authenticated(conf, &user)
 }
 
 // isTokenError reports whether the token is the cause of an error.

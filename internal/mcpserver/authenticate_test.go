@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // gate stands in front of the tests' API server. It counts the token reviews, and holds those of invented tokens back
@@ -115,15 +118,16 @@ type authenticatorTest struct {
 func newAuthenticatorTest(t *testing.T, proxies ...string) *authenticatorTest {
 	t.Helper()
 	a := &authenticatorTest{fixture: newFixture(t), gate: newGate(t)}
-	var err error
-	a.authenticator, err = newAuthenticator(a.gate.config, &sources{proxies: mustParseProxies(t, proxies...)})
+	trusted, err := limits.ParseProxies(proxies)
+	must(t, err)
+	a.authenticator, err = newAuthenticator(a.gate.config, &limits.Sources{Proxies: trusted})
 	must(t, err)
 	t.Cleanup(func() { a.letAllThrough(); a.flood.Wait() })
 	return a
 }
 
 // send authenticates one request.
-func (a *authenticatorTest) send(from, token string, headers ...string) (*identity, error) {
+func (a *authenticatorTest) send(from, token string, headers ...string) (*identity.Requester, error) {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/mcp", nil)
 	r.RemoteAddr = from + ":1234"
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -147,20 +151,20 @@ func (a *authenticatorTest) sendInvented(from string, n int) {
 func (a *authenticatorTest) awaitWaiting(n int) {
 	a.fixture.t.Helper()
 	eventually(a.fixture.t, fmt.Sprintf("%d waiting requests", n), func() bool {
-		return a.unknownTokens.running.Waiting() == n
+		return a.unknownTokens.Waiting() == n
 	})
 }
 
 // occupy fills every place for reviews, from as many addresses as that takes, with more waiting from each.
 func (a *authenticatorTest) occupy() (waiting int) {
 	a.fixture.t.Helper()
-	addresses := unknownLimits.running / unknownLimits.runningPerSource
+	addresses := unknownLimits.Running / unknownLimits.RunningPerSource
 	for i := range addresses {
-		for n := range unknownLimits.runningPerSource + 2 {
+		for n := range unknownLimits.RunningPerSource + 2 {
 			a.sendInvented(fmt.Sprintf("192.0.2.%d", i), n)
 		}
 	}
-	a.awaitHeld(unknownLimits.running)
+	a.awaitHeld(unknownLimits.Running)
 	a.awaitWaiting(2 * addresses)
 	return 2 * addresses
 }
@@ -171,17 +175,17 @@ func TestKnownUsersDoNotWaitForUnknownTokens(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)
 	token := a.user("agent")
+	a.identities = identity.NewAccepted(0, 10, 10)
 	if _, err := a.send("198.51.100.1", token); err != nil {
 		t.Fatal(err)
 	}
-	a.identities.fresh = 0
 	a.occupy()
 	for range 3 {
-		if found, err := a.send("198.51.100.1", token); err != nil || found.username != "system:serviceaccount:"+a.namespace+":agent" {
+		if found, err := a.send("198.51.100.1", token); err != nil || found.User != "system:serviceaccount:"+a.namespace+":agent" {
 			t.Fatalf("%+v, %v", found, err)
 		}
 	}
-	a.awaitHeld(unknownLimits.running)
+	a.awaitHeld(unknownLimits.Running)
 	if got := a.reviewsOf(token); got != 4 {
 		t.Errorf("%d reviews of the token", got)
 	}
@@ -200,9 +204,9 @@ func TestANewUserGetsATurn(t *testing.T) {
 	}()
 	a.awaitWaiting(waiting + 1)
 	turns := 0
-	for sources := unknownLimits.running / unknownLimits.runningPerSource; turns <= sources; turns++ {
+	for sources := unknownLimits.Running / unknownLimits.RunningPerSource; turns <= sources; turns++ {
 		a.letThrough()
-		a.awaitHeld(unknownLimits.running)
+		a.awaitHeld(unknownLimits.Running)
 		select {
 		case err := <-served:
 			must(t, err)
@@ -214,7 +218,7 @@ func TestANewUserGetsATurn(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("not served after %d reviews of %d addresses", turns, unknownLimits.running/unknownLimits.runningPerSource)
+	t.Errorf("not served after %d reviews of %d addresses", turns, unknownLimits.Running/unknownLimits.RunningPerSource)
 }
 
 // Requests with the same new token share its reviews.
@@ -231,7 +235,7 @@ func TestConcurrentRequestsShareAReview(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if got := a.reviewsOf(token); got < 1 || got > unknownLimits.runningPerSource {
+	if got := a.reviewsOf(token); got < 1 || got > unknownLimits.RunningPerSource {
 		t.Errorf("%d reviews of one token", got)
 	}
 }
@@ -241,7 +245,7 @@ func TestARejectedTokenIsRemembered(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)
 	a.letAllThrough()
-	a.rejections.keep = time.Hour
+	a.rejections = identity.NewRejected(time.Hour, 10, 10)
 	const token = invented + "x"
 	for range 10 {
 		if _, err := a.send("192.0.2.1", token); !errors.Is(err, errInvalidToken) {
@@ -261,7 +265,7 @@ func TestInventedTokensEvictNobody(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)
 	a.letAllThrough()
-	a.identities = newIdentities(time.Hour, 2, 2)
+	a.identities = identity.NewAccepted(time.Hour, 2, 2)
 	token := a.user("agent")
 	if _, err := a.send("198.51.100.1", token); err != nil {
 		t.Fatal(err)
@@ -280,7 +284,7 @@ func TestInventedTokensEvictNobody(t *testing.T) {
 func TestARevokedTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)
-	a.identities.fresh = 0
+	a.identities = identity.NewAccepted(0, 10, 10)
 	token := a.user("agent")
 	if _, err := a.send("198.51.100.1", token); err != nil {
 		t.Fatal(err)
@@ -291,8 +295,8 @@ func TestARevokedTokenIsForgotten(t *testing.T) {
 		_, err := a.send("198.51.100.1", token)
 		return errors.Is(err, errInvalidToken)
 	})
-	if len(a.identities.entries) != 0 {
-		t.Errorf("%d tokens are known", len(a.identities.entries))
+	if a.identities.Len() != 0 {
+		t.Errorf("%d tokens are known", a.identities.Len())
 	}
 }
 
@@ -309,16 +313,16 @@ func TestClientsBehindAProxy(t *testing.T) {
 			a := newAuthenticatorTest(t, proxies...)
 			held := 0
 			for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
-				for n := range unknownLimits.runningPerSource + 1 {
+				for n := range unknownLimits.RunningPerSource + 1 {
 					a.flood.Go(func() { _, _ = a.send("10.0.0.1", fmt.Sprint(invented, client, n), "X-Forwarded-For", client) })
 				}
-				held += unknownLimits.runningPerSource
+				held += unknownLimits.RunningPerSource
 			}
 			if !trusted {
-				held = unknownLimits.runningPerSource
+				held = unknownLimits.RunningPerSource
 			}
 			a.awaitHeld(held)
-			a.awaitWaiting(2*(unknownLimits.runningPerSource+1) - held)
+			a.awaitWaiting(2*(unknownLimits.RunningPerSource+1) - held)
 			a.awaitHeld(held)
 		})
 	}

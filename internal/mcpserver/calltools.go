@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 func getCallTool(*facts) *mcp.Tool {
@@ -36,7 +37,7 @@ func cancelCallTool(*facts) *mcp.Tool {
 }
 
 // findCall reads the call that the argument call names.
-func findCall(ctx context.Context, who *Requester, a *arguments) (*v1alpha1.ToolCall, error) {
+func findCall(ctx context.Context, who *identity.Requester, a *arguments) (*v1alpha1.ToolCall, error) {
 	name := a.objectName("call", "a call", "the results of other tools have it")
 	if len(a.errors) == 0 && name == "" {
 		a.fail("call", "is required: the name of a call")
@@ -52,7 +53,7 @@ func findCall(ctx context.Context, who *Requester, a *arguments) (*v1alpha1.Tool
 }
 
 // getCall returns the result of a call.
-func getCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func getCall(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	a := parse(req.Params.Arguments, "call", "timeout_seconds")
 	limit := a.wait(0)
 	call, err := findCall(ctx, who, a)
@@ -79,7 +80,7 @@ func getCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Re
 }
 
 // cancelCall cancels a call and returns its result.
-func cancelCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func cancelCall(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	call, err := findCall(ctx, who, parse(req.Params.Arguments, "call"))
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 const (
@@ -46,7 +47,7 @@ type conversation struct {
 
 // held is a session of a conversation.
 type held struct {
-	who *Requester
+	who *identity.Requester
 	// created says that the session ends with the conversation. Until the API server has answered it is only a place.
 	created bool
 }
@@ -58,7 +59,7 @@ func newConversations(failed func(key types.NamespacedName, err error)) *convers
 // lasts reports whether a client's connection is a conversation. In versions of the protocol without sessions, each HTTP
 // request has a connection of its own.
 func lasts(req *mcp.CallToolRequest) bool {
-	return req.Extra == nil || req.Extra.TokenInfo == nil || req.Session.ID() != ""
+	return senderOf(req.Extra) == nil || req.Session.ID() != ""
 }
 
 // of returns the conversation of a client.
@@ -83,7 +84,7 @@ func (c *conversations) locked(client *mcp.ServerSession) *conversation {
 }
 
 // add reserves a place for a session. It returns false if the conversation has too many sessions.
-func (c *conversations) add(req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) bool {
+func (c *conversations) add(req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) bool {
 	if !lasts(req) {
 		return true
 	}
@@ -166,7 +167,7 @@ func (c *conversations) keys(client *mcp.ServerSession) []types.NamespacedName {
 }
 
 // renew has the sessions of a conversation end with newer credentials of its user: tokens expire.
-func (c *conversations) renew(client *mcp.ServerSession, who *Requester) {
+func (c *conversations) renew(client *mcp.ServerSession, who *identity.Requester) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found := c.clients[client]; found != nil {
@@ -177,7 +178,7 @@ func (c *conversations) renew(client *mcp.ServerSession, who *Requester) {
 }
 
 // renewSession does the same for the conversation of a session of the protocol.
-func (c *conversations) renewSession(id string, who *Requester) {
+func (c *conversations) renewSession(id string, who *identity.Requester) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for client, found := range c.clients {
@@ -200,7 +201,7 @@ func (c *conversations) remove(req *mcp.CallToolRequest, key types.NamespacedNam
 }
 
 // leave forgets a conversation and returns the sessions that end with it.
-func (c *conversations) leave(client *mcp.ServerSession) map[types.NamespacedName]*Requester {
+func (c *conversations) leave(client *mcp.ServerSession) map[types.NamespacedName]*identity.Requester {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := c.clients[client]
@@ -208,7 +209,7 @@ func (c *conversations) leave(client *mcp.ServerSession) map[types.NamespacedNam
 	if gone == nil {
 		return nil
 	}
-	sessions := map[types.NamespacedName]*Requester{}
+	sessions := map[types.NamespacedName]*identity.Requester{}
 	for key, h := range gone.sessions {
 		if h.created && !c.isHeld(key) {
 			sessions[key] = h.who
@@ -234,7 +235,7 @@ func (c *conversations) end(client *mcp.ServerSession) {
 }
 
 // endForSure asks for the end of a session until the API server has answered.
-func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) error {
+func endForSure(ctx context.Context, who *identity.Requester, key types.NamespacedName) error {
 	for {
 		err := requestEnd(ctx, who, key)
 		switch {
@@ -252,7 +253,7 @@ func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) e
 
 // joinConversation has a call that names neither a session nor an environment run in the session of its conversation. The first
 // such call starts it.
-func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall) error {
+func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall) error {
 	if !s.joins(call) {
 		return nil
 	}
@@ -271,7 +272,7 @@ func (s *Server) joins(call *v1alpha1.ToolCall) bool {
 
 // ownSession returns the session of a conversation, and creates it if there is none. Requests that wait for another one to create
 // it share its failure: each of them would take as long to fail.
-func (s *Server) ownSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*v1alpha1.SessionReference, error) {
+func (s *Server) ownSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*v1alpha1.SessionReference, error) {
 	c := s.conversations.of(req.Session)
 	_, before, _ := s.conversations.ownOf(c)
 	select {

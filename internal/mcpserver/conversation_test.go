@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 // A conversation ends the sessions that it created. One that others created, it shares, and the last of them ends it.
@@ -117,7 +118,7 @@ func TestSessionsEndWithTheNewestToken(t *testing.T) {
 	s.request(http.MethodPost, "/mcp", start, "Authorization", "Bearer "+token, sessionHeader, id)
 	newest := s.token("agent")
 	s.request(http.MethodDelete, "/mcp", "", "Authorization", "Bearer "+s.token("agent"), sessionHeader, "another")
-	tokens := func() (all []*Requester) {
+	tokens := func() (all []*identity.Requester) {
 		s.server.conversations.mu.Lock()
 		defer s.server.conversations.mu.Unlock()
 		for _, c := range s.server.conversations.clients {

@@ -6,7 +6,8 @@
 // filetools.go define them for clients, arguments.go reads arguments, spec.go and filespec.go build the spec of a call, run.go runs the
 // call, and result.go describes its outcome. requestid.go names calls by the ids of clients, conversation.go ends sessions with their
 // clients, facts.go completes the descriptions of the tools. http.go and serve.go implement HTTP, authenticate.go finds out who sent a
-// request, and limits.go, sessions.go, reviewqueue.go and connections.go bound what one user, tenant or address can use.
+// request, and sessions.go bounds the open sessions. The package identity has the clients of requesters, and limits what bounds users,
+// tenants and addresses.
 //
 // Invariants: every request to the Kubernetes API uses the credentials of the requester, never the server's own, so
 // admission records the requester and RBAC applies to the requester; a session of the protocol belongs to the user who opened it; a

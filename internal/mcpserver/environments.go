@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 const (
@@ -42,7 +43,7 @@ type environment struct {
 }
 
 // listEnvironments lists the environments of the namespace.
-func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	if err := parse(req.Params.Arguments).err(); err != nil {
 		return nil, err
 	}
@@ -58,8 +59,8 @@ func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest,
 }
 
 // environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
-func (s *Server) environmentsOf(ctx context.Context, who *Requester) (described []environment, more bool, err error) {
-	release, err := s.lists.acquire(ctx, who.Tenant)
+func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (described []environment, more bool, err error) {
+	release, err := s.lists.Acquire(ctx, who.Tenant)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for other lists: %w", err)
 	}

@@ -63,9 +63,9 @@ func TestAFloodOfInventedTokens(t *testing.T) {
 			}
 		})
 	}
-	wantTooMany := int32(requests - unknownLimits.runningPerSource - unknownLimits.waitingPerSource)
+	wantTooMany := int32(requests - unknownLimits.RunningPerSource - unknownLimits.WaitingPerSource)
 	eventually(t, "full queue of the attacker", func() bool { return tooMany.Load() == wantTooMany })
-	g.awaitHeld(unknownLimits.runningPerSource)
+	g.awaitHeld(unknownLimits.RunningPerSource)
 	if status, body := initializeWith(t, t.Context(), user, s.web.URL+"/mcp", s.user("agent")); status != http.StatusOK || !strings.Contains(body, "serverInfo") {
 		t.Errorf("the user got %d %s", status, body)
 	}

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 const (
@@ -42,17 +43,11 @@ const (
 
 // Endpoint configures the HTTP endpoint.
 type Endpoint struct {
+	HTTPOptions
 	// API leads to the API server. The endpoint doesn't use its credentials.
 	API *rest.Config
 	// Namespace of the calls at /mcp. The path /mcp/NAMESPACE names another. If it is empty, only that path exists.
 	Namespace string
-	// AllowedOrigins are the origins of web pages, such as https://example.com, that may send requests.
-	AllowedOrigins []string
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For header is trusted.
-	TrustedProxies []netip.Prefix
-	// MaxSessions, MaxSessionsPerTenant and MaxSessionsPerUser bound the open sessions.
-	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
-	SessionTimeout                                        time.Duration
 }
 
 // endpoint serves the protocol over HTTP.
@@ -61,7 +56,7 @@ type endpoint struct {
 	server        *Server
 	authenticator *authenticator
 	sessions      *sessions
-	requestBytes  *limit
+	requestBytes  *limits.Limit
 	apiErrors     *rate.Sometimes
 	// stateful serves sessions, stateless the versions of the protocol that have none.
 	stateful, stateless http.Handler
@@ -71,14 +66,14 @@ type endpoint struct {
 
 // Handler serves the protocol over HTTP. Idle streams end with the context.
 func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, error) {
-	authenticator, err := newAuthenticator(conf.API, &sources{proxies: conf.TrustedProxies})
+	authenticator, err := newAuthenticator(conf.API, conf.sources())
 	if err != nil {
 		return nil, err
 	}
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: authenticator, closing: ctx,
 		sessions:     newSessions(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser, s.mcp.Sessions),
-		requestBytes: newLimit(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
+		requestBytes: limits.New(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
 	s.mcp.AddReceivingMiddleware(e.sessions.register)
@@ -111,13 +106,6 @@ func (e *endpoint) checkOrigin(next http.Handler) http.Handler {
 // senderKey is the key of the sender in the context of a request.
 type senderKey struct{}
 
-// sender is the authenticated sender of a request, in the namespace of the request.
-type sender struct {
-	requester *Requester
-	// key is the same for all tokens of one user, and differs between namespaces.
-	key string
-}
-
 // authenticate passes requests on that have a token which the cluster accepts.
 func (e *endpoint) authenticate(namespace string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +114,7 @@ func (e *endpoint) authenticate(namespace string) http.Handler {
 			e.rejectToken(w, err)
 			return
 		}
-		markAuthenticated(r.Context())
+		limits.MarkAuthenticated(r.Context())
 		in := namespace
 		if named := r.PathValue("namespace"); named != "" {
 			in = named
@@ -135,11 +123,12 @@ func (e *endpoint) authenticate(namespace string) http.Handler {
 			e.reject(w, http.StatusNotFound, "namespace", "name the namespace in the path, as in /mcp/NAMESPACE: this server has no default namespace")
 			return
 		}
-		if err := checkNamespace(in); err != nil {
+		if err := identity.CheckNamespace(in); err != nil {
 			e.reject(w, http.StatusNotFound, "namespace", err.Error())
 			return
 		}
-		from := &sender{requester: user.as(in), key: strings.Join([]string{user.username, user.uid, in}, "\x00")}
+		requester := user.In(in)
+		from := &sender{requester: requester, key: requester.Key(), request: r.Context()}
 		e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 	})
 }
@@ -150,10 +139,10 @@ func (e *endpoint) rejectToken(w http.ResponseWriter, err error) {
 	case isTokenError(err):
 		w.Header().Set("WWW-Authenticate", challenge(err))
 		e.reject(w, http.StatusUnauthorized, "token", err.Error())
-	case errors.Is(err, errSourceBusy):
+	case errors.Is(err, limits.ErrSourceBusy):
 		e.rejectForNow(w, http.StatusTooManyRequests, "busy", err.Error())
-	case errors.Is(err, errBusy), errors.Is(err, context.Canceled):
-		e.rejectForNow(w, http.StatusServiceUnavailable, "busy", errBusy.Error())
+	case errors.Is(err, limits.ErrBusy), errors.Is(err, context.Canceled):
+		e.rejectForNow(w, http.StatusServiceUnavailable, "busy", limits.ErrBusy.Error())
 	default:
 		e.apiErrors.Do(func() { e.server.options.Log.Warn("a token could not be checked", "error", err.Error()) })
 		e.rejectForNow(w, http.StatusServiceUnavailable, "api", "the token can't be checked at the moment: try again")
@@ -171,20 +160,18 @@ func challenge(err error) string {
 
 // withTokenInfo passes the sender of a request to the SDK, which binds sessions to the user who opened them.
 func withTokenInfo(next http.Handler) http.Handler {
-	return auth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
+	return auth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 		from, ok := ctx.Value(senderKey{}).(*sender)
 		if !ok {
 			return nil, auth.ErrInvalidToken
 		}
-		return &auth.TokenInfo{UserID: from.key, Extra: map[string]any{
-			extraRequester: from.requester, extraContext: r.Context(),
-		}}, nil
+		return &auth.TokenInfo{UserID: from.key, Extra: map[string]any{extraSender: from}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 }
 
 // serve passes an authenticated request to the protocol.
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
-	memory, ok := e.requestBytes.reserve(from.requester.principal(), requestBytes(r.ContentLength))
+	memory, ok := e.requestBytes.Reserve(from.requester.Principal(), requestBytes(r.ContentLength))
 	if !ok {
 		e.rejectForNow(w, http.StatusTooManyRequests, "requests", "too many or too large requests are being served: wait until others have finished")
 		return
@@ -196,41 +183,51 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		return
 	}
 	memory.Shrink(requestBytes(size))
-	timed := newTimedWriter(w, writeTimeout)
-	defer timed.finish()
+	timed := limits.NewTimedWriter(w)
+	defer timed.Finish()
 	e.route(timed, r, from)
 }
 
 // route passes a request to the handler of its version of the protocol.
 func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
-	session := r.Header.Get(sessionHeader)
+	id := r.Header.Get(sessionHeader)
 	switch {
 	case r.Header.Get(protocolHeader) >= sessionless:
 		e.stateless.ServeHTTP(w, r)
-	case session == "" && r.Method == http.MethodPost:
+	case id == "" && r.Method == http.MethodPost:
 		e.openSession(w, r, from)
-	case session == "":
+	case id == "":
 		e.reject(w, http.StatusBadRequest, "session", "name the session in the header "+sessionHeader)
-	case !e.sessions.isOwned(session, from.key):
+	default:
+		e.serveSession(w, r, from, id)
+	}
+}
+
+// serveSession passes a request on that belongs to a session.
+func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *sender, id string) {
+	session := e.sessions.find(id, from.key)
+	if session == nil {
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
-	case r.Method == http.MethodDelete:
-		e.server.conversations.renewSession(session, from.requester)
-		e.server.inFlight.cancelAll(session)
-		e.stateful.ServeHTTP(w, r)
-	case r.Method == http.MethodGet:
+		return
+	}
+	from.session = session.ending
+	switch r.Method {
+	case http.MethodDelete:
+		e.server.conversations.renewSession(id, from.requester)
+		session.end()
+	case http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(e.closing, cancel)()
-		e.stateful.ServeHTTP(w, r.WithContext(ctx))
-	default:
-		e.stateful.ServeHTTP(w, r)
+		r = r.WithContext(ctx)
 	}
+	e.stateful.ServeHTTP(w, r)
 }
 
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
-	release, ok := e.sessions.reserve(from.requester.principal())
+	release, ok := e.sessions.reserve(from.requester.Principal())
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(

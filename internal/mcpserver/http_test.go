@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // site is the endpoint, served by a real HTTP server in front of the tests' API server.
@@ -29,7 +30,9 @@ type site struct {
 func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	t.Helper()
 	f := newFixture(t)
-	conf := Endpoint{API: suite.Server().Config, Namespace: f.namespace, MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute}
+	conf := Endpoint{API: suite.Server().Config, Namespace: f.namespace, HTTPOptions: HTTPOptions{
+		MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute,
+	}}
 	for _, c := range change {
 		c(&conf)
 	}
@@ -254,7 +257,7 @@ func TestARevokedTokenIsRejected(t *testing.T) {
 func TestTheServersCredentialsAreNotUsed(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
-	a, err := newAuthenticator(suite.Server().Config, &sources{})
+	a, err := newAuthenticator(suite.Server().Config, &limits.Sources{})
 	must(t, err)
 	if a.conf.CertData != nil || a.conf.CertFile != "" || a.conf.KeyData != nil || a.conf.BearerToken != "" || a.conf.BearerTokenFile != "" ||
 		a.conf.Username != "" || a.conf.ExecProvider != nil || a.conf.AuthProvider != nil || a.conf.Impersonate.UserName != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -27,7 +28,7 @@ var (
 
 // addImage shows an image that read_file was asked for. Its bytes aren't in the call, but the session has the file. An image that
 // is too large, or can't be read, is described as other binary files are.
-func addImage(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, r *Result) {
+func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *Result) {
 	asked, read := call.Spec.File, call.Status.File
 	if asked == nil || read == nil || !read.Binary || asked.Offset != nil || asked.Limit != nil || call.Spec.SessionRef == nil || who.Files == nil ||
 		!slices.Contains(imageNames, strings.ToLower(path.Ext(read.Path))) {

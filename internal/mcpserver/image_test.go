@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // fileServer serves one file of the session s, as the API for files does.
-func fileServer(t *testing.T, path string, content []byte) *Requester {
+func fileServer(t *testing.T, path string, content []byte) *identity.Requester {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/namespaces/n/toolsessions/s/proxy/files") || r.URL.Query().Get("path") != path {
@@ -33,7 +34,7 @@ func fileServer(t *testing.T, path string, content []byte) *Requester {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Requester{Files: client}
+	return &identity.Requester{Files: client}
 }
 
 func TestAnImageIsShownAsOne(t *testing.T) {

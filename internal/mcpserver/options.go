@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
 
+	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
 )
 
@@ -60,7 +60,7 @@ func (o *HTTPOptions) Validate() error {
 	if o.DrainTimeout < 0 {
 		invalid = append(invalid, fmt.Errorf("--drain-timeout=%s: must not be negative", o.DrainTimeout))
 	}
-	if _, err := parseProxies(o.TrustedProxies); err != nil {
+	if _, err := limits.ParseProxies(o.TrustedProxies); err != nil {
 		invalid = append(invalid, fmt.Errorf("--trusted-proxies: %w", err))
 	}
 	for _, origin := range o.AllowedOrigins {
@@ -71,12 +71,8 @@ func (o *HTTPOptions) Validate() error {
 	return errors.Join(invalid...)
 }
 
-// Endpoint returns the configuration of the endpoint. The options must be valid.
-func (o *HTTPOptions) Endpoint(api *rest.Config, namespace string) Endpoint {
-	proxies, _ := parseProxies(o.TrustedProxies)
-	return Endpoint{
-		API: api, Namespace: namespace, AllowedOrigins: o.AllowedOrigins, TrustedProxies: proxies,
-		MaxSessions: o.MaxSessions, MaxSessionsPerTenant: o.MaxSessionsPerTenant, MaxSessionsPerUser: o.MaxSessionsPerUser,
-		SessionTimeout: o.SessionTimeout,
-	}
+// sources finds out which addresses requests come from. The options must be valid.
+func (o *HTTPOptions) sources() *limits.Sources {
+	proxies, _ := limits.ParseProxies(o.TrustedProxies)
+	return &limits.Sources{Proxies: proxies}
 }

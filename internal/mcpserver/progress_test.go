@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 // recorder records notifications.
@@ -129,7 +130,7 @@ func TestToolsThatWaitSendHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var received atomic.Int32
-		s := newTestServer(t, &Requester{Sessions: pending{}, Objects: pending{}, Namespace: "n"}, 8)
+		s := newTestServer(t, &identity.Requester{Sessions: pending{}, Objects: pending{}, Namespace: "n"}, 8)
 		session := connected(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { received.Add(1) }})
 		params := &mcp.CallToolParams{Name: "start_session", Arguments: fields{"timeout_seconds": 65}}
 		params.SetProgressToken("t")

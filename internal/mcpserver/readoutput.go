@@ -14,6 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
@@ -48,7 +49,7 @@ func readOutputTool(*facts) *mcp.Tool {
 }
 
 // readOutput returns a part of a stream of a call.
-func readOutput(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func readOutput(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	a := parse(req.Params.Arguments, "call", "stream", "offset", "limit")
 	query := outputclient.Query{
 		Namespace: who.Namespace, Stream: output.Stream(a.choice("stream", string(output.Stdout), string(output.Stderr))),
@@ -83,7 +84,7 @@ type part struct {
 }
 
 // readPart reads what a query asks for. There may be nothing at its offset, or nothing yet.
-func readPart(ctx context.Context, who *Requester, query *outputclient.Query) (*part, error) {
+func readPart(ctx context.Context, who *identity.Requester, query *outputclient.Query) (*part, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	p := &part{}
@@ -134,7 +135,7 @@ func lengthOf(call *v1alpha1.ToolCall, stream output.Stream) int64 {
 }
 
 // unreadable explains that the output of a call can't be read.
-func unreadable(who *Requester, call *v1alpha1.ToolCall, err error) error {
+func unreadable(who *identity.Requester, call *v1alpha1.ToolCall, err error) error {
 	reason, message := apiReason(err), explain(who, err)
 	switch {
 	case apierrors.IsForbidden(err):

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 // A request_id is the client's own name for a call or session. The object's name follows from it and from the requester, so
@@ -48,8 +49,8 @@ type namedRequest struct {
 }
 
 // nameByID gives an object the name of a request_id, and notes what was asked for.
-func nameByID(ctx context.Context, who *Requester, r namedRequest, object client.Object) error {
-	user, uid, err := who.identify(ctx)
+func nameByID(ctx context.Context, who *identity.Requester, r namedRequest, object client.Object) error {
+	user, uid, err := who.Identify(ctx)
 	if err != nil {
 		return &notCreated{cause: fmt.Errorf("find out who you are, which a request_id needs: %w", err)}
 	}
@@ -69,8 +70,8 @@ func nameByID(ctx context.Context, who *Requester, r namedRequest, object client
 
 // checkSame returns an error unless an existing object is the one that a request with a request_id would have created. Anybody who
 // may create objects in the namespace can choose their names and annotations, but not who their requester is.
-func checkSame(ctx context.Context, who *Requester, found, wanted client.Object, by *v1alpha1.Requester) error {
-	user, uid, err := who.identify(ctx)
+func checkSame(ctx context.Context, who *identity.Requester, found, wanted client.Object, by *v1alpha1.Requester) error {
+	user, uid, err := who.Identify(ctx)
 	switch {
 	case err != nil:
 		return fmt.Errorf("find out who you are: %w", err)
@@ -92,7 +93,7 @@ func checkSame(ctx context.Context, who *Requester, found, wanted client.Object,
 }
 
 // adopt finds the call that an earlier request with the same request_id created, or an earlier try whose response was lost.
-func adopt(ctx context.Context, who *Requester, wanted *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
+func adopt(ctx context.Context, who *identity.Requester, wanted *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	found := &v1alpha1.ToolCall{}
 	if err := who.Objects.Get(ctx, keyOf(wanted), found); err != nil {
 		return nil, &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call: %w", err)}

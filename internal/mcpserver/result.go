@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 // Reasons of results that no status of a call has. The others are those of calls and of the Kubernetes API (Forbidden,
@@ -255,7 +256,7 @@ func (s *stillRunning) Error() string {
 }
 
 // resultOfError returns the result of a tool that failed with an error.
-func resultOfError(who *Requester, err error) *Result {
+func resultOfError(who *identity.Requester, err error) *Result {
 	r := &Result{}
 	var failed *failure
 	var unknown *unknownOutcome
@@ -297,7 +298,7 @@ func apiReason(err error) string {
 }
 
 // explain adds how to correct an error of the API server.
-func explain(who *Requester, err error) string {
+func explain(who *identity.Requester, err error) string {
 	text := truncate(err.Error(), maxMessage)
 	switch {
 	case apierrors.IsForbidden(err):

@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 
 // create returns the tool that creates a call from its arguments and answers with the call's outcome.
 func (s *Server) create(read specOf) toolFunc {
-	return func(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	return func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 		r, err := read(req.Params.Arguments)
 		if err != nil {
 			return nil, err
@@ -52,13 +53,13 @@ func (s *Server) create(read specOf) toolFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer releaseAnswered(req, place)
+		defer afterAnswer(req, place.Release)
 		return s.run(ctx, req, who, r)
 	}
 }
 
 // run creates the call, or finds the one that has its request_id, and waits for its end.
-func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Requester, r *callRequest) (*Result, error) {
+func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *callRequest) (*Result, error) {
 	call := &v1alpha1.ToolCall{Spec: r.spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations, call.Labels = traceOf(req), labelsOf(req)
@@ -88,7 +89,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 }
 
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
-func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
+func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	if s.joins(call) && named {
 		// The call of an earlier request needs no session.
 		found, err := adopt(ctx, who, call, named)
@@ -104,7 +105,7 @@ func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
 // again by its request_id. Another call of the same name is none of the requester's.
-func await(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
+func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	live := startProgress(ctx, req)
 	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
 	live.stop()
@@ -148,7 +149,7 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 
 // createCall creates the call, or finds the one that has its request_id. It doesn't stop when the request is cancelled
 // meanwhile, so that the call can be cancelled. earlier reports that an earlier request created the call.
-func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
+func createCall(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
 	}
@@ -219,7 +220,7 @@ func isResponseLost(err error) bool {
 }
 
 // cancel cancels the call and waits until it has finished. The context of the request has ended by then.
-func cancel(ctx context.Context, at calls, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+func cancel(ctx context.Context, at identity.Calls, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout+finishTimeout)
 	defer end()
 	requesting, stop := context.WithTimeout(ctx, cancelTimeout)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
 )
 
@@ -28,7 +29,8 @@ const (
 
 // Serve listens and serves agents until the context ends. Then running calls may finish within the drain timeout; the
 // server cancels the rest and answers their requests.
-func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error {
+func Serve(ctx context.Context, s *Server, conf Endpoint) error {
+	o := &conf.HTTPOptions
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", o.Address)
 	if err != nil {
@@ -49,7 +51,7 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error 
 	if err != nil {
 		return err
 	}
-	limited := limitConnections(listener, &sources{proxies: conf.TrustedProxies}, o.MaxConnections, o.MaxConnectionsPerAddress)
+	limited := limits.NewConnections(listener, o.sources(), o.MaxConnections, o.MaxConnectionsPerAddress)
 	server, secured, err := o.newServer(ctx, handler, limited, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
 	if err != nil {
 		return err
@@ -61,7 +63,7 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error 
 	checks := serving.NewHealthServer(ready, promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}))
 	checks.ErrorLog = server.ErrorLog
 	running.Go(func() {
-		cancel(checks.Serve(limitConnections(health, &sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)))
+		cancel(checks.Serve(limits.NewConnections(health, &limits.Sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)))
 	})
 	running.Go(func() { cancel(server.Serve(secured)) })
 	s.options.Log.Info("serving agents", "address", listener.Addr().String(), "health", health.Addr().String(), "tls", o.CertFile != "")
@@ -81,7 +83,7 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error 
 func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net.Listener, start func(func() error)) (*http.Server, net.Listener, error) {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: withConnection,
+		ConnContext: limits.WithConnection,
 	}
 	l, err := o.Secure(ctx, server, l, start)
 	return server, l, err

@@ -58,12 +58,13 @@ func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTP
 	ctx, cancel := context.WithCancel(context.Background())
 	server := newTestServer(t, nil, 8)
 	s := &runningServer{options: o, server: server, stop: cancel, ended: make(chan error, 1)}
-	endpoint.MaxSessions, endpoint.MaxSessionsPerTenant, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, 8, time.Minute
+	o.MaxSessions, o.MaxSessionsPerTenant, o.MaxSessionsPerUser, o.SessionTimeout = 8, 8, 8, time.Minute
 	o.MaxConnections, o.MaxConnectionsPerAddress = 64, 64
 	for _, c := range change {
 		c(o)
 	}
-	go func() { s.ended <- Serve(ctx, o, server, endpoint) }()
+	endpoint.HTTPOptions = *o
+	go func() { s.ended <- Serve(ctx, server, endpoint) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -286,7 +287,7 @@ func TestAServerThatCannotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := Serve(t.Context(), &test.options, newTestServer(t, nil, 1), Endpoint{API: &rest.Config{}})
+			err := Serve(t.Context(), newTestServer(t, nil, 1), Endpoint{HTTPOptions: test.options, API: &rest.Config{}})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v", err)
 			}

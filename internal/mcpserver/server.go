@@ -10,6 +10,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // instructions are sent to every client when it connects. What lasts from call to call depends on the environment, and the
@@ -33,7 +36,7 @@ func (o *Options) instructions() string {
 // Options configure a server.
 type Options struct {
 	// Requester sends all requests. It is nil over HTTP, where each request has its own.
-	Requester *Requester
+	Requester *identity.Requester
 	// MaxCalls, MaxCallsPerTenant and MaxCallsPerUser bound the calls that run at the same time. A MaxCallsPerTenant of
 	// 0 means that tenants have no bound of their own.
 	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser int
@@ -51,10 +54,9 @@ type Server struct {
 	options Options
 	mcp     *mcp.Server
 	// calls bounds running calls, queries the uses of other tools.
-	calls, queries *limit
-	inFlight       inFlight
+	calls, queries *limits.Limit
 	// lists are the lists of environments that are read.
-	lists         *fairQueue
+	lists         *limits.Queue
 	conversations *conversations
 
 	stopping context.Context
@@ -68,10 +70,12 @@ func NewServer(o Options) *Server {
 		o.Metrics = NewMetrics()
 	}
 	s := &Server{
-		options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
-		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		options: o, calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		// Not more can wait than the limit of queries lets in.
-		lists: newFairQueue(queueLimits{running: maxLists, runningPerSource: maxListsPerTenant, waiting: o.MaxCalls, waitingPerSource: o.MaxCalls}),
+		lists: limits.NewQueue(limits.QueueLimits{
+			Running: maxLists, RunningPerSource: maxListsPerTenant, Waiting: o.MaxCalls, WaitingPerSource: o.MaxCalls,
+		}),
 	}
 	s.conversations = newConversations(func(key types.NamespacedName, err error) {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())
@@ -94,12 +98,9 @@ func NewServer(o Options) *Server {
 // response has been written: a session that is closed before discards the response.
 func (s *Server) tracked(tool mcp.ToolHandler) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.running.Add(1)
+		s.running.Add(2)
 		defer s.running.Done()
-		if request := requestContext(req); request != nil {
-			s.running.Add(1)
-			context.AfterFunc(request, s.running.Done)
-		}
+		afterAnswer(req, s.running.Done)
 		return tool(ctx, req)
 	}
 }

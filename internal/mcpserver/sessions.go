@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // sessions records the owner of each open session, and bounds how many are open: in total, for one tenant and for one
@@ -17,42 +19,45 @@ type sessions struct {
 	open func() iter.Seq[*mcp.ServerSession]
 
 	mu     sync.Mutex
-	owners map[string]owner
+	opened map[string]*openSession
 	// opening counts the requests that may open a session.
-	opening map[principal]int
+	opening map[limits.Principal]int
 }
 
-// owner is the user and the namespace that a session belongs to.
-type owner struct {
-	principal
-	// key is the same for all tokens of a user, and differs between namespaces.
+// openSession is a session and its owner.
+type openSession struct {
+	limits.Principal
+	// key is that of the owner, and of the session's namespace.
 	key string
+	// ending ends when the client ends the session.
+	ending context.Context
+	end    context.CancelFunc
 }
 
 func newSessions(total, perTenant, perUser int, open func() iter.Seq[*mcp.ServerSession]) *sessions {
 	return &sessions{
 		total: total, perTenant: perTenant, perUser: perUser, open: open,
-		owners: map[string]owner{}, opening: map[principal]int{},
+		opened: map[string]*openSession{}, opening: map[limits.Principal]int{},
 	}
 }
 
 // reserve reserves a place for a session that a request may open. The caller calls release after the request.
-func (s *sessions) reserve(p principal) (release func(), ok bool) {
+func (s *sessions) reserve(p limits.Principal) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeClosed()
 	total, ofTenant, ofUser := 0, 0, 0
-	count := func(q principal, n int) {
+	count := func(q limits.Principal, n int) {
 		total += n
-		if q.tenant == p.tenant {
+		if q.Tenant == p.Tenant {
 			ofTenant += n
 		}
-		if q.user == p.user {
+		if q.User == p.User {
 			ofUser += n
 		}
 	}
-	for _, o := range s.owners {
-		count(o.principal, 1)
+	for _, o := range s.opened {
+		count(o.Principal, 1)
 	}
 	for q, n := range s.opening {
 		count(q, n)
@@ -64,7 +69,7 @@ func (s *sessions) reserve(p principal) (release func(), ok bool) {
 	return sync.OnceFunc(func() { s.release(p) }), true
 }
 
-func (s *sessions) release(p principal) {
+func (s *sessions) release(p limits.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opening[p]--; s.opening[p] == 0 {
@@ -75,10 +80,12 @@ func (s *sessions) release(p principal) {
 // register records the owner of a session before its client learns the session's id.
 func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		extra, session := req.GetExtra(), req.GetSession()
-		if requester := requesterIn(extra); method == "initialize" && session.ID() != "" && requester != nil {
+		from, id := senderOf(req.GetExtra()), req.GetSession().ID()
+		if method == "initialize" && id != "" && from != nil {
+			added := &openSession{Principal: from.requester.Principal(), key: from.key}
+			added.ending, added.end = context.WithCancel(context.Background())
 			s.mu.Lock()
-			s.owners[session.ID()] = owner{principal: requester.principal(), key: extra.TokenInfo.UserID}
+			s.opened[id] = added
 			s.mu.Unlock()
 		}
 		return next(ctx, method, req)
@@ -91,15 +98,22 @@ func (s *sessions) removeClosed() {
 	for session := range s.open() {
 		open[session.ID()] = true
 	}
-	maps.DeleteFunc(s.owners, func(id string, _ owner) bool { return !open[id] })
+	maps.DeleteFunc(s.opened, func(id string, gone *openSession) bool {
+		if !open[id] {
+			gone.end()
+		}
+		return !open[id]
+	})
 }
 
-// isOwned reports whether a session is open and belongs to the user and namespace of the key.
-func (s *sessions) isOwned(id, key string) bool {
+// find returns a session that is open and belongs to the user and namespace of the key, nil if there is none.
+func (s *sessions) find(id, key string) *openSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, ok := s.owners[id]
-	return ok && o.key == key
+	if found := s.opened[id]; found != nil && found.key == key {
+		return found
+	}
+	return nil
 }
 
 // count returns the number of open sessions.
@@ -107,5 +121,5 @@ func (s *sessions) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeClosed()
-	return len(s.owners)
+	return len(s.opened)
 }

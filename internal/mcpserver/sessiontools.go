@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 const (
@@ -124,7 +125,7 @@ func startSessionSpec(raw []byte) (*sessionRequest, error) {
 }
 
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
-func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	r, err := startSessionSpec(req.Params.Arguments)
 	if err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who
 }
 
 // abandon ends a session whose client has stopped waiting for it.
-func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) {
+func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	if err := endForSure(ctx, who, key); err != nil {
@@ -165,7 +166,7 @@ func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Req
 }
 
 // createSession creates a session that ends with the conversation.
-func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
+func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	session.Labels = labelsOf(req)
 	key := client.ObjectKeyFromObject(session)
 	if err := s.reserveSession(ctx, req, who, key); err != nil {
@@ -193,7 +194,7 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 
 // createOrAdopt creates a session, or finds the one that has its request_id. earlier reports that an earlier request created it. If
 // the error isn't one of a refusal, the session may be there.
-func createOrAdopt(ctx context.Context, who *Requester, session *v1alpha1.ToolSession, named bool) (created *v1alpha1.ToolSession, earlier bool, err error) {
+func createOrAdopt(ctx context.Context, who *identity.Requester, session *v1alpha1.ToolSession, named bool) (created *v1alpha1.ToolSession, earlier bool, err error) {
 	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
 		created, err = who.Sessions.CreateSession(ctx, session)
 		return err
@@ -211,7 +212,7 @@ func createOrAdopt(ctx context.Context, who *Requester, session *v1alpha1.ToolSe
 }
 
 // reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
-func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) error {
+func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) error {
 	if s.conversations.add(req, who, key) {
 		return nil
 	}
@@ -232,7 +233,7 @@ func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, w
 }
 
 // adoptSession finds the session that an earlier request with the same request_id created, or an earlier try whose response was lost.
-func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
+func adoptSession(ctx context.Context, who *identity.Requester, wanted *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	found := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
 		return nil, fmt.Errorf("read the session: %w", err)
@@ -273,7 +274,7 @@ func (n *notReady) Error() string {
 func (n *notReady) Unwrap() error { return n.cause }
 
 // awaitSession waits until a session is as wanted, but not longer than the limit, and returns its last state.
-func awaitSession(ctx context.Context, who *Requester, session *v1alpha1.ToolSession, limit time.Duration, until func(*v1alpha1.ToolSession) bool) (*v1alpha1.ToolSession, error) {
+func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha1.ToolSession, limit time.Duration, until func(*v1alpha1.ToolSession) bool) (*v1alpha1.ToolSession, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	seen := session
@@ -321,7 +322,7 @@ func sessionResult(session *v1alpha1.ToolSession) *Result {
 }
 
 // endSession ends a session and waits until it has ended.
-func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 	a := parse(req.Params.Arguments, "session", "timeout_seconds")
 	name, limit := a.sessionName(), a.wait(endWait)
 	if name == "" && len(a.errors) == 0 {
@@ -357,7 +358,7 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 // endPatch asks for the end of a session. A session that has ended ignores it.
 var endPatch = client.RawPatch(types.MergePatchType, []byte(`{"spec":{"end":true}}`))
 
-func requestEnd(ctx context.Context, who *Requester, key types.NamespacedName) error {
+func requestEnd(ctx context.Context, who *identity.Requester, key types.NamespacedName) error {
 	session := &v1alpha1.ToolSession{}
 	session.Namespace, session.Name = key.Namespace, key.Name
 	if err := who.Objects.Patch(ctx, session, endPatch); err != nil {

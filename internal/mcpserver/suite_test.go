@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/testing/apitest"
 )
@@ -164,7 +165,7 @@ func runsCalls() rbacv1.PolicyRule {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newTestServer returns a server. The requester is nil over HTTP.
-func newTestServer(t *testing.T, requester *Requester, maxCalls int) *Server {
+func newTestServer(t *testing.T, requester *identity.Requester, maxCalls int) *Server {
 	t.Helper()
 	s := NewServer(Options{Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, Version: "test", Log: quiet()})
 	t.Cleanup(func() { must(t, s.Close()) })
@@ -172,9 +173,9 @@ func newTestServer(t *testing.T, requester *Requester, maxCalls int) *Server {
 }
 
 // local is the administrator of the API server.
-func (f *fixture) local() *Requester {
+func (f *fixture) local() *identity.Requester {
 	f.t.Helper()
-	requester, err := LocalRequester(suite.Server().Config, f.namespace)
+	requester, err := identity.Local(suite.Server().Config, f.namespace)
 	must(f.t, err)
 	return requester
 }
@@ -234,6 +235,13 @@ func textOf(answer *mcp.CallToolResult) string {
 }
 
 type fields = map[string]any
+
+// These are what fakes embed.
+type (
+	calls          = identity.Calls
+	sessionStarter = identity.Sessions
+	objects        = identity.Objects
+)
 
 func remarshal(t *testing.T, from, into any) {
 	t.Helper()

@@ -8,10 +8,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // toolFunc carries out one use of a tool. Its errors become results.
-type toolFunc func(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error)
+type toolFunc func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error)
 
 // tool is one tool of the server.
 type tool struct {
@@ -76,12 +78,13 @@ func (s *Server) handler(name string, t tool) mcp.ToolHandler {
 // query bounds the tools that create no call. Their bound is apart from that of running calls, so that a user who has reached
 // that one can still cancel calls.
 func (s *Server) query(run toolFunc) toolFunc {
-	return func(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	return func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 		place, err := reserve(s.queries, who)
 		if err != nil {
 			return nil, err
 		}
-		defer releaseAnswered(req, place)
+		// Over HTTP, an answer takes up memory until its client has read it.
+		defer afterAnswer(req, place.Release)
 		// Some of them wait, and have no output to send.
 		live := startProgress(ctx, req)
 		defer live.stop()
@@ -90,21 +93,12 @@ func (s *Server) query(run toolFunc) toolFunc {
 }
 
 // reserve takes a place for a request of a user.
-func reserve(l *limit, who *Requester) (*fair.Share[string], error) {
-	place, ok := l.reserve(who.principal(), 1)
+func reserve(l *limits.Limit, who *identity.Requester) (*fair.Share[string], error) {
+	place, ok := l.Reserve(who.Principal(), 1)
 	if !ok {
 		return nil, &failure{reason: reasonTooManyCalls, message: fmt.Sprintf(
 			"too many calls are running (limits: %d in total, %d for one tenant, %d for one user): wait until others have finished",
-			l.total, l.perTenant, l.perUser)}
+			l.Total, l.PerTenant, l.PerUser)}
 	}
 	return place, nil
-}
-
-// releaseAnswered releases a place once the request is answered: over HTTP, an answer takes up memory until its client has read it.
-func releaseAnswered(req *mcp.CallToolRequest, place *fair.Share[string]) {
-	if request := requestContext(req); request != nil {
-		context.AfterFunc(request, place.Release)
-		return
-	}
-	place.Release()
 }

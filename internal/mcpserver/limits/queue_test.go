@@ -1,4 +1,4 @@
-package mcpserver
+package limits
 
 import (
 	"context"
@@ -15,22 +15,22 @@ import (
 // queueTest runs operations in a queue and records the order in which they start.
 type queueTest struct {
 	t       *testing.T
-	queue   *fairQueue
+	queue   *Queue
 	mu      sync.Mutex
 	started []string
 	failed  map[string]error
 	finish  map[string]func()
 }
 
-func newQueueTest(t *testing.T, limits queueLimits) *queueTest {
-	return &queueTest{t: t, queue: newFairQueue(limits), failed: map[string]error{}, finish: map[string]func(){}}
+func newQueueTest(t *testing.T, limits QueueLimits) *queueTest {
+	return &queueTest{t: t, queue: NewQueue(limits), failed: map[string]error{}, finish: map[string]func(){}}
 }
 
 // request starts an operation called name, whose source is the letter that it starts with, and waits until it runs, has
 // failed or is in the queue.
 func (q *queueTest) request(ctx context.Context, name string) {
 	go func() {
-		release, err := q.queue.acquire(ctx, name[:1])
+		release, err := q.queue.Acquire(ctx, name[:1])
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if err != nil {
@@ -66,7 +66,7 @@ func (q *queueTest) expectStarted(want string) {
 func TestSourcesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 10, waitingPerSource: 10})
+		q := newQueueTest(t, QueueLimits{Running: 1, RunningPerSource: 1, Waiting: 10, WaitingPerSource: 10})
 		for _, name := range strings.Fields("a1 a2 a3 a4 b1 b2 c1") {
 			q.request(t.Context(), name)
 		}
@@ -82,7 +82,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 func TestOneSourceCannotRunEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, queueLimits{running: 3, runningPerSource: 2, waiting: 10, waitingPerSource: 10})
+		q := newQueueTest(t, QueueLimits{Running: 3, RunningPerSource: 2, Waiting: 10, WaitingPerSource: 10})
 		for _, name := range strings.Fields("a1 a2 a3 a4 b1 b2") {
 			q.request(t.Context(), name)
 		}
@@ -102,11 +102,11 @@ func TestOneSourceCannotRunEverything(t *testing.T) {
 func TestOneSourceCannotFillTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 2})
+		q := newQueueTest(t, QueueLimits{Running: 1, RunningPerSource: 1, Waiting: 4, WaitingPerSource: 2})
 		for _, name := range strings.Fields("a1 a2 a3 a4 b1") {
 			q.request(t.Context(), name)
 		}
-		if diff := cmp.Diff([]string{"a4"}, keysOf(q.failed)); diff != "" || !errors.Is(q.failed["a4"], errSourceBusy) {
+		if diff := cmp.Diff([]string{"a4"}, keysOf(q.failed)); diff != "" || !errors.Is(q.failed["a4"], ErrSourceBusy) {
 			t.Errorf("failed: %v", q.failed)
 		}
 		for _, name := range strings.Fields("a1 a2 b1 a3") {
@@ -119,7 +119,7 @@ func TestOneSourceCannotFillTheQueue(t *testing.T) {
 func TestAFullQueueMakesRoomForNewSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 4})
+		q := newQueueTest(t, QueueLimits{Running: 1, RunningPerSource: 1, Waiting: 4, WaitingPerSource: 4})
 		for _, name := range strings.Fields("a0 a1 a2 a3 a4 b1 b2 c1 d1 e1") {
 			q.request(t.Context(), name)
 		}
@@ -127,7 +127,7 @@ func TestAFullQueueMakesRoomForNewSources(t *testing.T) {
 			t.Errorf("failed (-want +got):\n%s", diff)
 		}
 		for name, err := range q.failed {
-			if !errors.Is(err, errBusy) {
+			if !errors.Is(err, ErrBusy) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -141,7 +141,7 @@ func TestAFullQueueMakesRoomForNewSources(t *testing.T) {
 func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 4})
+		q := newQueueTest(t, QueueLimits{Running: 1, RunningPerSource: 1, Waiting: 4, WaitingPerSource: 4})
 		ctx, cancel := context.WithCancel(t.Context())
 		q.request(t.Context(), "a1")
 		q.request(ctx, "b1")

@@ -1,4 +1,4 @@
-package mcpserver
+package limits
 
 import (
 	"net/http"
@@ -12,19 +12,20 @@ const (
 	writePart    = 64 << 10
 )
 
-// timedWriter gives up an answer whose client stops reading. It has no deadline between two writes: a stream can be silent.
-type timedWriter struct {
+// TimedWriter gives up an answer whose client stops reading. It has no deadline between two writes: a stream can be silent.
+type TimedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
 }
 
-func newTimedWriter(w http.ResponseWriter, timeout time.Duration) *timedWriter {
-	return &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
+// NewTimedWriter returns a writer of an answer.
+func NewTimedWriter(w http.ResponseWriter) *TimedWriter {
+	return &TimedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: writeTimeout}
 }
 
 // Write writes the data in parts, each with a deadline of its own.
-func (t *timedWriter) Write(data []byte) (written int, err error) {
+func (t *TimedWriter) Write(data []byte) (written int, err error) {
 	defer t.endDeadline()
 	for {
 		part := data[written:min(written+writePart, len(data))]
@@ -38,19 +39,19 @@ func (t *timedWriter) Write(data []byte) (written int, err error) {
 }
 
 // FlushError sends what was written. http.ResponseController calls it.
-func (t *timedWriter) FlushError() error {
+func (t *TimedWriter) FlushError() error {
 	defer t.endDeadline()
 	t.startDeadline()
 	return t.control.Flush()
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *TimedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// finish bounds the time for what the server sends after the handler.
-func (t *timedWriter) finish() { t.startDeadline() }
+// Finish bounds the time for what the server sends after the handler.
+func (t *TimedWriter) Finish() { t.startDeadline() }
 
 // Not every connection has deadlines, and an answer without them is better than none.
 
-func (t *timedWriter) startDeadline() { _ = t.control.SetWriteDeadline(time.Now().Add(t.timeout)) }
-func (t *timedWriter) endDeadline()   { _ = t.control.SetWriteDeadline(time.Time{}) }
+func (t *TimedWriter) startDeadline() { _ = t.control.SetWriteDeadline(time.Now().Add(t.timeout)) }
+func (t *TimedWriter) endDeadline()   { _ = t.control.SetWriteDeadline(time.Time{}) }

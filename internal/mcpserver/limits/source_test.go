@@ -1,4 +1,4 @@
-package mcpserver
+package limits
 
 import (
 	"net/http"
@@ -9,7 +9,7 @@ import (
 
 func mustParseProxies(t testing.TB, texts ...string) []netip.Prefix {
 	t.Helper()
-	proxies, err := parseProxies(texts)
+	proxies, err := ParseProxies(texts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +50,12 @@ func TestSourceOfARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &sources{proxies: mustParseProxies(t, c.proxies...)}
+			s := &Sources{Proxies: mustParseProxies(t, c.proxies...)}
 			r := &http.Request{RemoteAddr: c.peer, Header: http.Header{}}
 			for _, value := range c.forwarded {
 				r.Header.Add("X-Forwarded-For", value)
 			}
-			if got := s.ofRequest(r); got != c.want {
+			if got := s.OfRequest(r); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -65,7 +65,7 @@ func TestSourceOfARequest(t *testing.T) {
 func TestProxiesThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "proxy.example.com", "10.0.0.0/33", "10.0.0.0-10.0.0.9", "*"} {
-		if _, err := parseProxies([]string{"10.0.0.1", text}); err == nil {
+		if _, err := ParseProxies([]string{"10.0.0.1", text}); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 	}
@@ -74,9 +74,9 @@ func TestProxiesThatAreNone(t *testing.T) {
 // An endless header costs bounded work.
 func TestALongHeaderIsReadFromTheEnd(t *testing.T) {
 	t.Parallel()
-	s := &sources{proxies: mustParseProxies(t, "10.0.0.0/8")}
+	s := &Sources{Proxies: mustParseProxies(t, "10.0.0.0/8")}
 	r := &http.Request{RemoteAddr: "10.0.0.1:1", Header: http.Header{"X-Forwarded-For": {"192.0.2.1, " + strings.Repeat("10.0.0.2, ", 1000) + "10.0.0.3"}}}
-	if got := s.ofRequest(r); got != "10.0.0.2" {
+	if got := s.OfRequest(r); got != "10.0.0.2" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -87,11 +87,11 @@ func FuzzSource(f *testing.F) {
 	f.Add("10.0.0.1:1", "[::1%a]:5,,")
 	f.Fuzz(func(t *testing.T, peer, forwarded string) {
 		r := &http.Request{RemoteAddr: peer, Header: http.Header{"X-Forwarded-For": {forwarded}}}
-		plain := (&sources{}).ofRequest(r)
-		if again := (&sources{}).ofRequest(&http.Request{RemoteAddr: peer, Header: http.Header{}}); plain != again {
+		plain := (&Sources{}).OfRequest(r)
+		if again := (&Sources{}).OfRequest(&http.Request{RemoteAddr: peer, Header: http.Header{}}); plain != again {
 			t.Errorf("without a trusted proxy, the header makes %q of %q", plain, again)
 		}
-		got := (&sources{proxies: mustParseProxies(t, "10.0.0.0/8", "fd00::/8")}).ofRequest(r)
+		got := (&Sources{Proxies: mustParseProxies(t, "10.0.0.0/8", "fd00::/8")}).OfRequest(r)
 		if got == plain {
 			return
 		}

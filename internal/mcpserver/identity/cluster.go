@@ -1,9 +1,12 @@
-package mcpserver
+package identity
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,16 +15,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/spf13/pflag"
-
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/whoami"
 )
 
-// userAgent names this program in the audit log of the API server.
-const userAgent = "toolcall-mcp"
+// UserAgent names this program in the audit log of the API server.
+const UserAgent = "toolcall-mcp"
 
 // Cluster holds the flags that select the API server and the namespace. They mean what they mean to kubectl.
 type Cluster struct {
@@ -53,7 +55,7 @@ func (c *Cluster) Load() (*rest.Config, string, error) {
 			return nil, "", errors.New("--server replaces the kubeconfig: remove --kubeconfig and --context")
 		}
 		conf := &rest.Config{Host: c.Server, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}}
-		return conf, c.Namespace, checkNamespace(c.Namespace)
+		return conf, c.Namespace, CheckNamespace(c.Namespace)
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
@@ -68,26 +70,22 @@ func (c *Cluster) Load() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("read the namespace from the kubeconfig: %w", err)
 	}
-	return conf, namespace, checkNamespace(namespace)
+	return conf, namespace, CheckNamespace(namespace)
 }
 
-func checkNamespace(name string) error {
+// CheckNamespace returns an error unless a name can be that of a namespace. Empty is fine.
+func CheckNamespace(name string) error {
 	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("namespace %q: must consist of at most 63 lower-case letters, digits and dashes", truncate(name, 80))
+		return fmt.Errorf("namespace %q: must consist of at most 63 lower-case letters, digits and dashes", bounds.Text(name, 80))
 	}
 	return nil
 }
 
-// clients send requests with the credentials of one connection.
-type clients struct {
-	objects client.WithWatch
-	output  *outputclient.Client
-}
-
-// connect creates the clients. They know the kinds, so that no requester costs API discovery.
-func connect(conf *rest.Config) (*clients, error) {
+// connect returns a Requester whose requests have the credentials of a connection. Its clients know the kinds, so that no requester
+// costs API discovery.
+func connect(conf *rest.Config) (*Requester, error) {
 	conf = rest.CopyConfig(conf)
-	conf.UserAgent = userAgent
+	conf.UserAgent = UserAgent
 	// The API server throttles its clients, and this server bounds the calls of each user.
 	conf.QPS = -1
 	scheme := runtime.NewScheme()
@@ -98,7 +96,11 @@ func connect(conf *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper()})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"ToolCall", "ToolSession", "ExecutionEnvironment"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
@@ -110,34 +112,52 @@ func connect(conf *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the client for output: %w", err)
 	}
-	return &clients{objects: whoami.NewClient(objects, users.SelfSubjectReviews()), output: output}, nil
+	stamping := whoami.NewClient(objects, users.SelfSubjectReviews())
+	calls := follow.Clients{Calls: stamping, Output: output}
+	return &Requester{
+		Calls: calls, Sessions: calls, Objects: stamping, Output: output, Files: output, self: &self{reviews: users.SelfSubjectReviews()},
+	}, nil
 }
 
-func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"ToolCall", "ToolSession", "ExecutionEnvironment"} {
-		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	return m
-}
-
-// requester returns a Requester in one namespace. Its user isn't known yet.
-func (c *clients) requester(namespace string) *Requester {
-	both := follow.Clients{Calls: c.objects, Output: c.output}
-	return &Requester{Calls: both, Sessions: both, Objects: c.objects, Output: c.output, Files: c.output, Namespace: namespace}
-}
-
-// LocalRequester is the user whose credentials the connection has.
-func LocalRequester(conf *rest.Config, namespace string) (*Requester, error) {
-	c, err := connect(conf)
+// Local returns the user whose credentials the connection has.
+func Local(conf *rest.Config, namespace string) (*Requester, error) {
+	r, err := connect(conf)
 	if err != nil {
 		return nil, err
 	}
-	self, err := newSelf(conf)
+	r.Namespace, r.User = namespace, "the user of the kubeconfig"
+	return r, nil
+}
+
+// Authenticated returns the user that the API server has named for the token of the connection. The namespace is empty.
+func Authenticated(conf *rest.Config, user *authenticationv1.UserInfo) (*Requester, error) {
+	r, err := connect(conf)
 	if err != nil {
 		return nil, err
 	}
-	requester := c.requester(namespace)
-	requester.User, requester.identify = "the user of the kubeconfig", self.identify
-	return requester, nil
+	r.User, r.Tenant, r.self = user.Username, tenantOf(user.Username), &self{username: user.Username, uid: user.UID}
+	return r, nil
+}
+
+// In returns the same user in a namespace.
+func (r *Requester) In(namespace string) *Requester {
+	in := *r
+	in.Namespace = namespace
+	return &in
+}
+
+// Key is the same for all tokens of one user, and differs between namespaces.
+func (r *Requester) Key() string {
+	return strings.Join([]string{r.username, r.uid, r.Namespace}, "\x00")
+}
+
+// tenantOf returns the tenant that a user belongs to. Whoever may create one ServiceAccount in a namespace can create
+// many, so all of them count as one tenant.
+func tenantOf(username string) string {
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
+		if namespace, _, ok := strings.Cut(account, ":"); ok {
+			return "system:serviceaccounts:" + namespace
+		}
+	}
+	return username
 }

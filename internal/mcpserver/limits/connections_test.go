@@ -1,4 +1,4 @@
-package mcpserver
+package limits
 
 import (
 	"context"
@@ -55,13 +55,13 @@ func (c *fakeConn) isClosed() bool {
 // connectionTest opens connections at a bounded listener.
 type connectionTest struct {
 	t       *testing.T
-	bounded *connections
+	bounded *Connections
 	from    *fakeListener
 }
 
 func newConnectionTest(t *testing.T, total, perSource int, proxies ...string) *connectionTest {
 	l := &fakeListener{incoming: make(chan net.Conn, 1), closed: make(chan struct{})}
-	return &connectionTest{t: t, from: l, bounded: limitConnections(l, &sources{proxies: mustParseProxies(t, proxies...)}, total, perSource)}
+	return &connectionTest{t: t, from: l, bounded: NewConnections(l, &Sources{Proxies: mustParseProxies(t, proxies...)}, total, perSource)}
 }
 
 // open opens a connection that there is room for.
@@ -91,7 +91,7 @@ func (c *connectionTest) openTooMany(from, elsewhere string) {
 }
 
 // authenticateOn marks a connection as the server does when it has authenticated a request.
-func authenticateOn(c net.Conn) { markAuthenticated(withConnection(context.Background(), c)) }
+func authenticateOn(c net.Conn) { MarkAuthenticated(WithConnection(context.Background(), c)) }
 
 func TestTheOldestUnauthenticatedConnectionIsClosed(t *testing.T) {
 	t.Parallel()
@@ -179,8 +179,8 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 		}
 		authenticateOn(one)
 	}
-	if b := c.bounded; b.open != 0 || len(b.bySource) != 0 || len(b.unauthenticated) != 0 {
-		t.Errorf("left: %d, %v, %v", b.open, b.bySource, b.unauthenticated)
+	if n := len(c.bounded.open); n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
 }
 
@@ -196,6 +196,6 @@ func TestAClosedListenerAcceptsNothing(t *testing.T) {
 // A context without a connection, as in tests of the handler alone, is fine.
 func TestRequestsWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	markAuthenticated(context.Background())
-	markAuthenticated(withConnection(context.Background(), &fakeConn{}))
+	MarkAuthenticated(context.Background())
+	MarkAuthenticated(WithConnection(context.Background(), &fakeConn{}))
 }

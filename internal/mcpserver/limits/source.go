@@ -1,4 +1,4 @@
-package mcpserver
+package limits
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 // maxForwarded bounds how many addresses of X-Forwarded-For are read, from the end.
 const maxForwarded = 32
 
-// sources finds out which address a request comes from.
-type sources struct {
-	// proxies are the networks whose X-Forwarded-For header is trusted. Anybody can send that header.
-	proxies []netip.Prefix
+// Sources finds out which address a request comes from.
+type Sources struct {
+	// Proxies are the networks whose X-Forwarded-For header is trusted. Anybody can send that header.
+	Proxies []netip.Prefix
 }
 
-// parseProxies parses networks in CIDR notation and single addresses.
-func parseProxies(texts []string) ([]netip.Prefix, error) {
+// ParseProxies parses networks in CIDR notation and single addresses.
+func ParseProxies(texts []string) ([]netip.Prefix, error) {
 	var proxies []netip.Prefix
 	for _, text := range texts {
 		if address, err := netip.ParseAddr(text); err == nil {
@@ -35,9 +35,9 @@ func parseProxies(texts []string) ([]netip.Prefix, error) {
 	return proxies, nil
 }
 
-// ofRequest returns the source of a request: the peer's address, or what trusted proxies report about their peer. The
+// OfRequest returns the source of a request: the peer's address, or what trusted proxies report about their peer. The
 // header is read from the end, because each proxy appends the address that it saw.
-func (s *sources) ofRequest(r *http.Request) string {
+func (s *Sources) OfRequest(r *http.Request) string {
 	at, ok := parseHostPort(r.RemoteAddr)
 	if !ok {
 		return r.RemoteAddr
@@ -54,7 +54,7 @@ func (s *sources) ofRequest(r *http.Request) string {
 }
 
 // ofConnection returns the source of a connection, and whether that is a trusted proxy.
-func (s *sources) ofConnection(c net.Conn) (source string, proxy bool) {
+func (s *Sources) ofConnection(c net.Conn) (source string, proxy bool) {
 	at, ok := parseHostPort(c.RemoteAddr().String())
 	if !ok {
 		return c.RemoteAddr().String(), false
@@ -62,8 +62,8 @@ func (s *sources) ofConnection(c net.Conn) (source string, proxy bool) {
 	return group(at), s.isProxy(at)
 }
 
-func (s *sources) isProxy(address netip.Addr) bool {
-	for _, network := range s.proxies {
+func (s *Sources) isProxy(address netip.Addr) bool {
+	for _, network := range s.Proxies {
 		if network.Contains(address) {
 			return true
 		}

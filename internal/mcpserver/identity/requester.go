@@ -1,0 +1,89 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/limits"
+	outputclient "toolcall.dev/operator/internal/output/client"
+)
+
+// Calls creates, follows and cancels tool calls. follow.Clients implements it.
+type Calls interface {
+	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
+	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
+	CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error
+}
+
+// Sessions starts sessions of calls. follow.Clients implements it.
+type Sessions interface {
+	CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error)
+	WaitSession(ctx context.Context, session *v1alpha1.ToolSession, w follow.SessionWatcher) (*v1alpha1.ToolSession, error)
+}
+
+// Objects reads and changes objects. client.Client implements it.
+type Objects interface {
+	Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+	Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error
+}
+
+// Files reads files of sessions. outputclient.Client implements it.
+type Files interface {
+	Download(ctx context.Context, f outputclient.File, to io.Writer, progress outputclient.Progress) error
+}
+
+// Requester is the user that a request acts for, and the namespace that it acts in.
+type Requester struct {
+	// Calls, Sessions, Objects, Output and Files use the requester's own credentials.
+	Calls    Calls
+	Sessions Sessions
+	Objects  Objects
+	Output   follow.OutputReader
+	Files    Files
+	// Namespace of the requester's calls.
+	Namespace string
+	// User and Tenant are names for logs and limits. They grant nothing.
+	User, Tenant string
+
+	*self
+}
+
+// self is the user as the API server knows it.
+type self struct {
+	reviews authenticationv1client.SelfSubjectReviewInterface
+
+	mu sync.Mutex
+	// username and uid are empty until the API server has said them.
+	username, uid string
+}
+
+// Principal is the requester to limits.
+func (r *Requester) Principal() limits.Principal {
+	return limits.Principal{User: r.User, Tenant: r.Tenant}
+}
+
+// Identify returns the name and the UID of the user as the API server knows it. It asks once, and again only after an error.
+func (s *self) Identify(ctx context.Context) (username, uid string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.username != "" {
+		return s.username, s.uid, nil
+	}
+	review, err := s.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", "", fmt.Errorf("ask the API server who the user is: %w", err)
+	}
+	s.username, s.uid = review.Status.UserInfo.Username, review.Status.UserInfo.UID
+	return s.username, s.uid, nil
+}
