@@ -4,48 +4,90 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// arguments are the arguments of a tool as a client sent them. Reading an invalid one records what is valid, and err
-// returns everything recorded. Null means absent, and so does an empty value where that has no meaning: models tend to
-// fill in every field.
+var (
+	// variableName matches the names that the API accepts.
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// requestID matches the ids that clients can give calls. Only what JSON carries unchanged is allowed, so two
+	// different ids never become one.
+	requestID = regexp.MustCompile(`^[!-~]{1,256}$`)
+)
+
+// maxWait is how many seconds a tool waits at most.
+const maxWait = 600
+
+// arguments are the arguments of a tool as a client sent them. Each method that reads one also declares it, so that the code that reads
+// the arguments of a tool defines their schema. Reading an invalid one records what is valid, and err returns everything recorded. Null
+// means absent, and so does an empty value where that has no meaning: models tend to fill in every field.
 type arguments struct {
 	values map[string]json.RawMessage
+	// schema and names are of what was declared.
+	schema *jsonschema.Schema
+	names  []string
 	errors []string
 	// unreadable is true if the arguments are not an object. No further errors are recorded then.
 	unreadable bool
 }
 
-// parse parses a JSON object. Only the known names are allowed.
-func parse(raw json.RawMessage, known ...string) *arguments {
-	a := &arguments{values: map[string]json.RawMessage{}}
+// declared returns the arguments that a function reads, without values.
+func declared[T any](read func(*arguments) T) *arguments {
+	a := &arguments{schema: &jsonschema.Schema{
+		Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}}
+	read(a)
+	a.errors = nil
+	return a
+}
+
+// parse reads the arguments of a JSON object. Only those that the function reads are allowed.
+func parse[T any](raw json.RawMessage, read func(*arguments) T) (value T, err error) {
+	a := declared(read)
+	a.decode(raw)
+	value = read(a)
+	return value, a.err()
+}
+
+// decode sets the values.
+func (a *arguments) decode(raw json.RawMessage) {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return a
+		return
 	}
 	if err := json.Unmarshal(raw, &a.values); err != nil {
-		a.fail("arguments", "must be a JSON object with %s", joinNames(known))
+		a.fail("arguments", "must be a JSON object with %s", joinNames(a.names))
 		a.unreadable = true
-		return a
+		return
 	}
-	var unknown []string
-	for name, value := range a.values {
+	for _, name := range slices.Sorted(maps.Keys(a.values)) {
 		switch {
-		case !slices.Contains(known, name):
-			unknown = append(unknown, name)
-		case string(value) == "null":
+		case !slices.Contains(a.names, name):
+			a.fail(truncate(name, 64), "is unknown: use %s", joinNames(a.names))
+		case string(a.values[name]) == "null":
 			delete(a.values, name)
 		}
 	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		a.fail(truncate(name, 64), "is unknown: use %s", joinNames(known))
+}
+
+// declare adds an argument to the schema.
+func (a *arguments) declare(name, description string, schema jsonschema.Schema) *jsonschema.Schema {
+	schema.Description = description
+	if a.schema.Properties[name] == nil {
+		a.names = append(a.names, name)
+		a.schema.Properties[name] = &schema
 	}
-	return a
+	return a.schema.Properties[name]
 }
 
 // joinNames lists names for a message.
@@ -85,16 +127,37 @@ func (a *arguments) read(name, shape string, out any) bool {
 }
 
 // text reads a string without NUL characters, which no operating system accepts in commands, names and paths.
-func (a *arguments) text(name string) string {
-	text := a.raw(name)
+func (a *arguments) text(name, description string) string {
+	text := a.raw(name, description)
 	a.checkNUL(name, text)
 	return text
 }
 
 // raw reads a string with any characters.
-func (a *arguments) raw(name string) (text string) {
+func (a *arguments) raw(name, description string) (text string) {
+	a.declare(name, description, jsonschema.Schema{Type: "string"})
 	a.read(name, "a string", &text)
 	return text
+}
+
+// require declares that an argument, whose value is given, can't be empty.
+func (a *arguments) require(name, value, what string) string {
+	if !slices.Contains(a.schema.Required, name) {
+		a.schema.Required = append(a.schema.Required, name)
+	}
+	if value == "" {
+		a.fail(name, "is required: %s", what)
+	}
+	return value
+}
+
+// requireAlone is require, but it says nothing where something else is wrong.
+func (a *arguments) requireAlone(name, value, what string) string {
+	before := a.errors
+	if a.require(name, value, what); len(before) > 0 {
+		a.errors = before
+	}
+	return value
 }
 
 func (a *arguments) checkNUL(name, text string) {
@@ -104,12 +167,10 @@ func (a *arguments) checkNUL(name, text string) {
 }
 
 // texts reads a list of strings.
-func (a *arguments) texts(name string) []string {
+func (a *arguments) texts(name, description string) (all []string) {
+	a.declare(name, description, jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 	var texts []*string
-	if !a.read(name, "a list of strings", &texts) {
-		return nil
-	}
-	var all []string
+	a.read(name, "a list of strings", &texts)
 	for i, text := range texts {
 		if text == nil {
 			a.fail(fmt.Sprintf("%s[%d]", name, i), "must be a string, not null")
@@ -121,29 +182,30 @@ func (a *arguments) texts(name string) []string {
 	return all
 }
 
-// pairs reads an object whose values are strings.
-func (a *arguments) pairs(name string) map[string]string {
+// variables reads environment variables and sorts them by name, so that the same arguments give the same call.
+func (a *arguments) variables(description string) (env []v1alpha1.CallEnvVar) {
+	a.declare("env", description, jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}})
 	var values map[string]json.RawMessage
-	if !a.read(name, `an object of names and strings such as {"LANG": "C"}`, &values) {
-		return nil
-	}
-	pairs := make(map[string]string, len(values))
-	for key, raw := range values {
+	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		var text *string
-		label := name + "." + truncate(key, 64)
-		if json.Unmarshal(raw, &text) != nil || text == nil {
-			a.fail(label, "must be a string, not %s", kind(raw))
+		label := "env." + truncate(name, 64)
+		if json.Unmarshal(values[name], &text) != nil || text == nil {
+			a.fail(label, "must be a string, not %s", kind(values[name]))
 			continue
 		}
 		a.checkNUL(label, *text)
-		pairs[key] = *text
+		if !variableName.MatchString(name) {
+			a.fail(label, "is not a valid name: use letters, digits and underscores, and don't start with a digit")
+		}
+		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: *text})
 	}
-	slices.Sort(a.errors)
-	return pairs
+	return env
 }
 
 // flag reads true or false, nil if absent.
-func (a *arguments) flag(name string) *bool {
+func (a *arguments) flag(name, description string) *bool {
+	a.declare(name, description+"; false if absent", jsonschema.Schema{Type: "boolean"})
 	var value bool
 	if !a.read(name, "true or false", &value) {
 		return nil
@@ -151,22 +213,28 @@ func (a *arguments) flag(name string) *bool {
 	return &value
 }
 
+// isSet reports whether a flag is true.
+func (a *arguments) isSet(name, description string) bool {
+	return ptr.Deref(a.flag(name, description), false)
+}
+
 // seconds reads a positive whole number of seconds, nil if absent.
-func (a *arguments) seconds(name string) *int32 {
-	value := a.whole(name, "a whole number of seconds", 1, math.MaxInt32)
-	if value == nil {
-		return nil
-	}
-	return new(int32(*value))
+func (a *arguments) seconds(name, description string) *int32 {
+	return int32Of(a.whole(name, description, "a whole number of seconds", 1, math.MaxInt32))
 }
 
 // number reads a whole number within bounds, nil if absent.
-func (a *arguments) number(name string, lowest, highest int64) *int64 {
-	return a.whole(name, "a whole number", lowest, highest)
+func (a *arguments) number(name, description string, lowest, highest int64) *int64 {
+	return a.whole(name, description, "a whole number", lowest, highest)
 }
 
-// whole reads a whole number. One that is written as a fraction or with an exponent counts too: 7.0, 1e3.
-func (a *arguments) whole(name, shape string, lowest, highest int64) *int64 {
+// whole reads a whole number. One that is written as a fraction or with an exponent counts too: 7.0, 1e3. The schema has bounds that
+// follow from what the number is for.
+func (a *arguments) whole(name, description, shape string, lowest, highest int64) *int64 {
+	schema := a.declare(name, description, jsonschema.Schema{Type: "integer", Minimum: new(float64(lowest))})
+	if highest < math.MaxInt32 {
+		schema.Maximum = new(float64(highest))
+	}
 	var value float64
 	if !a.read(name, shape, &value) {
 		return nil
@@ -178,9 +246,28 @@ func (a *arguments) whole(name, shape string, lowest, highest int64) *int64 {
 	return new(int64(value))
 }
 
+// int32Of narrows a number whose bounds fit.
+func int32Of(value *int64) *int32 {
+	if value == nil {
+		return nil
+	}
+	return new(int32(*value))
+}
+
+// word reads a text that should be one of several words.
+func (a *arguments) word(name, description string, words ...string) string {
+	text := a.text(name, description)
+	if schema := a.schema.Properties[name]; schema.Enum == nil {
+		for _, w := range words {
+			schema.Enum = append(schema.Enum, w)
+		}
+	}
+	return text
+}
+
 // choice reads one of several words, the first if absent.
-func (a *arguments) choice(name string, words ...string) string {
-	chosen := a.text(name)
+func (a *arguments) choice(name, description string, words ...string) string {
+	chosen := a.word(name, description, words...)
 	if chosen == "" {
 		return words[0]
 	}
@@ -188,6 +275,37 @@ func (a *arguments) choice(name string, words ...string) string {
 		a.fail(name, "must be %s, not %q", strings.Join(words, " or "), truncate(chosen, 40))
 	}
 	return chosen
+}
+
+// objectName reads the name of an object of Kubernetes.
+func (a *arguments) objectName(name, description, kind, where string) string {
+	object := a.text(name, description)
+	if object != "" && len(validation.IsDNS1123Subdomain(object)) > 0 {
+		a.fail(name, "must be the name of %s, in lower case: %s", kind, where)
+	}
+	return object
+}
+
+func (a *arguments) environment(description string) string {
+	return a.objectName("environment", description, "an environment", "list_environments lists them")
+}
+
+func (a *arguments) session(description string) string {
+	return a.objectName("session", description, "a session", "start_session answers with it")
+}
+
+func (a *arguments) requestID(description string) string {
+	id := a.raw("request_id", description)
+	if id != "" && !requestID.MatchString(id) {
+		a.fail("request_id", "must be at most 256 letters, digits and punctuation marks of ASCII, without spaces")
+	}
+	return id
+}
+
+// wait reads how long a tool waits, in seconds if absent.
+func (a *arguments) wait(seconds int64) time.Duration {
+	asked := a.number("timeout_seconds", fmt.Sprintf("how long to wait for it, in seconds; %d if absent", seconds), 0, maxWait)
+	return time.Duration(ptr.Deref(asked, seconds)) * time.Second
 }
 
 // has reports whether an argument was sent, an empty one too.

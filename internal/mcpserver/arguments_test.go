@@ -55,7 +55,7 @@ func TestArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := test.read([]byte(test.raw))
+			got, err := parse([]byte(test.raw), test.read)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestInvalidArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := test.read([]byte(test.raw))
+			_, err := parse([]byte(test.raw), test.read)
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -131,7 +131,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := execSpec(raw); err == nil || len(err.Error()) > 1000 {
+	if _, err := parse(raw, execSpec); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("the message has %d bytes", len(err.Error()))
 	}
 }
@@ -142,7 +142,7 @@ func FuzzExecSpec(f *testing.F) {
 	f.Add([]byte(`{"mode":"structured","binary":"ls","args":["-l"],"timeout":1}`))
 	f.Add([]byte(`{"mode":"shell","command":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		request, err := execSpec(raw)
+		request, err := parse(raw, execSpec)
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error without a message")

@@ -3,8 +3,8 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -14,37 +14,29 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
-func getCallTool(*facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "get_call", Title: "Get a call",
-		Description: "Returns the result of a call, or that it has not finished. With timeout_seconds it waits so long for the result. Finished calls " +
-			"are kept for a limited time.",
-		InputSchema: input(map[string]*jsonschema.Schema{
-			"call": text("name of the call, from an earlier result"), "timeout_seconds": waitInput(0),
-		}, "call"),
-		OutputSchema: callOutput(), Annotations: readOnly(),
-	}
+var getCallTool = tool{
+	name: "get_call", title: "Get a call", output: callOutput(), hints: readOnly(),
+	description: func(*facts) string {
+		return "Returns the result of a call, or that it has not finished. With timeout_seconds it waits so long for the result. Finished calls " +
+			"are kept for a limited time."
+	},
 }
 
-func cancelCallTool(*facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "cancel_call", Title: "Cancel a call",
-		Description: "Stops a call: its processes are ended, and what it wrote is kept. Returns its result. A call that has finished stays as it is.",
-		InputSchema: input(map[string]*jsonschema.Schema{"call": text("name of the call, from an earlier result")}, "call"),
-
-		OutputSchema: callOutput(), Annotations: changes(true, true),
-	}
+var cancelCallTool = tool{
+	name: "cancel_call", title: "Cancel a call", output: callOutput(), hints: changes(true, true),
+	description: func(*facts) string {
+		return "Stops a call: its processes are ended, and what it wrote is kept. Returns its result. A call that has finished stays as it is."
+	},
 }
 
-// findCall reads the call that the argument call names.
-func findCall(ctx context.Context, who *identity.Requester, a *arguments) (*v1alpha1.ToolCall, error) {
-	name := a.objectName("call", "a call", "the results of other tools have it")
-	if len(a.errors) == 0 && name == "" {
-		a.fail("call", "is required: the name of a call")
-	}
-	if err := a.err(); err != nil {
-		return nil, err
-	}
+// readCallName reads the name of the call that a tool is about.
+func readCallName(a *arguments) string {
+	name := a.objectName("call", "name of the call, from an earlier result", "a call", "the results of other tools have it")
+	return a.requireAlone("call", name, "the name of a call")
+}
+
+// findCall reads a call.
+func findCall(ctx context.Context, who *identity.Requester, name string) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
 	if err := who.Objects.Get(ctx, types.NamespacedName{Namespace: who.Namespace, Name: name}, call); err != nil {
 		return nil, notThere(err, "call", name)
@@ -52,16 +44,24 @@ func findCall(ctx context.Context, who *identity.Requester, a *arguments) (*v1al
 	return call, nil
 }
 
+// waitRequest names what to wait for, and how long.
+type waitRequest struct {
+	name string
+	wait time.Duration
+}
+
+func getCallSpec(a *arguments) waitRequest {
+	return waitRequest{name: readCallName(a), wait: a.wait(0)}
+}
+
 // getCall returns the result of a call.
-func getCall(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	a := parse(req.Params.Arguments, "call", "timeout_seconds")
-	limit := a.wait(0)
-	call, err := findCall(ctx, who, a)
+func getCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, r waitRequest) (*Result, error) {
+	call, err := findCall(ctx, who, r.name)
 	if err != nil {
 		return nil, err
 	}
-	if !follow.Finished(call) && limit > 0 {
-		waiting, cancel := context.WithTimeout(ctx, limit)
+	if !follow.Finished(call) && r.wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, r.wait)
 		defer cancel()
 		done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{
 			UID: call.UID, Changed: func(seen *v1alpha1.ToolCall) { call = seen },
@@ -80,8 +80,8 @@ func getCall(ctx context.Context, req *mcp.CallToolRequest, who *identity.Reques
 }
 
 // cancelCall cancels a call and returns its result.
-func cancelCall(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	call, err := findCall(ctx, who, parse(req.Params.Arguments, "call"))
+func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, name string) (*Result, error) {
+	call, err := findCall(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}

@@ -42,11 +42,16 @@ type environment struct {
 	Keeps      []string `json:"keeps,omitempty" jsonschema:"directories whose files last after a call; all others are gone after a call without session"`
 }
 
+var listEnvironmentsTool = tool{
+	name: "list_environments", title: "List environments", output: answerSchema("environments", "more"), hints: readOnly(),
+	description: func(*facts) string {
+		return "Lists the environments that calls and sessions can run in: the default one, their images and languages, and the " +
+			"directories whose files last after a call. Pass a name as the argument environment of other tools."
+	},
+}
+
 // listEnvironments lists the environments of the namespace.
-func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	if err := parse(req.Params.Arguments).err(); err != nil {
-		return nil, err
-	}
+func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, _ struct{}) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	found, more, err := s.environmentsOf(ctx, who)

@@ -93,8 +93,7 @@ func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 		f := s.factsFor(ctx, req)
 		descriptions := map[string]string{}
 		for _, t := range s.toolset() {
-			definition := t.define(f)
-			descriptions[definition.Name] = definition.Description
+			descriptions[t.name] = t.description(f)
 		}
 		tools := make([]*mcp.Tool, 0, len(listed.Tools))
 		for _, t := range listed.Tools {

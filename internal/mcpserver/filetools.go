@@ -1,126 +1,212 @@
 package mcpserver
 
 import (
-	"maps"
+	"cmp"
+	"encoding/json"
+	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func readFileTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "read_file", Title: "Read a file",
-		Description: "Returns a text file or a part of it, 2000 lines if you don't say more. next_offset in the result says where to read on; " +
+const (
+	unitLines = "lines"
+	unitBytes = "bytes"
+
+	// The largest numbers of changes, of lines around a match and of results that the API allows.
+	maxEdits        = 100
+	maxContextLines = 20
+	maxResults      = 1000
+
+	aFile      = "file, absolute, in the home directory with ~/, or relative to working_dir"
+	onlyIfSame = "fail unless the file has this SHA-256 now, as read_file returned it"
+	gitIgnored = "leave out what .gitignore files name"
+)
+
+var readFileTool = tool{
+	name: "read_file", title: "Read a file", output: callOutput(), hints: readOnly(),
+	description: func(f *facts) string {
+		return "Returns a text file or a part of it, 2000 lines if you don't say more. next_offset in the result says where to read on; " +
 			"sha256 identifies the content of a file that was returned whole. A PNG, JPEG, GIF or WebP image in a session is shown as an image; other " +
-			"binary files are described. It needs no program in the environment. " + f.filesOfTools(),
-		InputSchema: fileInput(map[string]*jsonschema.Schema{
-			"path":   text("file, absolute, in the home directory with ~/, or relative to working_dir"),
-			"offset": whole("first line, counted from 1; or first byte, counted from 0", 0),
-			"limit":  whole("how many lines or bytes", 1),
-			"unit":   word("what offset and limit count; lines if absent", unitLines, unitBytes),
-		}, "path"),
-		OutputSchema: callOutput(), Annotations: readOnly(),
+			"binary files are described. It needs no program in the environment. " + f.filesOfTools()
+	},
+}
+
+func readFileSpec(a *arguments) *callRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: a.requiredPath("the file to read")}
+	lowest := int64(1)
+	if a.choice("unit", "what offset and limit count; lines if absent", unitLines, unitBytes) == unitBytes {
+		file.Unit, lowest = v1alpha1.UnitBytes, 0
+	}
+	file.Offset = a.number("offset", "first line, counted from 1; or first byte, counted from 0", lowest, maxOffset)
+	file.Limit = a.number("limit", "how many lines or bytes", 1, maxOffset)
+	a.schema.Properties["offset"].Minimum = new(0.0)
+	return a.fileCall(file)
+}
+
+var writeFileTool = tool{
+	name: "write_file", title: "Write a file", output: callOutput(), hints: changes(true, true),
+	description: func(f *facts) string {
+		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. It replaces a file that is there " +
+			"unless create_only is true. " + f.filesOfTools()
+	},
+}
+
+func writeFileSpec(a *arguments) *callRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: a.requiredPath("the file to write")}
+	content := a.raw("content", "all of the text of the file")
+	encoded := a.text("content_base64", "instead of content: the bytes of the file in base64")
+	switch {
+	case content != "" && encoded != "":
+		a.fail("content_base64", "is not used together with content: send one of them")
+	case encoded != "":
+		file.ContentBase64 = &encoded
+	case a.has("content"):
+		file.Content = &content
+	default:
+		a.fail("content", "is required: the text to write, which may be empty")
+	}
+	file.Mode = a.text("mode", "permissions in octal digits, such as 0755; those of the file that is replaced, or 0644, if absent")
+	create := a.isSet("create_only", "fail if the file exists")
+	file.IfSHA256 = a.checksum()
+	if create {
+		if file.IfSHA256 != nil {
+			a.fail("create_only", "is not used together with if_sha256, which is for a file that exists")
+		}
+		file.IfSHA256 = new("")
+	}
+	return a.fileCall(file)
+}
+
+var editFileTool = tool{
+	name: "edit_file", title: "Edit a file", output: callOutput(), hints: changes(true, false),
+	description: func(f *facts) string {
+		return "Replaces a text in a file, or several with edits: then all of them are replaced, or none. A text must be in the file exactly " +
+			"once, unless replace_all is true; a failure says how often it is there. The file keeps its line ends. " + f.filesOfTools()
+	},
+}
+
+func editFileSpec(a *arguments) *callRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: a.requiredPath("the file to edit")}
+	one := a.replacement()
+	file.OldString, file.NewString, file.ReplaceAll = one.OldString, one.NewString, one.ReplaceAll
+	file.Edits = a.edits()
+	file.IfSHA256 = a.checksum()
+	switch isOne := one != (v1alpha1.TextReplacement{}); {
+	case isOne && len(file.Edits) > 0:
+		a.fail("edits", "is not used together with old_string, new_string and replace_all: put that change into edits too")
+	case file.OldString == "" && !a.has("edits"):
+		a.fail("old_string", "is required: the text to replace, exactly as it is in the file; or edits, for several changes")
+	}
+	return a.fileCall(file)
+}
+
+// replacement reads one change.
+func (a *arguments) replacement() v1alpha1.TextReplacement {
+	return v1alpha1.TextReplacement{
+		OldString:  a.raw("old_string", "text to replace, exactly as it is in the file, with enough around it to be unique"),
+		NewString:  a.raw("new_string", "text to put in its place; empty or absent to remove it"),
+		ReplaceAll: a.isSet("replace_all", "replace it wherever it is"),
 	}
 }
 
-func writeFileTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "write_file", Title: "Write a file",
-		Description: "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. It replaces a file that is there " +
-			"unless create_only is true. " + f.filesOfTools(),
-		InputSchema: fileInput(map[string]*jsonschema.Schema{
-			"path":           text("file, absolute, in the home directory with ~/, or relative to working_dir"),
-			"content":        text("all of the text of the file"),
-			"content_base64": text("instead of content: the bytes of the file in base64"),
-			"mode":           text("permissions in octal digits, such as 0755; those of the file that is replaced, or 0644, if absent"),
-			"create_only":    flag("fail if the file exists"),
-			"if_sha256":      text("fail unless the file has this SHA-256 now, as read_file returned it"),
-		}, "path"),
-		OutputSchema: callOutput(), Annotations: changes(true, true),
+// editSpec reads one change of several.
+func editSpec(a *arguments) v1alpha1.TextReplacement {
+	one := a.replacement()
+	a.require("old_string", one.OldString, "the text to replace, exactly as it is in the file")
+	return one
+}
+
+// edits reads several changes.
+func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
+	a.declare("edits", "instead of old_string, new_string and replace_all: several changes, one after the other; all of them are made, or none",
+		jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxEdits), Items: declared(editSpec).schema})
+	var list []json.RawMessage
+	if !a.read("edits", "a list of objects with old_string, new_string and replace_all", &list) {
+		return nil
 	}
-}
-
-func editFileTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "edit_file", Title: "Edit a file",
-		Description: "Replaces a text in a file, or several with edits: then all of them are replaced, or none. A text must be in the file exactly " +
-			"once, unless replace_all is true; a failure says how often it is there. The file keeps its line ends. " + f.filesOfTools(),
-		InputSchema: fileInput(map[string]*jsonschema.Schema{
-			"path":        text("file, absolute, in the home directory with ~/, or relative to working_dir"),
-			"old_string":  oldString(),
-			"new_string":  newString(),
-			"replace_all": flag("replace it wherever it is"),
-			"edits": {
-				Type: "array", MinItems: new(1), MaxItems: new(maxEdits),
-				Description: "instead of old_string, new_string and replace_all: several changes, one after the other; all of them are made, or none",
-				Items: input(map[string]*jsonschema.Schema{
-					"old_string": oldString(), "new_string": newString(), "replace_all": flag("replace it wherever it is"),
-				}, "old_string"),
-			},
-			"if_sha256": text("fail unless the file has this SHA-256 now, as read_file returned it"),
-		}, "path"),
-		OutputSchema: callOutput(), Annotations: changes(true, false),
+	if len(list) == 0 || len(list) > maxEdits {
+		a.fail("edits", "must have from 1 to %d changes, not %d", maxEdits, len(list))
+		return nil
 	}
-}
-
-func oldString() *jsonschema.Schema {
-	return text("text to replace, exactly as it is in the file, with enough around it to be unique")
-}
-
-func newString() *jsonschema.Schema {
-	return text("text to put in its place; empty or absent to remove it")
-}
-
-func listFilesTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "list_files", Title: "List files",
-		Description: "Lists a directory, or finds files by name with pattern. Returns one JSON object a line, with path and type. " + f.filesOfTools(),
-		InputSchema: fileInput(map[string]*jsonschema.Schema{
-			"path":              text("directory, absolute, in the home directory with ~/, or relative to working_dir; working_dir if absent"),
-			"pattern":           text("find files whose path below the directory matches, such as **/*.go"),
-			"recursive":         flag("list directories below, too"),
-			"respect_gitignore": respectGitIgnore(),
-			"max_results":       results(),
-		}),
-		OutputSchema: callOutput(), Annotations: readOnly(),
+	for i, raw := range list {
+		one := declared(editSpec)
+		one.decode(raw)
+		all = append(all, editSpec(one))
+		for _, text := range one.errors {
+			a.fail(fmt.Sprintf("edits[%d]", i), "%s", text)
+		}
 	}
+	return all
 }
 
-func searchFilesTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "search_files", Title: "Search in files",
-		Description: "Finds the lines that match an RE2 expression, in a file or in all files below a directory. Returns one JSON object a line, " +
-			"with path, lineNumber, line, and with context_lines before and after. " + f.filesOfTools(),
-		InputSchema: fileInput(map[string]*jsonschema.Schema{
-			"path":              text("file or directory, absolute, in the home directory with ~/, or relative to working_dir; working_dir if absent"),
-			"pattern":           text("RE2 expression, or a text if literal is true"),
-			"literal":           flag("pattern is a text"),
-			"glob":              text("search only in files that match, such as *.go"),
-			"context_lines":     contextLines(),
-			"respect_gitignore": respectGitIgnore(),
-			"max_results":       results(),
-		}, "pattern"),
-		OutputSchema: callOutput(), Annotations: readOnly(),
+var listFilesTool = tool{
+	name: "list_files", title: "List files", output: callOutput(), hints: readOnly(),
+	description: func(f *facts) string {
+		return "Lists a directory, or finds files by name with pattern. Returns one JSON object a line, with path and type. " + f.filesOfTools()
+	},
+}
+
+// listFilesSpec builds a list, or with a pattern a search for names.
+func listFilesSpec(a *arguments) *callRequest {
+	file := &v1alpha1.FileAction{
+		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
+		Pattern:          a.text("pattern", "find files whose path below the directory matches, such as **/*.go"),
+		Recursive:        a.isSet("recursive", "list directories below, too"),
+		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
 	}
+	if file.Pattern != "" {
+		file.Operation = v1alpha1.FileGlob
+		if file.Recursive {
+			a.fail("recursive", "is not used together with pattern: write **/ before the pattern to find files in all directories below")
+		}
+	}
+	return a.fileCall(file)
 }
 
-func respectGitIgnore() *jsonschema.Schema { return flag("leave out what .gitignore files name") }
-
-func contextLines() *jsonschema.Schema {
-	schema := whole("how many lines before and after each match to return with it; 0 if absent", 0)
-	schema.Maximum = new(float64(maxContextLines))
-	return schema
+var searchFilesTool = tool{
+	name: "search_files", title: "Search in files", output: callOutput(), hints: readOnly(),
+	description: func(f *facts) string {
+		return "Finds the lines that match an RE2 expression, in a file or in all files below a directory. Returns one JSON object a line, " +
+			"with path, lineNumber, line, and with context_lines before and after. " + f.filesOfTools()
+	},
 }
 
-func results() *jsonschema.Schema {
-	schema := whole("at most so many results; 1000 if absent", 1)
-	schema.Maximum = new(float64(maxResults))
-	return schema
+func searchFilesSpec(a *arguments) *callRequest {
+	file := &v1alpha1.FileAction{
+		Operation: v1alpha1.FileGrep, Path: a.searchPath("file or directory"), Pattern: a.text("pattern", "RE2 expression, or a text if literal is true"),
+		Literal: a.isSet("literal", "pattern is a text"), Glob: a.text("glob", "search only in files that match, such as *.go"),
+		ContextLines:     int32Of(a.number("context_lines", "how many lines before and after each match to return with it; 0 if absent", 0, maxContextLines)),
+		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
+	}
+	a.require("pattern", file.Pattern, "the expression or text to search for")
+	return a.fileCall(file)
 }
 
-// fileInput returns the schema of the arguments of a file tool.
-func fileInput(own map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
-	all := commonInput()
-	maps.Copy(all, own)
-	return input(all, required...)
+// fileCall reads the arguments that tools have besides those of their file.
+func (a *arguments) fileCall(file *v1alpha1.FileAction) *callRequest {
+	return a.call(v1alpha1.ToolCallSpec{File: file}, policyTimeout)
+}
+
+func (a *arguments) requiredPath(what string) string {
+	return a.require("path", a.text("path", aFile), what)
+}
+
+// searchPath reads what to search, the working directory if absent.
+func (a *arguments) searchPath(what string) string {
+	path := a.text("path", what+", absolute, in the home directory with ~/, or relative to working_dir; working_dir if absent")
+	return cmp.Or(path, ".")
+}
+
+func (a *arguments) results() *int32 {
+	return int32Of(a.number("max_results", "at most so many results; 1000 if absent", 1, maxResults))
+}
+
+// checksum reads the SHA-256 that a file must have, nil if absent.
+func (a *arguments) checksum() *string {
+	if sum := a.text("if_sha256", onlyIfSame); sum != "" {
+		return &sum
+	}
+	return nil
 }

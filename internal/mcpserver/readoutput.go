@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -31,41 +31,32 @@ const (
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
 const reasonOutputUnavailable = "OutputUnavailable"
 
-func readOutputTool(*facts) *mcp.Tool {
-	limit := whole(fmt.Sprintf("how many bytes; %d if absent", defaultRead), 1)
-	limit.Maximum = new(float64(maxRead))
-	return &mcp.Tool{
-		Name: "read_output", Title: "Read the output of a call",
-		Description: "Returns a part of what a call wrote to standard output or standard error, also what its result leaves out, and while it runs. " +
-			"next_offset in the result says where to read on. Bytes that aren't UTF-8 become U+FFFD.",
-		InputSchema: input(map[string]*jsonschema.Schema{
-			"call":   text("name of the call, from an earlier result"),
-			"stream": word("which stream; stdout if absent", string(output.Stdout), string(output.Stderr)),
-			"offset": whole("first byte, counted from 0; 0 if absent", 0),
-			"limit":  limit,
-		}, "call"),
-		OutputSchema: answerSchema("call", "phase", "stream"), Annotations: readOnly(),
+var readOutputTool = tool{
+	name: "read_output", title: "Read the output of a call", output: answerSchema("call", "phase", "stream"), hints: readOnly(),
+	description: func(*facts) string {
+		return "Returns a part of what a call wrote to standard output or standard error, also what its result leaves out, and while it runs. " +
+			"next_offset in the result says where to read on. Bytes that aren't UTF-8 become U+FFFD."
+	},
+}
+
+func readOutputSpec(a *arguments) outputclient.Query {
+	return outputclient.Query{
+		Name:     readCallName(a),
+		Stream:   output.Stream(a.choice("stream", "which stream; stdout if absent", string(output.Stdout), string(output.Stderr))),
+		Offset:   ptr.Deref(a.number("offset", "first byte, counted from 0; 0 if absent", 0, maxOffset), 0),
+		Limit:    ptr.Deref(a.number("limit", fmt.Sprintf("how many bytes; %d if absent", defaultRead), 1, maxRead), defaultRead),
+		Patience: readPatience,
 	}
 }
 
 // readOutput returns a part of a stream of a call.
-func readOutput(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	a := parse(req.Params.Arguments, "call", "stream", "offset", "limit")
-	query := outputclient.Query{
-		Namespace: who.Namespace, Stream: output.Stream(a.choice("stream", string(output.Stdout), string(output.Stderr))),
-		Limit: defaultRead, Patience: readPatience,
-	}
-	if offset := a.number("offset", 0, maxOffset); offset != nil {
-		query.Offset = *offset
-	}
-	if limit := a.number("limit", 1, maxRead); limit != nil {
-		query.Limit = *limit
-	}
-	call, err := findCall(ctx, who, a)
+func readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query outputclient.Query) (*Result, error) {
+	call, err := findCall(ctx, who, query.Name)
 	if err != nil {
 		return nil, err
 	}
-	query.Name, query.UID = call.Name, call.UID
+	query.Namespace = who.Namespace
+	query.UID = call.UID
 	part, err := readPart(ctx, who, &query)
 	if err != nil {
 		return nil, unreadable(who, call, err)

@@ -114,12 +114,12 @@ func TestInvalidRequestIDs(t *testing.T) {
 	for name, id := range map[string]string{
 		"too long": strings.Repeat("x", 257), "a space": "a b", "a line": "a\nb", "a NUL": "a\x00", "a letter of another script": "é", "half a character": "\ufffd",
 	} {
-		if _, err := runCommandSpec(encode(t, fields{"command": "x", "request_id": id})); err == nil || !strings.Contains(err.Error(), "request_id: must be") {
+		if _, err := parse(encode(t, fields{"command": "x", "request_id": id}), runCommandSpec); err == nil || !strings.Contains(err.Error(), "request_id: must be") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, id := range []string{"", "x", strings.Repeat("~", 256), "../../a", `"'{}`, "0b64a5e4-8a5f-4d8b-9f3e-0123456789ab"} {
-		r, err := runCommandSpec(encode(t, fields{"command": "x", "request_id": id}))
+		r, err := parse(encode(t, fields{"command": "x", "request_id": id}), runCommandSpec)
 		if err != nil || r.id != id {
 			t.Errorf("%q: %v", id, err)
 		}

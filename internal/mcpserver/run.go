@@ -42,10 +42,11 @@ const (
 	finishTimeout = 10 * time.Second
 )
 
-// create returns the tool that creates a call from its arguments and answers with the call's outcome.
-func (s *Server) create(read specOf) toolFunc {
-	return func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-		r, err := read(req.Params.Arguments)
+// create completes a tool that creates a call from its arguments and answers with the call's outcome.
+func (s *Server) create(t tool, read specOf) tool {
+	t.input, t.creates = declared(read).schema, true
+	t.run = func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
+		r, err := parse(req.Params.Arguments, read)
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +57,7 @@ func (s *Server) create(read specOf) toolFunc {
 		defer afterAnswer(req, place.Release)
 		return s.run(ctx, req, who, r)
 	}
+	return t
 }
 
 // run creates the call, or finds the one that has its request_id, and waits for its end.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -21,35 +22,22 @@ import (
 )
 
 const (
-	// startWait and endWait are how long start_session and end_session wait unless they are asked to wait for another time, maxWait
-	// is the longest.
+	// startWait and endWait are how long start_session and end_session wait unless they are asked to wait for another time.
 	startWait = 120
 	endWait   = 30
-	maxWait   = 600
 	// maxQuantity bounds the text of a size.
 	maxQuantity = 32
 )
 
-func startSessionTool(f *facts) *mcp.Tool {
-	lasts := "The files are gone when it ends, " + f.exceptLasting() + " With workspace, the workspace and the home directory are on a volume " +
-		"of the session, which keeps them while the session is suspended and is deleted with it."
-	return &mcp.Tool{
-		Name: "start_session", Title: "Start a session",
-		Description: "Starts a session, a pod that keeps files from call to call, waits until it is ready, and returns its name. Pass the name as the " +
+var startSessionTool = tool{
+	name: "start_session", title: "Start a session", output: sessionOutput(), hints: changes(false, false),
+	description: func(f *facts) string {
+		return "Starts a session, a pod that keeps files from call to call, waits until it is ready, and returns its name. Pass the name as the " +
 			"argument session of other tools. Its calls run one after the other and share the workspace, the home directory and /tmp; variables, the " +
-			"current directory and processes don't carry over. " + lasts + " End it with end_session when you don't need it any more. " +
-			f.endOfSessions(),
-		InputSchema: input(map[string]*jsonschema.Schema{
-			"environment": text("environment of its calls, from list_environments; the default one if absent"),
-			"working_dir": text("directory that its calls start in unless they say otherwise"), "env": variables("environment variables of its calls"),
-			"workspace":            text("put the workspace and the home directory on a volume of this size, such as 1Gi"),
-			"idle_timeout_seconds": whole("end it, or with workspace suspend it, after so long without a call; 900 if absent, 0 for never", 0),
-			"max_lifetime_seconds": whole("end it after so long; 28800 if absent", 1),
-			"timeout_seconds":      waitInput(startWait),
-			"request_id":           text("your name for this session, such as a UUID: the same id with the same arguments returns the same session"),
-		}),
-		OutputSchema: sessionOutput(), Annotations: changes(false, false),
-	}
+			"current directory and processes don't carry over. The files are gone when it ends, " + f.exceptLasting() + " With workspace, the workspace " +
+			"and the home directory are on a volume of the session, which keeps them while the session is suspended and is deleted with it. End it with " +
+			"end_session when you don't need it any more. " + f.endOfSessions()
+	},
 }
 
 // endOfSessions says when the sessions of start_session end by themselves.
@@ -66,34 +54,16 @@ func (f *facts) endOfSessions() string {
 // sessionOutput returns the schema of the results of the tools for sessions.
 func sessionOutput() *jsonschema.Schema {
 	schema := answerSchema("session", "phase", "environment")
-	schema.Properties["phase"] = text("Pending, Ready, Suspended or Ended")
-	schema.Properties["session"] = text("name of the session")
+	schema.Properties["phase"] = &jsonschema.Schema{Type: "string", Description: "Pending, Ready, Suspended or Ended"}
+	schema.Properties["session"] = &jsonschema.Schema{Type: "string", Description: "name of the session"}
 	return schema
 }
 
-func endSessionTool(f *facts) *mcp.Tool {
-	return &mcp.Tool{
-		Name: "end_session", Title: "End a session",
-		Description: "Ends a session: cancels its running calls and deletes its pod and files, " + f.exceptLasting() + " Read what you need before.",
-		InputSchema: input(map[string]*jsonschema.Schema{
-			"session": text("name of the session"), "timeout_seconds": waitInput(endWait),
-		}, "session"),
-		OutputSchema: sessionOutput(), Annotations: changes(true, true),
-	}
-}
-
-func waitInput(seconds int) *jsonschema.Schema {
-	schema := whole(fmt.Sprintf("how long to wait for it, in seconds; %d if absent", seconds), 0)
-	schema.Maximum = new(float64(maxWait))
-	return schema
-}
-
-// wait reads how long a tool waits.
-func (a *arguments) wait(seconds int64) time.Duration {
-	if asked := a.number("timeout_seconds", 0, maxWait); asked != nil {
-		seconds = *asked
-	}
-	return time.Duration(seconds) * time.Second
+var endSessionTool = tool{
+	name: "end_session", title: "End a session", output: sessionOutput(), hints: changes(true, true),
+	description: func(f *facts) string {
+		return "Ends a session: cancels its running calls and deletes its pod and files, " + f.exceptLasting() + " Read what you need before."
+	},
 }
 
 // sessionRequest is a session as the arguments of start_session describe it.
@@ -103,33 +73,30 @@ type sessionRequest struct {
 	wait time.Duration
 }
 
-func startSessionSpec(raw []byte) (*sessionRequest, error) {
-	a := parse(raw, "environment", "working_dir", "env", "workspace", "idle_timeout_seconds", "max_lifetime_seconds", "timeout_seconds", "request_id")
-	r := &sessionRequest{id: a.requestID(), wait: a.wait(startWait)}
-	if name := a.environment(); name != "" {
+func startSessionSpec(a *arguments) *sessionRequest {
+	r := &sessionRequest{}
+	if name := a.environment("environment of its calls, from list_environments; the default one if absent"); name != "" {
 		r.spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
 	}
-	r.spec.WorkingDir, r.spec.Env = a.text("working_dir"), a.variables()
-	if text := a.text("workspace"); text != "" {
+	r.spec.WorkingDir = a.text("working_dir", "directory that its calls start in unless they say otherwise")
+	r.spec.Env = a.variables("environment variables of its calls")
+	if text := a.text("workspace", "put the workspace and the home directory on a volume of this size, such as 1Gi"); text != "" {
 		size, err := resource.ParseQuantity(text)
 		if err != nil || size.Sign() <= 0 || len(text) > maxQuantity {
 			a.fail("workspace", "must be a size such as 1Gi, not %q", truncate(text, 40))
 		}
 		r.spec.Workspace = &v1alpha1.SessionWorkspace{Size: size}
 	}
-	if idle := a.number("idle_timeout_seconds", 0, 1<<31-1); idle != nil {
-		r.spec.IdleTimeoutSeconds = new(int32(*idle))
-	}
-	r.spec.MaxLifetimeSeconds = a.seconds("max_lifetime_seconds")
-	return r, a.err()
+	r.spec.IdleTimeoutSeconds = int32Of(a.number("idle_timeout_seconds",
+		"end it, or with workspace suspend it, after so long without a call; 900 if absent, 0 for never", 0, math.MaxInt32))
+	r.spec.MaxLifetimeSeconds = a.seconds("max_lifetime_seconds", "end it after so long; 28800 if absent")
+	r.wait = a.wait(startWait)
+	r.id = a.requestID("your name for this session, such as a UUID: the same id with the same arguments returns the same session")
+	return r
 }
 
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
-func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	r, err := startSessionSpec(req.Params.Arguments)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *sessionRequest) (*Result, error) {
 	session := &v1alpha1.ToolSession{Spec: r.spec}
 	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	if r.id != "" {
@@ -137,7 +104,7 @@ func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who
 			return nil, err
 		}
 	}
-	session, err = s.createSession(ctx, req, who, session, r.id != "")
+	session, err := s.createSession(ctx, req, who, session, r.id != "")
 	if err != nil {
 		return nil, err
 	}
@@ -321,16 +288,14 @@ func sessionResult(session *v1alpha1.ToolSession) *Result {
 	return r
 }
 
+func endSessionSpec(a *arguments) waitRequest {
+	name := a.session("name of the session")
+	return waitRequest{name: a.requireAlone("session", name, "the session to end"), wait: a.wait(endWait)}
+}
+
 // endSession ends a session and waits until it has ended.
-func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-	a := parse(req.Params.Arguments, "session", "timeout_seconds")
-	name, limit := a.sessionName(), a.wait(endWait)
-	if name == "" && len(a.errors) == 0 {
-		a.fail("session", "is required: the session to end")
-	}
-	if err := a.err(); err != nil {
-		return nil, err
-	}
+func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, asked waitRequest) (*Result, error) {
+	name := asked.name
 	key := types.NamespacedName{Namespace: who.Namespace, Name: name}
 	session := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, key, session); err != nil {
@@ -343,7 +308,7 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, &notChanged{session: name, cause: err}
 	}
 	s.conversations.remove(req, key)
-	seen, err := awaitSession(ctx, who, session, limit, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
+	seen, err := awaitSession(ctx, who, session, asked.wait, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
 	if err != nil {
 		return nil, &notChanged{session: name, cause: fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err))}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/internal/fair"
@@ -17,44 +18,56 @@ type toolFunc func(ctx context.Context, req *mcp.CallToolRequest, who *identity.
 
 // tool is one tool of the server.
 type tool struct {
-	define func(*facts) *mcp.Tool
-	run    toolFunc
+	name, title string
+	// description says of the files what is true for the client.
+	description func(*facts) string
+	// input and output are the schemas, which are for clients: the code that reads arguments checks them, with messages that a model
+	// can act on.
+	input, output *jsonschema.Schema
+	hints         *mcp.ToolAnnotations
+	run           toolFunc
 	// creates says that the tool creates a call.
 	creates bool
+}
+
+// define returns the tool as clients see it.
+func (t *tool) define(f *facts) *mcp.Tool {
+	return &mcp.Tool{
+		Name: t.name, Title: t.title, Description: t.description(f), InputSchema: t.input, OutputSchema: t.output, Annotations: t.hints,
+	}
 }
 
 // toolset lists the tools.
 func (s *Server) toolset() []tool {
 	return []tool{
-		{runCommandTool, s.create(runCommandSpec), true},
-		{runProgramTool, s.create(runProgramSpec), true},
-		{runCodeTool, s.create(runCodeSpec), true},
-		{execTool, s.create(execSpec), true},
-		{readFileTool, s.create(readFileSpec), true},
-		{writeFileTool, s.create(writeFileSpec), true},
-		{editFileTool, s.create(editFileSpec), true},
-		{listFilesTool, s.create(listFilesSpec), true},
-		{searchFilesTool, s.create(searchFilesSpec), true},
-		{listEnvironmentsTool, s.query(s.listEnvironments), false},
-		{startSessionTool, s.query(s.startSession), false},
-		{endSessionTool, s.query(s.endSession), false},
-		{getCallTool, s.query(getCall), false},
-		{cancelCallTool, s.query(cancelCall), false},
-		{readOutputTool, s.query(readOutput), false},
+		s.create(runCommandTool, runCommandSpec),
+		s.create(runProgramTool, runProgramSpec),
+		s.create(runCodeTool, runCodeSpec),
+		s.create(execTool, execSpec),
+		s.create(readFileTool, readFileSpec),
+		s.create(writeFileTool, writeFileSpec),
+		s.create(editFileTool, editFileSpec),
+		s.create(listFilesTool, listFilesSpec),
+		s.create(searchFilesTool, searchFilesSpec),
+		query(s, listEnvironmentsTool, noArguments, s.listEnvironments),
+		query(s, startSessionTool, startSessionSpec, s.startSession),
+		query(s, endSessionTool, endSessionSpec, s.endSession),
+		query(s, getCallTool, getCallSpec, getCall),
+		query(s, cancelCallTool, readCallName, cancelCall),
+		query(s, readOutputTool, readOutputSpec, readOutput),
 	}
 }
 
 // addTools registers the tools. Their descriptions are completed for each client that lists them.
 func (s *Server) addTools() {
 	for _, t := range s.toolset() {
-		definition := t.define(&facts{})
-		s.mcp.AddTool(definition, s.tracked(s.handler(definition.Name, t)))
+		s.mcp.AddTool(t.define(&facts{}), s.tracked(s.handler(t)))
 	}
 	s.mcp.AddReceivingMiddleware(s.describeTools)
 }
 
 // handler answers the uses of a tool. Every outcome is a result; only a request without a requester is an error.
-func (s *Server) handler(name string, t tool) mcp.ToolHandler {
+func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		who, err := s.requesterOf(req.Extra)
 		if err != nil {
@@ -68,17 +81,18 @@ func (s *Server) handler(name string, t tool) mcp.ToolHandler {
 		if err != nil {
 			result = resultOfError(who, err)
 		}
-		s.options.Metrics.observe(name, outcomeOf(result, t.creates), time.Since(started))
-		s.options.Log.Info("answered a tool call", "tool", name, "user", who.User, "namespace", who.Namespace,
+		s.options.Metrics.observe(t.name, outcomeOf(result, t.creates), time.Since(started))
+		s.options.Log.Info("answered a tool call", "tool", t.name, "user", who.User, "namespace", who.Namespace,
 			"call", result.Call, "reason", result.Reason)
 		return result.encode()
 	}
 }
 
-// query bounds the tools that create no call. Their bound is apart from that of running calls, so that a user who has reached
+// query completes a tool that creates no call. The bound of these is apart from that of running calls, so that a user who has reached
 // that one can still cancel calls.
-func (s *Server) query(run toolFunc) toolFunc {
-	return func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
+func query[T any](s *Server, t tool, read func(*arguments) T, run func(context.Context, *mcp.CallToolRequest, *identity.Requester, T) (*Result, error)) tool {
+	t.input = declared(read).schema
+	t.run = func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
 		place, err := reserve(s.queries, who)
 		if err != nil {
 			return nil, err
@@ -88,9 +102,17 @@ func (s *Server) query(run toolFunc) toolFunc {
 		// Some of them wait, and have no output to send.
 		live := startProgress(ctx, req)
 		defer live.stop()
-		return run(ctx, req, who)
+		value, err := parse(req.Params.Arguments, read)
+		if err != nil {
+			return nil, err
+		}
+		return run(ctx, req, who, value)
 	}
+	return t
 }
+
+// noArguments reads the arguments of a tool that has none.
+func noArguments(*arguments) struct{} { return struct{}{} }
 
 // reserve takes a place for a request of a user.
 func reserve(l *limits.Limit, who *identity.Requester) (*fair.Share[string], error) {

@@ -40,7 +40,7 @@ func TestFileArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := test.read([]byte(test.raw))
+			got, err := parse([]byte(test.raw), test.read)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestInvalidFileArguments(t *testing.T) {
 		"hosts":                      {readFileSpec, `{"path":"a","network_hosts":["a.example.com"]}`, "network_hosts: is unknown"},
 		"standard input":             {readFileSpec, `{"path":"a","stdin":"x"}`, "stdin: is unknown"},
 	} {
-		if _, err := test.read([]byte(test.raw)); err == nil || !strings.Contains("\n"+err.Error(), "\n"+test.want) {
+		if _, err := parse([]byte(test.raw), test.read); err == nil || !strings.Contains("\n"+err.Error(), "\n"+test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
@@ -121,7 +121,7 @@ func FuzzFileSpecs(f *testing.F) {
 		for name, read := range map[string]specOf{
 			"read": readFileSpec, "write": writeFileSpec, "edit": editFileSpec, "list": listFilesSpec, "search": searchFilesSpec,
 		} {
-			r, err := read(raw)
+			r, err := parse(raw, read)
 			if err != nil {
 				if err.Error() == "" {
 					t.Errorf("%s: an error without a message", name)

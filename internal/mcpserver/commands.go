@@ -1,0 +1,219 @@
+package mcpserver
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/network"
+)
+
+const (
+	// defaultTimeoutSeconds is the time limit of commands, as in the schemas. Code has none, because a policy can deny code
+	// that requests more time than it allows.
+	defaultTimeoutSeconds int32 = 120
+	// maxNetworkHosts is the largest number of hosts that the API allows.
+	maxNetworkHosts = 64
+
+	modeShell      = "shell"
+	modeStructured = "structured"
+
+	policyTimeout = "time limit in seconds; the policy sets the default and a maximum"
+)
+
+var commandTimeout = fmt.Sprintf("time limit in seconds, %d if absent; the policy can set a lower one", defaultTimeoutSeconds)
+
+// callRequest is a call as the arguments of a tool describe it.
+type callRequest struct {
+	spec v1alpha1.ToolCallSpec
+	// id is the client's name for the call, empty if it has none.
+	id string
+}
+
+// specOf builds a call from the arguments of a tool.
+type specOf func(*arguments) *callRequest
+
+var runCommandTool = tool{
+	name: "run_command", title: "Run a command line", output: callOutput(), hints: unrestricted(),
+	description: func(f *facts) string {
+		return "Runs a command line through a shell and returns its output and exit code. Variables, the current directory and " +
+			"processes end with the command. " + f.files() + " The policy decides which programs are allowed: a denial says what is."
+	},
+}
+
+func runCommandSpec(a *arguments) *callRequest {
+	command := a.text("command", "command line, for example: git log --oneline | head -5")
+	a.require("command", command, "the command line to run")
+	return a.command(v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: command}})
+}
+
+var runProgramTool = tool{
+	name: "run_program", title: "Run a program", output: callOutput(), hints: unrestricted(),
+	description: func(f *facts) string {
+		return "Runs one program with its arguments, exactly as they are, without a shell: no quoting, no pipes, no wildcards. Returns " +
+			"its output and exit code. " + f.files()
+	},
+}
+
+func runProgramSpec(a *arguments) *callRequest {
+	program := a.text("program", "name of the program, without a path")
+	a.require("program", program, "the name of the program to run")
+	return a.command(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: program, Args: a.texts("args", "its arguments")}})
+}
+
+var execTool = tool{
+	name: "exec", title: "Run a command (deprecated)", output: callOutput(), hints: unrestricted(),
+	description: func(*facts) string {
+		return "Deprecated: use run_command, or run_program. Runs a command line (mode shell) or a program with arguments (mode structured)."
+	},
+}
+
+// execSpec builds a call from the arguments of exec, the deprecated name of run_command and run_program.
+func execSpec(a *arguments) *callRequest {
+	spec := v1alpha1.ToolCallSpec{}
+	mode := a.word("mode", "shell: run command through a shell; structured: run binary with args", modeShell, modeStructured)
+	command := a.text("command", "command line, in mode shell")
+	binary := a.text("binary", "name of the program, in mode structured")
+	args := a.texts("args", "its arguments, in mode structured")
+	older := a.seconds("timeout", commandTimeout)
+	a.schema.Required = []string{"mode"}
+	switch mode {
+	case modeShell:
+		if command == "" {
+			a.fail("command", `is required in mode "shell": the command line to run`)
+		}
+		a.only(modeShell, "command", binary != "", "binary")
+		a.only(modeShell, "command", len(args) > 0, "args")
+		spec.Shell = &v1alpha1.ShellAction{Command: command}
+	case modeStructured:
+		if binary == "" {
+			a.fail("binary", `is required in mode "structured": the name of the program to run`)
+		}
+		a.only(modeStructured, "binary and args", command != "", "command")
+		spec.Structured = &v1alpha1.StructuredAction{Binary: binary, Args: args}
+	default:
+		a.fail("mode", `must be "shell", with command, or "structured", with binary and args`)
+	}
+	r := a.command(spec)
+	if older != nil && !a.has("timeout_seconds") {
+		r.spec.TimeoutSeconds = older
+	}
+	return r
+}
+
+// only records an error for an argument that belongs to the other mode.
+func (a *arguments) only(mode, takes string, given bool, name string) {
+	if given {
+		a.fail(name, "is not used in mode %q, which takes %s: remove it or change mode", mode, takes)
+	}
+}
+
+var runCodeTool = tool{
+	name: "run_code", title: "Run code", output: callOutput(), hints: unrestricted(),
+	description: func(f *facts) string {
+		return "Runs a program in an interpreter of its own and returns its output and exit code. Print the values that you need: " +
+			"variables don't last to the next call. It can open connections only if the policy gives code a network. " + f.files()
+	},
+}
+
+func runCodeSpec(a *arguments) *callRequest {
+	code := &v1alpha1.CodeAction{
+		Language: a.text("language", "language of the code, such as python"), Source: a.raw("code", "source code to run"),
+		NetworkAccess: a.flag("network", "request network access, which the policy must allow"),
+	}
+	a.require("language", code.Language, "the language of the code, such as python")
+	a.require("code", code.Source, "the source to run")
+	return a.process(v1alpha1.ToolCallSpec{Code: code}, policyTimeout)
+}
+
+// command reads the other arguments of tools that start a command, which has a default time limit.
+func (a *arguments) command(spec v1alpha1.ToolCallSpec) *callRequest {
+	r := a.process(spec, commandTimeout)
+	if r.spec.TimeoutSeconds == nil {
+		r.spec.TimeoutSeconds = new(defaultTimeoutSeconds)
+	}
+	return r
+}
+
+// process reads the other arguments of tools that start a process.
+func (a *arguments) process(spec v1alpha1.ToolCallSpec, timeout string) *callRequest {
+	spec.Stdin = a.raw("stdin", "standard input; empty if absent")
+	if hosts := a.networkHosts(); len(hosts) > 0 {
+		spec.Network = &v1alpha1.CallNetwork{Hosts: hosts}
+	}
+	return a.call(spec, timeout)
+}
+
+// networkHosts reads the hosts that a call may reach. Whether the policy allows them, the operator decides.
+func (a *arguments) networkHosts() []string {
+	hosts := a.texts("network_hosts", "hosts that it may reach, of those that the policy allows: names, *. and a name, addresses or CIDRs, without "+
+		"ports; all that the policy allows if absent")
+	a.schema.Properties["network_hosts"].MaxItems = new(maxNetworkHosts)
+	if len(hosts) > maxNetworkHosts {
+		a.fail("network_hosts", "has %d hosts, and may have %d: name networks or wildcards instead of single hosts", len(hosts), maxNetworkHosts)
+		return nil
+	}
+	for i, host := range hosts {
+		_, err := network.Narrow(&network.Rules{Mode: network.Open}, []string{host})
+		var wrong *network.Error
+		if errors.As(err, &wrong) {
+			a.fail(fmt.Sprintf("network_hosts[%d]", i), "%s", wrong.Problem)
+		}
+	}
+	return hosts
+}
+
+// call reads the arguments that every tool which creates a call has.
+func (a *arguments) call(spec v1alpha1.ToolCallSpec, timeout string) *callRequest {
+	if name := a.session("session to run in, from start_session; its calls share files"); name != "" {
+		spec.SessionRef = &v1alpha1.SessionReference{Name: name}
+	}
+	if name := a.environment("environment to run in, from list_environments; the default one if absent; not together with session"); name != "" {
+		spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
+		if spec.SessionRef != nil {
+			a.fail("environment", "is not used together with session: a session has the environment that it was started in")
+		}
+	}
+	spec.TimeoutSeconds = a.seconds("timeout_seconds", timeout)
+	spec.WorkingDir = a.text("working_dir", "directory to start in; that of the session or environment if absent")
+	spec.Env = a.variables("environment variables of this call")
+	return &callRequest{spec: spec, id: a.requestID("your name for this call, such as a UUID: the same id with the same arguments returns the " +
+		"result of the same call instead of running it twice, for as long as the call is kept. With it, the call goes on if you stop waiting")}
+}
+
+// callOutput returns the schema of the results of a tool that answers with the outcome of a call.
+func callOutput() *jsonschema.Schema {
+	return answerSchema("exit_code", "call", "phase", "signal", "truncated", "refused", "denied_hosts", "environment", "session", "file")
+}
+
+// answerSchema returns the schema of results: the fields that all have, and some others. Only a mistake in the program can make it fail.
+func answerSchema(more ...string) *jsonschema.Schema {
+	all, err := jsonschema.For[Result](nil)
+	if err != nil {
+		panic(fmt.Sprintf("no schema for results: %v", err))
+	}
+	chosen := map[string]*jsonschema.Schema{}
+	for _, name := range append([]string{"output", "reason", "retry_safe"}, more...) {
+		chosen[name] = all.Properties[name]
+	}
+	all.Properties, all.PropertyOrder = chosen, nil
+	return all
+}
+
+// unrestricted returns the hints of a tool that can do anything.
+func unrestricted() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
+}
+
+// readOnly returns the hints of a tool that changes nothing.
+func readOnly() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true, OpenWorldHint: new(false)}
+}
+
+// changes returns the hints of a tool that changes something of its own world.
+func changes(destructive, idempotent bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
+}
