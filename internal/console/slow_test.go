@@ -62,9 +62,10 @@ func servePipes(t *testing.T, o *Options, upstream http.HandlerFunc) *pipes {
 	p := &pipes{accepted: make(chan net.Conn), closed: ctx, close: stop}
 	o.CertFile, o.KeyFile = writeCertificate(t)
 	var running sync.WaitGroup
-	server, listener, err := o.newServer(ctx, handler, p, func(watch func() error) { running.Go(func() { _ = watch() }) })
+	server := o.newServer()
+	server.Handler, server.ErrorLog = handler, slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	listener, err := o.Secure(ctx, server, p, func(watch func() error) { running.Go(func() { _ = watch() }) })
 	must(t, err)
-	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	running.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() { stop(); _ = server.Close(); running.Wait() })
 	return p

@@ -76,10 +76,8 @@ func serveLogging(t *testing.T, api *rest.Config, o *Options, log *slog.Logger) 
 	handler, err := NewHandler(ctx, o, api, log)
 	must(t, err)
 	server := httptest.NewUnstartedServer(handler)
-	o.CertFile = ""
-	configured, _, err := o.newServer(ctx, handler, nil, nil)
-	must(t, err)
-	configured.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	configured := o.newServer()
+	configured.Handler, configured.ErrorLog = handler, slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	server.Config = configured
 	server.EnableHTTP2 = true
 	server.StartTLS()

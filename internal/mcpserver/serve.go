@@ -2,12 +2,9 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -30,63 +27,23 @@ const (
 // Serve listens and serves agents until the context ends. Then running calls may finish within the drain timeout; the
 // server cancels the rest and answers their requests.
 func Serve(ctx context.Context, s *Server, conf Endpoint) error {
-	o := &conf.HTTPOptions
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", o.Address)
-	if err != nil {
-		return fmt.Errorf("listen for agents: %w", err)
-	}
-	defer listener.Close()
-	health, err := listen.Listen(ctx, "tcp", o.HealthAddress)
-	if err != nil {
-		return fmt.Errorf("listen for health checks: %w", err)
-	}
-	defer health.Close()
-	requested := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel(nil)
-	handler, err := s.Handler(ctx, conf)
-	if err != nil {
-		return err
-	}
-	limited := limits.NewConnections(listener, o.sources(), o.MaxConnections, o.MaxConnectionsPerAddress)
-	server, secured, err := o.newServer(ctx, handler, limited, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
-	if err != nil {
-		return err
-	}
-	// Anybody who can connect could fill the log otherwise.
-	server.ErrorLog = slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)
-	ready := &atomic.Bool{}
-	ready.Store(true)
-	checks := serving.NewHealthServer(ready, promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}))
-	checks.ErrorLog = server.ErrorLog
-	running.Go(func() {
-		cancel(checks.Serve(limits.NewConnections(health, &limits.Sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)))
-	})
-	running.Go(func() { cancel(server.Serve(secured)) })
-	s.options.Log.Info("serving agents", "address", listener.Addr().String(), "health", health.Addr().String(), "tls", o.CertFile != "")
-
-	<-ctx.Done()
-	ready.Store(false)
-	err = o.drain(s, server)
-	_ = checks.Close()
-	if requested.Err() == nil {
-		return fmt.Errorf("serve: %w", context.Cause(ctx))
-	}
-	return err
-}
-
-// newServer returns the HTTP server, and its listener with TLS if there is a certificate. It passes the function that
-// reloads the certificate to start.
-func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net.Listener, start func(func() error)) (*http.Server, net.Listener, error) {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: limits.WithConnection,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: limits.WithConnection,
+		// Anybody who can connect could fill the log otherwise.
+		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
 	}
-	l, err := o.Secure(ctx, server, l, start)
-	return server, l, err
+	return conf.Run(ctx, &serving.Server{
+		Users: "agents", HTTP: server, Log: s.options.Log,
+		Handler: func(ctx context.Context) (http.Handler, error) { return s.Handler(ctx, conf) },
+		Limit: func(l net.Listener) net.Listener {
+			return limits.NewConnections(l, conf.sources(), conf.MaxConnections, conf.MaxConnectionsPerAddress)
+		},
+		LimitHealth: func(l net.Listener) net.Listener {
+			return limits.NewConnections(l, &limits.Sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)
+		},
+		Metrics: promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}),
+		Stop:    func() error { return conf.drain(s, server) },
+	})
 }
 
 // answerTimeout is how long calls that are cancelled when the server ends may take to be answered.

@@ -1,5 +1,5 @@
 // Package serving is what servers share that get credentials of their users: the flags of their addresses and their
-// certificate, the listener that shows it, and the server for health checks.
+// certificate, the listener that shows it, the server for health checks, and how all of that starts and ends.
 package serving
 
 import (
@@ -7,8 +7,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,8 +86,67 @@ func (f *Flags) Secure(ctx context.Context, server *http.Server, l net.Listener,
 	return tls.NewListener(l, server.TLSConfig), nil
 }
 
-// NewHealthServer answers health checks: /readyz fails unless the server is ready. Metrics are nil where there are none.
-func NewHealthServer(ready *atomic.Bool, metrics http.Handler) *http.Server {
+// Server is what Run serves.
+type Server struct {
+	// Users are whom the server listens for, as in Bind.
+	Users string
+	// HTTP is the server for them. Handler makes its handler, whose streams end with the context.
+	HTTP    *http.Server
+	Handler func(ctx context.Context) (http.Handler, error)
+	// Limit and LimitHealth bound the connections of listeners.
+	Limit, LimitHealth func(net.Listener) net.Listener
+	// Metrics are nil where there are none.
+	Metrics http.Handler
+	// Stop ends the server for users.
+	Stop func() error
+	Log  *slog.Logger
+}
+
+// Run listens and serves until the context ends, or something fails.
+func (f *Flags) Run(ctx context.Context, s *Server) error {
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", f.Address)
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", s.Users, err)
+	}
+	defer listener.Close()
+	health, err := listen.Listen(ctx, "tcp", f.HealthAddress)
+	if err != nil {
+		return fmt.Errorf("listen for health checks: %w", err)
+	}
+	defer health.Close()
+	requested := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	if s.HTTP.Handler, err = s.Handler(ctx); err != nil {
+		return err
+	}
+	secured, err := f.Secure(ctx, s.HTTP, s.Limit(listener), func(watch func() error) { running.Go(func() { cancel(watch()) }) })
+	if err != nil {
+		return err
+	}
+	ready := &atomic.Bool{}
+	ready.Store(true)
+	checks := newHealthServer(ready, s.Metrics)
+	checks.ErrorLog = s.HTTP.ErrorLog
+	running.Go(func() { cancel(checks.Serve(s.LimitHealth(health))) })
+	running.Go(func() { cancel(s.HTTP.Serve(secured)) })
+	s.Log.Info("serving "+s.Users, "address", listener.Addr().String(), "health", health.Addr().String(), "tls", f.CertFile != "")
+
+	<-ctx.Done()
+	ready.Store(false)
+	err = s.Stop()
+	_ = checks.Close()
+	if requested.Err() == nil {
+		return fmt.Errorf("serve: %w", context.Cause(ctx))
+	}
+	return err
+}
+
+// newHealthServer answers health checks: /readyz fails unless the server is ready. Metrics are nil where there are none.
+func newHealthServer(ready *atomic.Bool, metrics http.Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
