@@ -70,7 +70,7 @@ func getCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requeste
 		case err == nil:
 			call = done
 		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-			return nil, &unknownOutcome{call: keyOf(call), cause: err}
+			return nil, unknownOutcome(keyOf(call), err)
 		}
 	}
 	if !follow.Finished(call) {
@@ -88,12 +88,11 @@ func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Reque
 	if !follow.Finished(call) {
 		key := keyOf(call)
 		call, err = cancel(ctx, who.Calls, call)
-		var unchanged *notChanged
 		switch {
-		case errors.As(err, &unchanged):
+		case isFailure(err):
 			return nil, err
 		case err != nil:
-			return nil, &unknownOutcome{call: key, cause: err}
+			return nil, unknownOutcome(key, err)
 		}
 	}
 	r := resultOf(call)

@@ -101,35 +101,33 @@ func (c *conversations) add(req *mcp.CallToolRequest, who *identity.Requester, k
 	return true
 }
 
-// keep has a session end with the conversation. It returns false if the conversation has ended meanwhile.
-func (c *conversations) keep(req *mcp.CallToolRequest, key types.NamespacedName) bool {
-	if !lasts(req) {
-		return true
-	}
+// change calls a function with the conversation of a client, if there is one, under the lock.
+func (c *conversations) change(client *mcp.ServerSession, do func(*conversation)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.clients[req.Session]
-	if found == nil || found.sessions[key] == nil {
-		return false
+	if found := c.clients[client]; found != nil {
+		do(found)
 	}
-	found.sessions[key].created = true
-	return true
+}
+
+// keep has a session end with the conversation. It returns false if the conversation has ended meanwhile.
+func (c *conversations) keep(req *mcp.CallToolRequest, key types.NamespacedName) (kept bool) {
+	c.change(req.Session, func(of *conversation) {
+		if h := of.sessions[key]; h != nil {
+			h.created, kept = true, true
+		}
+	})
+	return kept || !lasts(req)
 }
 
 // share has a session that another request created end with the last of its conversations. A session of none of them is not this
 // conversation's to end.
 func (c *conversations) share(req *mcp.CallToolRequest, key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := c.clients[req.Session]
-	if found == nil || found.sessions[key] == nil {
-		return
-	}
-	if !c.isHeld(key) {
-		delete(found.sessions, key)
-		return
-	}
-	found.sessions[key].created = true
+	c.change(req.Session, func(of *conversation) {
+		if h := of.sessions[key]; h != nil {
+			h.created = c.isHeld(key)
+		}
+	})
 }
 
 // isHeld reports whether a session ends with a conversation. The caller holds the lock.
@@ -144,60 +142,37 @@ func (c *conversations) isHeld(key types.NamespacedName) bool {
 
 // release gives up the place of a session that the conversation didn't create.
 func (c *conversations) release(req *mcp.CallToolRequest, key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.clients[req.Session]; found != nil && found.sessions[key] != nil && !found.sessions[key].created {
-		delete(found.sessions, key)
-	}
+	c.change(req.Session, func(of *conversation) {
+		if h := of.sessions[key]; h != nil && !h.created {
+			delete(of.sessions, key)
+		}
+	})
 }
 
 // keys returns the sessions that end with the conversation.
-func (c *conversations) keys(client *mcp.ServerSession) []types.NamespacedName {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var keys []types.NamespacedName
-	if found := c.clients[client]; found != nil {
-		for key, h := range found.sessions {
+func (c *conversations) keys(client *mcp.ServerSession) (keys []types.NamespacedName) {
+	c.change(client, func(of *conversation) {
+		for key, h := range of.sessions {
 			if h.created {
 				keys = append(keys, key)
 			}
 		}
-	}
+	})
 	return keys
 }
 
 // renew has the sessions of a conversation end with newer credentials of its user: tokens expire.
 func (c *conversations) renew(client *mcp.ServerSession, who *identity.Requester) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.clients[client]; found != nil {
-		for _, h := range found.sessions {
+	c.change(client, func(of *conversation) {
+		for _, h := range of.sessions {
 			h.who = who
 		}
-	}
-}
-
-// renewSession does the same for the conversation of a session of the protocol.
-func (c *conversations) renewSession(id string, who *identity.Requester) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for client, found := range c.clients {
-		if client.ID() != id {
-			continue
-		}
-		for _, h := range found.sessions {
-			h.who = who
-		}
-	}
+	})
 }
 
 // remove forgets a session that has ended.
 func (c *conversations) remove(req *mcp.CallToolRequest, key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.clients[req.Session]; found != nil {
-		delete(found.sessions, key)
-	}
+	c.change(req.Session, func(of *conversation) { delete(of.sessions, key) })
 }
 
 // leave forgets a conversation and returns the sessions that end with it.
@@ -251,26 +226,12 @@ func endForSure(ctx context.Context, who *identity.Requester, key types.Namespac
 	}
 }
 
-// joinConversation has a call that names neither a session nor an environment run in the session of its conversation. The first
-// such call starts it.
-func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall) error {
-	if !s.joins(call) {
-		return nil
-	}
-	own, err := s.ownSession(ctx, req, who)
-	if err != nil {
-		return err
-	}
-	call.Spec.SessionRef = own.DeepCopy()
-	return nil
-}
-
-// joins reports whether a call runs in the session of its conversation.
+// joins reports whether a call runs in the session of its conversation: it names neither a session nor an environment.
 func (s *Server) joins(call *v1alpha1.ToolCall) bool {
 	return s.options.SessionPerClient && call.Spec.SessionRef == nil && call.Spec.EnvironmentRef == nil
 }
 
-// ownSession returns the session of a conversation, and creates it if there is none. Requests that wait for another one to create
+// ownSession returns the session of a conversation, which the first call that joins it creates. Requests that wait for another one to create
 // it share its failure: each of them would take as long to fail.
 func (s *Server) ownSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*v1alpha1.SessionReference, error) {
 	c := s.conversations.of(req.Session)
@@ -317,15 +278,13 @@ func (c *conversations) setOwn(of *conversation, own *v1alpha1.SessionReference,
 }
 
 // forgetOwn reports whether the session of a conversation is a certain one, and forgets it then.
-func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.SessionReference) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	of := c.clients[client]
-	if of == nil || of.own == nil || session == nil || *of.own != *session {
-		return false
-	}
-	of.own = nil
-	return true
+func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.SessionReference) (forgot bool) {
+	c.change(client, func(of *conversation) {
+		if of.own != nil && session != nil && *of.own == *session {
+			of.own, forgot = nil, true
+		}
+	})
+	return forgot
 }
 
 // leaveConversation forgets the session of a conversation if it has ended, so that the next call starts another one. The

@@ -56,7 +56,7 @@ func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, w
 	defer cancel()
 	found, more, err := s.environmentsOf(ctx, who)
 	if err != nil {
-		return nil, &notCreated{cause: fmt.Errorf("list the environments: %w", err)}
+		return nil, notCreated(fmt.Errorf("list the environments: %w", err))
 	}
 	r := &Result{Reason: v1alpha1.ReasonCompleted, Environments: found, More: more, succeeded: true}
 	r.Output = describeAll(r.Environments, r.More, who.Namespace)

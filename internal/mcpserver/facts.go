@@ -91,18 +91,11 @@ func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return result, err
 		}
 		f := s.factsFor(ctx, req)
-		descriptions := map[string]string{}
-		for _, t := range s.toolset() {
-			descriptions[t.name] = t.description(f)
-		}
-		tools := make([]*mcp.Tool, 0, len(listed.Tools))
-		for _, t := range listed.Tools {
-			described := *t
-			described.Description = descriptions[t.Name]
-			tools = append(tools, &described)
-		}
 		completed := *listed
-		completed.Tools = tools
+		completed.Tools = nil
+		for _, t := range listed.Tools {
+			completed.Tools = append(completed.Tools, s.tools[t.Name].define(f))
+		}
 		return &completed, nil
 	}
 }

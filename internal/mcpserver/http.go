@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,58 +87,51 @@ func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, erro
 		Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxBody, Logger: s.options.Log,
 	}))
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", e.checkOrigin(e.authenticate(conf.Namespace)))
-	mux.Handle("/mcp/{namespace}", e.checkOrigin(e.authenticate("")))
+	mux.Handle("/mcp", e)
+	mux.Handle("/mcp/{namespace}", e)
 	return mux, nil
-}
-
-// checkOrigin rejects requests of web pages. A page whose host name was made to resolve to this server's address still
-// sends its own origin.
-func (e *endpoint) checkOrigin(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(e.AllowedOrigins, origin) {
-			e.reject(w, http.StatusForbidden, "origin", "requests from web pages are not allowed: --allowed-origins lists the exceptions")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // senderKey is the key of the sender in the context of a request.
 type senderKey struct{}
 
-// authenticate passes requests on that have a token which the cluster accepts.
-func (e *endpoint) authenticate(namespace string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, err := e.authenticator.authenticate(r)
-		if err != nil {
-			e.rejectToken(w, err)
-			return
-		}
-		limits.MarkAuthenticated(r.Context())
-		in := namespace
-		if named := r.PathValue("namespace"); named != "" {
-			in = named
-		}
-		if in == "" {
-			e.reject(w, http.StatusNotFound, "namespace", "name the namespace in the path, as in /mcp/NAMESPACE: this server has no default namespace")
-			return
-		}
-		if err := identity.CheckNamespace(in); err != nil {
-			e.reject(w, http.StatusNotFound, "namespace", err.Error())
-			return
-		}
-		requester := user.In(in)
-		from := &sender{requester: requester, key: requester.Key(), request: r.Context()}
-		e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
-	})
+// ServeHTTP passes requests on that have a token which the cluster accepts. It rejects requests of web pages: a page whose host name was
+// made to resolve to this server's address still sends its own origin.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(e.AllowedOrigins, origin) {
+		e.reject(w, http.StatusForbidden, "origin", "requests from web pages are not allowed: --allowed-origins lists the exceptions")
+		return
+	}
+	user, err := e.authenticator.authenticate(r)
+	if err != nil {
+		e.rejectToken(w, err)
+		return
+	}
+	limits.MarkAuthenticated(r.Context())
+	namespace := cmp.Or(r.PathValue("namespace"), e.Namespace)
+	if namespace == "" {
+		e.reject(w, http.StatusNotFound, "namespace", "name the namespace in the path, as in /mcp/NAMESPACE: this server has no default namespace")
+		return
+	}
+	if err := identity.CheckNamespace(namespace); err != nil {
+		e.reject(w, http.StatusNotFound, "namespace", err.Error())
+		return
+	}
+	requester := user.In(namespace)
+	from := &sender{requester: requester, key: requester.Key(), request: r.Context()}
+	e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 }
 
 // rejectToken answers a request that could not be authenticated.
 func (e *endpoint) rejectToken(w http.ResponseWriter, err error) {
 	switch {
 	case isTokenError(err):
-		w.Header().Set("WWW-Authenticate", challenge(err))
+		// This is the challenge of RFC 6750. A request without a token has no error in it.
+		challenge := `Bearer realm="toolcall"`
+		if !errors.Is(err, errNoToken) {
+			challenge += `, error="invalid_token"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
 		e.reject(w, http.StatusUnauthorized, "token", err.Error())
 	case errors.Is(err, limits.ErrSourceBusy):
 		e.rejectForNow(w, http.StatusTooManyRequests, "busy", err.Error())
@@ -147,15 +141,6 @@ func (e *endpoint) rejectToken(w http.ResponseWriter, err error) {
 		e.apiErrors.Do(func() { e.server.options.Log.Warn("a token could not be checked", "error", err.Error()) })
 		e.rejectForNow(w, http.StatusServiceUnavailable, "api", "the token can't be checked at the moment: try again")
 	}
-}
-
-// challenge is the challenge of RFC 6750. A request without a token has no error in it.
-func challenge(err error) string {
-	value := `Bearer realm="toolcall"`
-	if !errors.Is(err, errNoToken) {
-		value += `, error="invalid_token"`
-	}
-	return value
 }
 
 // withTokenInfo passes the sender of a request to the SDK, which binds sessions to the user who opened them.
@@ -179,7 +164,11 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 	defer memory.Release()
 	size, err := readBody(w, r)
 	if err != nil {
-		e.reject(w, bodyStatus(err), "body", err.Error())
+		status := http.StatusBadRequest
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		e.reject(w, status, "body", err.Error())
 		return
 	}
 	memory.Shrink(requestBytes(size))
@@ -214,7 +203,11 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 	from.session = session.ending
 	switch r.Method {
 	case http.MethodDelete:
-		e.server.conversations.renewSession(id, from.requester)
+		for client := range e.server.mcp.Sessions() {
+			if client.ID() == id {
+				e.server.conversations.renew(client, from.requester)
+			}
+		}
 		session.end()
 	case http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
@@ -259,14 +252,6 @@ func readBody(w http.ResponseWriter, r *http.Request) (int64, error) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return int64(len(body)), nil
-}
-
-func bodyStatus(err error) int {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return http.StatusRequestEntityTooLarge
-	}
-	return http.StatusBadRequest
 }
 
 // rejectForNow rejects a request that may succeed a moment later.

@@ -30,13 +30,13 @@ var (
 // is too large, or can't be read, is described as other binary files are.
 func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *Result) {
 	asked, read := call.Spec.File, call.Status.File
-	if asked == nil || read == nil || !read.Binary || asked.Offset != nil || asked.Limit != nil || call.Spec.SessionRef == nil || who.Files == nil ||
+	if asked == nil || read == nil || !read.Binary || asked.Offset != nil || asked.Limit != nil || call.Spec.SessionRef == nil || who.Output == nil ||
 		!slices.Contains(imageNames, strings.ToLower(path.Ext(read.Path))) {
 		return
 	}
 	var data bytes.Buffer
 	file := outputclient.File{Namespace: call.Namespace, Session: call.Spec.SessionRef.Name, Path: read.Path}
-	if err := who.Files.Download(ctx, file, &limitedWriter{to: &data, left: maxImage}, nil); err != nil {
+	if err := who.Output.Download(ctx, file, &limitedWriter{to: &data, left: maxImage}, nil); err != nil {
 		return
 	}
 	kind := http.DetectContentType(data.Bytes())

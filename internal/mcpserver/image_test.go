@@ -34,7 +34,7 @@ func fileServer(t *testing.T, path string, content []byte) *identity.Requester {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &identity.Requester{Files: client}
+	return &identity.Requester{Output: client}
 }
 
 func TestAnImageIsShownAsOne(t *testing.T) {

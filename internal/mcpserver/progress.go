@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 const (
@@ -108,30 +110,17 @@ func (p *progress) send(final bool) {
 func (p *progress) take(final bool) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	complete := len(p.pending)
+	complete := p.pending
 	if !final {
-		complete = completeRunes(p.pending)
+		complete = result.TrimPartialEnd(p.pending)
 	}
-	text := strings.ToValidUTF8(string(p.pending[:complete]), "\uFFFD")
-	p.pending = append(p.pending[:0], p.pending[complete:]...)
+	text := strings.ToValidUTF8(string(complete), "\uFFFD")
+	p.pending = append(p.pending[:0], p.pending[len(complete):]...)
 	if p.omitted > 0 {
 		text = fmt.Sprintf("[%d bytes omitted]\n%s", p.omitted, text)
 		p.omitted = 0
 	}
 	return text
-}
-
-// completeRunes returns the length of the text without an incomplete character at its end.
-func completeRunes(text []byte) int {
-	for back := 1; back <= min(utf8.UTFMax-1, len(text)); back++ {
-		if tail := text[len(text)-back:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				return len(text) - back
-			}
-			break
-		}
-	}
-	return len(text)
 }
 
 // stop sends the rest of the output. No notification may follow the answer, so none follows stop.

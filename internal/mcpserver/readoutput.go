@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/result"
 )
 
 const (
@@ -93,9 +94,9 @@ func readPart(ctx context.Context, who *identity.Requester, query *outputclient.
 
 // result describes the part. A character that the limit cuts is left for the next part.
 func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Result {
-	if whole := completeRunes(p.data); !p.complete && whole > 0 {
-		p.next -= int64(len(p.data) - whole)
-		p.data = p.data[:whole]
+	if whole := result.TrimPartialEnd(p.data); !p.complete && len(whole) > 0 {
+		p.next -= int64(len(p.data) - len(whole))
+		p.data = whole
 	}
 	p.complete = p.complete || p.beyond && follow.Finished(call)
 	r := &Result{

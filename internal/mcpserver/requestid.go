@@ -52,11 +52,11 @@ type namedRequest struct {
 func nameByID(ctx context.Context, who *identity.Requester, r namedRequest, object client.Object) error {
 	user, uid, err := who.Identify(ctx)
 	if err != nil {
-		return &notCreated{cause: fmt.Errorf("find out who you are, which a request_id needs: %w", err)}
+		return notCreated(fmt.Errorf("find out who you are, which a request_id needs: %w", err))
 	}
 	digest, err := digestOf(r.spec)
 	if err != nil {
-		return &notCreated{cause: err}
+		return notCreated(err)
 	}
 	object.SetName(nameFor(user, uid, r.kind, r.id))
 	annotations := object.GetAnnotations()
@@ -68,8 +68,8 @@ func nameByID(ctx context.Context, who *identity.Requester, r namedRequest, obje
 	return nil
 }
 
-// checkSame returns an error unless an existing object is the one that a request with a request_id would have created. Anybody who
-// may create objects in the namespace can choose their names and annotations, but not who their requester is.
+// checkSame returns an error unless an existing object is the one that a request would have created. Anybody who may create objects in
+// the namespace can choose their names and annotations, but not who their requester is.
 func checkSame(ctx context.Context, who *identity.Requester, found, wanted client.Object, by *v1alpha1.Requester) error {
 	user, uid, err := who.Identify(ctx)
 	switch {
@@ -78,34 +78,69 @@ func checkSame(ctx context.Context, who *identity.Requester, found, wanted clien
 	case by == nil || by.Username != user || by.UID != uid:
 		return &failure{reason: reasonRequestIDConflict, message: fmt.Sprintf(
 			"somebody else created %s, the name that this request_id stands for: use another request_id", found.GetName())}
-	case found.GetAnnotations()[v1alpha1.AnnotationRequestDigest] != wanted.GetAnnotations()[v1alpha1.AnnotationRequestDigest]:
-		conflict := &failure{reason: reasonRequestIDConflict, message: fmt.Sprintf(
-			"this request_id was used before with other arguments, for %s, and nothing was run now: use another request_id, or send the same arguments", found.GetName())}
-		if _, ok := found.(*v1alpha1.ToolSession); ok {
-			conflict.session = found.GetName()
-		} else {
-			conflict.call = found.GetName()
-		}
-		return conflict
-	default:
+	case found.GetAnnotations()[v1alpha1.AnnotationRequestDigest] == wanted.GetAnnotations()[v1alpha1.AnnotationRequestDigest]:
 		return nil
 	}
+	conflict := &failure{reason: reasonRequestIDConflict, call: found.GetName(), message: fmt.Sprintf(
+		"this request_id was used before with other arguments, for %s, and nothing was run now: use another request_id, or send the same arguments", found.GetName())}
+	if _, ok := found.(*v1alpha1.ToolSession); ok {
+		conflict.call, conflict.session = "", found.GetName()
+	}
+	return conflict
 }
 
-// adopt finds the call that an earlier request with the same request_id created, or an earlier try whose response was lost.
-func adopt(ctx context.Context, who *identity.Requester, wanted *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
-	found := &v1alpha1.ToolCall{}
-	if err := who.Objects.Get(ctx, keyOf(wanted), found); err != nil {
-		return nil, &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call: %w", err)}
+// object is a call or a session.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// adopt finds the object that an earlier request with the same request_id created, or an earlier try whose response was lost.
+func adopt[T any, O object[T]](ctx context.Context, who *identity.Requester, wanted O, named bool) (O, error) {
+	found := O(new(T))
+	kind, by := "call", (*v1alpha1.Requester)(nil)
+	err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	switch o := client.Object(found).(type) {
+	case *v1alpha1.ToolCall:
+		by = o.Spec.RequestedBy
+	case *v1alpha1.ToolSession:
+		kind, by = "session", o.Spec.RequestedBy
 	}
-	if !named && found.Spec.RequestedBy == nil {
-		// This cluster has no admission policy that records who creates calls.
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", kind, err)
+	}
+	if !named && by == nil {
+		// This cluster has no admission policy that records who creates objects.
 		return found, nil
 	}
-	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
-	if err != nil && (!named || !isFailure(err)) {
-		// Nobody else generates the name of a call without request_id: somebody put another call in its place.
-		err = &unknownOutcome{call: keyOf(wanted), cause: err}
+	err = checkSame(ctx, who, found, wanted, by)
+	if err != nil && !named {
+		// Nobody else generates its name: somebody put another object in its place.
+		err = fmt.Errorf("the %s is another one: %s", kind, err.Error())
 	}
 	return found, err
+}
+
+// createOrAdopt creates an object, or finds the one that has its request_id. It doesn't stop when the request is cancelled meanwhile, so
+// that what was created can be ended. earlier reports that an earlier request created it. If the error isn't a failure, the object may be
+// there.
+func createOrAdopt[T any, O object[T]](
+	ctx context.Context, who *identity.Requester, wanted O, named bool, create func(context.Context, O) (O, error),
+) (created O, earlier bool, err error) {
+	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
+		created, err = create(ctx, wanted)
+		return err
+	})
+	earlier = existed && err != nil && named
+	switch {
+	case earlier, existed && err == nil:
+		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+		defer end()
+		created, err = adopt(ctx, who, wanted, named)
+		return created, earlier, err
+	case err != nil && !isResponseLost(err):
+		return nil, false, notCreated(err)
+	default:
+		return created, false, err
+	}
 }

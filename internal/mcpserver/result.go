@@ -3,21 +3,15 @@ package mcpserver
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/follow"
-	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
 // Reasons of results that no status of a call has. The others are those of calls and of the Kubernetes API (Forbidden,
@@ -213,100 +207,4 @@ func quoted(names []string) string {
 		all = append(all, strconv.Quote(name))
 	}
 	return strings.Join(all, " ")
-}
-
-// failure is a request that failed before anything ran. The message says what to correct.
-type failure struct {
-	reason, message string
-	// call and session are what the failure is about, if there is something.
-	call, session string
-}
-
-func (f *failure) Error() string { return f.message }
-
-// notCreated means that the call certainly was not created.
-type notCreated struct{ cause error }
-
-func (n *notCreated) Error() string { return n.cause.Error() }
-func (n *notCreated) Unwrap() error { return n.cause }
-
-// unknownOutcome means that the call was created, or may have been, and that its outcome is unknown.
-type unknownOutcome struct {
-	call  types.NamespacedName
-	cause error
-}
-
-func (u *unknownOutcome) Error() string { return u.cause.Error() }
-func (u *unknownOutcome) Unwrap() error { return u.cause }
-
-// notChanged means that a call or session was to be ended, and that it may go on.
-type notChanged struct {
-	call, session string
-	cause         error
-}
-
-func (n *notChanged) Error() string { return n.cause.Error() }
-func (n *notChanged) Unwrap() error { return n.cause }
-
-// stillRunning means that the server doesn't wait any longer for a call, which goes on.
-type stillRunning struct{ call types.NamespacedName }
-
-func (s *stillRunning) Error() string {
-	return fmt.Sprintf("call %s goes on: send the same request with the same request_id to get its result, or use get_call; cancel_call stops it", s.call.Name)
-}
-
-// resultOfError returns the result of a tool that failed with an error.
-func resultOfError(who *identity.Requester, err error) *Result {
-	r := &Result{}
-	var failed *failure
-	var unknown *unknownOutcome
-	var running *stillRunning
-	var never *notCreated
-	var unready *notReady
-	var unchanged *notChanged
-	switch {
-	case errors.As(err, &failed):
-		r.Reason, r.Output, r.Call, r.Session, r.RetrySafe = failed.reason, failed.message, failed.call, failed.session, ptr.To(true)
-	case errors.As(err, &running):
-		r.Reason, r.Output, r.Call, r.RetrySafe = reasonNotFinished, running.Error(), running.call.Name, ptr.To(false)
-	case errors.As(err, &unknown):
-		r.Call, r.Reason, r.RetrySafe = unknown.call.Name, reasonUnknown, ptr.To(false)
-		if errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) {
-			r.Reason = reasonDeleted
-		}
-		r.Output = fmt.Sprintf("the outcome of call %s in namespace %s is unknown, and its command may have run: %s", unknown.call.Name, unknown.call.Namespace, truncate(unknown.cause.Error(), maxMessage))
-	case errors.As(err, &unready):
-		r.Session, r.Reason, r.RetrySafe, r.Output = unready.session, reasonUnknown, ptr.To(false), truncate(unready.Error(), maxMessage)
-	case errors.As(err, &unchanged):
-		r.Call, r.Session, r.Reason, r.RetrySafe = unchanged.call, unchanged.session, apiReason(err), ptr.To(!isResponseLost(err))
-		r.Output = explain(who, err)
-	case errors.As(err, &never):
-		r.Reason, r.RetrySafe = apiReason(err), ptr.To(true)
-		r.Output = explain(who, err)
-	default:
-		r.Reason, r.RetrySafe, r.Output = reasonUnknown, ptr.To(false), truncate(err.Error(), maxMessage)
-	}
-	return r
-}
-
-// apiReason returns the API server's reason for an error.
-func apiReason(err error) string {
-	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
-		return string(reason)
-	}
-	return reasonUnknown
-}
-
-// explain adds how to correct an error of the API server.
-func explain(who *identity.Requester, err error) string {
-	text := truncate(err.Error(), maxMessage)
-	switch {
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%s has no permission to do this in namespace %s. An administrator can bind the ClusterRole toolcall-user there, "+
-			"and a Role with the verb use on the tools that are needed. Error of the API server: %s", who.User, who.Namespace, text)
-	case apierrors.IsUnauthorized(err):
-		return "the cluster doesn't accept the credentials any more: sign in again, or send a new token. Error of the API server: " + text
-	default:
-		return text
-	}
 }

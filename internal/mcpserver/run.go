@@ -92,17 +92,34 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
 func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
-	if s.joins(call) && named {
+	joins := s.joins(call)
+	if joins && named {
 		// The call of an earlier request needs no session.
 		found, err := adopt(ctx, who, call, named)
 		if !apierrors.IsNotFound(err) {
-			return found, true, err
+			return found, true, asOutcome(call, err)
 		}
 	}
-	if err := s.joinConversation(ctx, req, who, call); err != nil {
-		return nil, false, err
+	if joins {
+		own, err := s.ownSession(ctx, req, who)
+		if err != nil {
+			return nil, false, err
+		}
+		call.Spec.SessionRef = own.DeepCopy()
 	}
-	return createCall(ctx, who, call, named)
+	if ctx.Err() != nil {
+		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+	}
+	created, earlier, err = createOrAdopt(ctx, who, call, named, who.Calls.Create)
+	return created, earlier, asOutcome(call, err)
+}
+
+// asOutcome says that the outcome of a call is unknown, unless an error says itself what has failed.
+func asOutcome(call *v1alpha1.ToolCall, err error) error {
+	if err == nil || isFailure(err) {
+		return err
+	}
+	return unknownOutcome(keyOf(call), err)
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
@@ -113,12 +130,12 @@ func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requeste
 	live.stop()
 	if ctx.Err() != nil && err != nil {
 		if named {
-			return nil, &stillRunning{call: keyOf(call)}
+			return nil, stillRunning(call.Name)
 		}
 		done, err = cancel(ctx, who.Calls, call)
 	}
 	if err != nil {
-		return nil, &unknownOutcome{call: keyOf(call), cause: err}
+		return nil, unknownOutcome(keyOf(call), err)
 	}
 	return done, nil
 }
@@ -147,32 +164,6 @@ func traceOf(req *mcp.CallToolRequest) map[string]string {
 
 func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
-}
-
-// createCall creates the call, or finds the one that has its request_id. It doesn't stop when the request is cancelled
-// meanwhile, so that the call can be cancelled. earlier reports that an earlier request created the call.
-func createCall(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
-	}
-	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
-		created, err = who.Calls.Create(ctx, call)
-		return err
-	})
-	switch {
-	case existed && (named || err == nil):
-		earlier = err != nil
-		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
-		defer end()
-		created, err = adopt(ctx, who, call, named)
-		return created, earlier, err
-	case isResponseLost(err):
-		return nil, false, &unknownOutcome{call: keyOf(call), cause: err}
-	case err != nil:
-		return nil, false, &notCreated{cause: err}
-	default:
-		return created, false, nil
-	}
 }
 
 // createOnce creates an object whose name nobody else generates, and retries if responses are lost. existed reports that there
@@ -233,7 +224,7 @@ func cancel(ctx context.Context, at identity.Calls, call *v1alpha1.ToolCall) (*v
 			break
 		}
 		if requesting.Err() != nil || !isResponseLost(err) && !isBusy(err) {
-			return nil, &notChanged{call: call.Name, cause: fmt.Errorf("cancel the call, which may still run: %w", err)}
+			return nil, notChanged(call.Name, "", fmt.Errorf("cancel the call, which may still run: %w", err))
 		}
 		select {
 		case <-requesting.Done():

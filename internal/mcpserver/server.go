@@ -53,6 +53,7 @@ type Options struct {
 type Server struct {
 	options Options
 	mcp     *mcp.Server
+	tools   map[string]tool
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limits.Limit
 	// lists are the lists of environments that are read.
@@ -92,17 +93,6 @@ func NewServer(o Options) *Server {
 	})
 	s.addTools()
 	return s
-}
-
-// tracked counts the invocations of a tool, so that Wait can wait for them. Over HTTP an invocation counts until its
-// response has been written: a session that is closed before discards the response.
-func (s *Server) tracked(tool mcp.ToolHandler) mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.running.Add(2)
-		defer s.running.Done()
-		afterAnswer(req, s.running.Done)
-		return tool(ctx, req)
-	}
 }
 
 // Stop cancels all running calls. Their requests still get an answer.

@@ -46,23 +46,17 @@ func (s *sessions) reserve(p limits.Principal) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeClosed()
-	total, ofTenant, ofUser := 0, 0, 0
-	count := func(q limits.Principal, n int) {
-		total += n
-		if q.Tenant == p.Tenant {
-			ofTenant += n
-		}
-		if q.User == p.User {
-			ofUser += n
-		}
-	}
+	used := limits.New(s.total, s.perTenant, s.perUser)
 	for _, o := range s.opened {
-		count(o.Principal, 1)
+		used.Reserve(o.Principal, 1)
 	}
 	for q, n := range s.opening {
-		count(q, n)
+		for range n {
+			// One that has opened its session counts twice for a moment.
+			used.Reserve(q, 1)
+		}
 	}
-	if total >= s.total || ofTenant >= s.perTenant || ofUser >= s.perUser {
+	if _, ok := used.Reserve(p, 1); !ok {
 		return nil, false
 	}
 	s.opening[p]++

@@ -141,9 +141,9 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 	}
 	// Sessions that others created don't end with this conversation.
 	defer s.conversations.release(req, key)
-	created, earlier, err := createOrAdopt(ctx, who, session, named)
+	created, earlier, err := createOrAdopt(ctx, who, session, named, who.Sessions.CreateSession)
 	switch {
-	case isRefused(err):
+	case isFailure(err):
 		return nil, err
 	case earlier && err == nil:
 		s.conversations.share(req, key)
@@ -154,28 +154,9 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 	}
 	if err != nil {
 		// It may be there: the end of the conversation ends it.
-		return nil, &notReady{session: key.Name, cause: err}
+		return nil, notReady(key.Name, err)
 	}
 	return created, nil
-}
-
-// createOrAdopt creates a session, or finds the one that has its request_id. earlier reports that an earlier request created it. If
-// the error isn't one of a refusal, the session may be there.
-func createOrAdopt(ctx context.Context, who *identity.Requester, session *v1alpha1.ToolSession, named bool) (created *v1alpha1.ToolSession, earlier bool, err error) {
-	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
-		created, err = who.Sessions.CreateSession(ctx, session)
-		return err
-	})
-	earlier = existed && err != nil && named
-	switch {
-	case earlier, existed && err == nil:
-		created, err = adoptSession(ctx, who, session, named)
-		return created, earlier, err
-	case err != nil && !isResponseLost(err):
-		return nil, false, &notCreated{cause: err}
-	default:
-		return created, false, err
-	}
 }
 
 // reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
@@ -199,47 +180,6 @@ func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, w
 		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
 }
 
-// adoptSession finds the session that an earlier request with the same request_id created, or an earlier try whose response was lost.
-func adoptSession(ctx context.Context, who *identity.Requester, wanted *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
-	found := &v1alpha1.ToolSession{}
-	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
-		return nil, fmt.Errorf("read the session: %w", err)
-	}
-	if !named && found.Spec.RequestedBy == nil {
-		// This cluster has no admission policy that records who creates sessions.
-		return found, nil
-	}
-	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
-	if err != nil && !named {
-		// Nobody else generates its name: somebody put another session in its place.
-		err = fmt.Errorf("the session is another one: %s", err.Error())
-	}
-	return found, err
-}
-
-// isFailure reports whether an error says itself what has failed.
-func isFailure(err error) bool {
-	var failed *failure
-	return errors.As(err, &failed)
-}
-
-// isRefused reports whether an error means that certainly nothing was created.
-func isRefused(err error) bool {
-	var never *notCreated
-	return isFailure(err) || errors.As(err, &never)
-}
-
-// notReady means that a session was created, or may have been, and that nobody knows what became of it.
-type notReady struct {
-	session string
-	cause   error
-}
-
-func (n *notReady) Error() string {
-	return fmt.Sprintf("session %s may have been started, and may not be ready: %s", n.session, n.cause)
-}
-func (n *notReady) Unwrap() error { return n.cause }
-
 // awaitSession waits until a session is as wanted, but not longer than the limit, and returns its last state.
 func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha1.ToolSession, limit time.Duration, until func(*v1alpha1.ToolSession) bool) (*v1alpha1.ToolSession, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
@@ -256,7 +196,7 @@ func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha
 		seen.Status.Phase, seen.Status.Reason, seen.Status.Message = v1alpha1.SessionEnded, v1alpha1.ReasonEndRequested, "the session was deleted"
 		return seen, nil
 	default:
-		return nil, &notReady{session: session.Name, cause: err}
+		return nil, notReady(session.Name, err)
 	}
 }
 
@@ -305,12 +245,12 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, notThere(err, "session", name)
 	}
 	if err := requestEnd(ctx, who, key); err != nil && !apierrors.IsNotFound(err) {
-		return nil, &notChanged{session: name, cause: err}
+		return nil, notChanged("", name, err)
 	}
 	s.conversations.remove(req, key)
 	seen, err := awaitSession(ctx, who, session, asked.wait, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
 	if err != nil {
-		return nil, &notChanged{session: name, cause: fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err))}
+		return nil, notChanged("", name, fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err)))
 	}
 	r := sessionResult(seen)
 	r.succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
@@ -337,5 +277,5 @@ func notThere(err error, kind, name string) error {
 	if apierrors.IsNotFound(err) {
 		return &failure{reason: reasonNotFound, message: fmt.Sprintf("there is no %s %s: it may have been deleted, since those that ended are kept for a limited time only", kind, name)}
 	}
-	return &notCreated{cause: fmt.Errorf("read %s %s: %w", kind, name, err)}
+	return notCreated(fmt.Errorf("read %s %s: %w", kind, name, err))
 }

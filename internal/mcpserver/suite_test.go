@@ -240,7 +240,7 @@ type fields = map[string]any
 type (
 	calls          = identity.Calls
 	sessionStarter = identity.Sessions
-	objects        = identity.Objects
+	objects        = client.Client
 )
 
 func remarshal(t *testing.T, from, into any) {

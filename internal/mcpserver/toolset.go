@@ -31,7 +31,7 @@ type tool struct {
 }
 
 // define returns the tool as clients see it.
-func (t *tool) define(f *facts) *mcp.Tool {
+func (t tool) define(f *facts) *mcp.Tool {
 	return &mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.description(f), InputSchema: t.input, OutputSchema: t.output, Annotations: t.hints,
 	}
@@ -60,15 +60,21 @@ func (s *Server) toolset() []tool {
 
 // addTools registers the tools. Their descriptions are completed for each client that lists them.
 func (s *Server) addTools() {
+	s.tools = map[string]tool{}
 	for _, t := range s.toolset() {
-		s.mcp.AddTool(t.define(&facts{}), s.tracked(s.handler(t)))
+		s.tools[t.name] = t
+		s.mcp.AddTool(t.define(&facts{}), s.handler(t))
 	}
 	s.mcp.AddReceivingMiddleware(s.describeTools)
 }
 
-// handler answers the uses of a tool. Every outcome is a result; only a request without a requester is an error.
+// handler answers the uses of a tool. Every outcome is a result; only a request without a requester is an error. Wait waits for the uses:
+// over HTTP until the response has been written, since a session that is closed before discards it.
 func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		s.running.Add(2)
+		defer s.running.Done()
+		afterAnswer(req, s.running.Done)
 		who, err := s.requesterOf(req.Extra)
 		if err != nil {
 			return nil, err

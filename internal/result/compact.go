@@ -72,7 +72,7 @@ func (s *Stream) keptCharacters() (head, tail []byte) {
 	if s.Whole() {
 		return head, tail
 	}
-	return trimPartialEnd(head), trimPartialStart(tail)
+	return TrimPartialEnd(head), trimPartialStart(tail)
 }
 
 // isText says whether the stream is better written as text than as base64.

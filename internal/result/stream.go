@@ -76,7 +76,7 @@ func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 		return excerpt{head, suffix(all[len(head):], tailMax, cost)}
 	}
 	return excerpt{
-		prefix(trimPartialEnd(s.Head), headMax, cost),
+		prefix(TrimPartialEnd(s.Head), headMax, cost),
 		suffix(trimPartialStart(s.Tail), tailMax, cost),
 	}
 }

@@ -128,8 +128,8 @@ func suffix(b []byte, budget int, cost costFunc) []byte {
 	return b
 }
 
-// trimPartialEnd drops a character's beginning that a cut may have left at the end of b.
-func trimPartialEnd(b []byte) []byte {
+// TrimPartialEnd drops a character's beginning that a cut may have left at the end of b.
+func TrimPartialEnd(b []byte) []byte {
 	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
 		tail := b[len(b)-n:]
 		if !isContinuation(tail[0]) {

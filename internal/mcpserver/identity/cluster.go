@@ -115,7 +115,7 @@ func connect(conf *rest.Config) (*Requester, error) {
 	stamping := whoami.NewClient(objects, users.SelfSubjectReviews())
 	calls := follow.Clients{Calls: stamping, Output: output}
 	return &Requester{
-		Calls: calls, Sessions: calls, Objects: stamping, Output: output, Files: output, self: &self{reviews: users.SelfSubjectReviews()},
+		Calls: calls, Sessions: calls, Objects: stamping, Output: output, self: &self{reviews: users.SelfSubjectReviews()},
 	}, nil
 }
 

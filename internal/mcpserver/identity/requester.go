@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -31,26 +30,13 @@ type Sessions interface {
 	WaitSession(ctx context.Context, session *v1alpha1.ToolSession, w follow.SessionWatcher) (*v1alpha1.ToolSession, error)
 }
 
-// Objects reads and changes objects. client.Client implements it.
-type Objects interface {
-	Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error
-	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
-	Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error
-}
-
-// Files reads files of sessions. outputclient.Client implements it.
-type Files interface {
-	Download(ctx context.Context, f outputclient.File, to io.Writer, progress outputclient.Progress) error
-}
-
 // Requester is the user that a request acts for, and the namespace that it acts in.
 type Requester struct {
-	// Calls, Sessions, Objects, Output and Files use the requester's own credentials.
+	// Calls, Sessions, Objects and Output use the requester's own credentials. Output reads the files of sessions, too.
 	Calls    Calls
 	Sessions Sessions
-	Objects  Objects
-	Output   follow.OutputReader
-	Files    Files
+	Objects  client.Client
+	Output   *outputclient.Client
 	// Namespace of the requester's calls.
 	Namespace string
 	// User and Tenant are names for logs and limits. They grant nothing.

@@ -1,0 +1,108 @@
+package mcpserver
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
+)
+
+// failure is the failure of a tool, with what its answer says.
+type failure struct {
+	// reason and message follow from the cause if they are empty: they are the API server's. The message says what to correct.
+	reason, message string
+	// call and session are what the failure is about, if there is something.
+	call, session string
+	// mayHaveRun is false if certainly nothing ran.
+	mayHaveRun bool
+	cause      error
+}
+
+func (f *failure) Error() string {
+	if f.message == "" {
+		return f.cause.Error()
+	}
+	return f.message
+}
+
+func (f *failure) Unwrap() error { return f.cause }
+
+// notCreated means that the call or session certainly was not created.
+func notCreated(err error) error { return &failure{cause: err} }
+
+// notChanged means that a call or session was to be ended, and that it may go on.
+func notChanged(call, session string, err error) error {
+	return &failure{call: call, session: session, cause: err, mayHaveRun: isResponseLost(err)}
+}
+
+// notReady means that a session was created, or may have been, and that nobody knows what became of it.
+func notReady(session string, err error) error {
+	message := fmt.Sprintf("session %s may have been started, and may not be ready: %s", session, err)
+	return &failure{reason: reasonUnknown, message: truncate(message, maxMessage), session: session, mayHaveRun: true, cause: err}
+}
+
+// unknownOutcome means that the call was created, or may have been, and that its outcome is unknown.
+func unknownOutcome(call types.NamespacedName, err error) error {
+	reason := reasonUnknown
+	if errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) {
+		reason = reasonDeleted
+	}
+	return &failure{reason: reason, call: call.Name, mayHaveRun: true, cause: err, message: fmt.Sprintf(
+		"the outcome of call %s in namespace %s is unknown, and its command may have run: %s", call.Name, call.Namespace, truncate(err.Error(), maxMessage))}
+}
+
+// stillRunning means that the server doesn't wait any longer for a call, which goes on.
+func stillRunning(call string) error {
+	return &failure{reason: reasonNotFinished, call: call, mayHaveRun: true, message: fmt.Sprintf(
+		"call %s goes on: send the same request with the same request_id to get its result, or use get_call; cancel_call stops it", call)}
+}
+
+// isFailure reports whether an error says itself what has failed.
+func isFailure(err error) bool {
+	var failed *failure
+	return errors.As(err, &failed)
+}
+
+// resultOfError returns the result of a tool that failed with an error.
+func resultOfError(who *identity.Requester, err error) *Result {
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{reason: reasonUnknown, message: truncate(err.Error(), maxMessage), mayHaveRun: true}
+	}
+	r := &Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(!f.mayHaveRun), Call: f.call, Session: f.session}
+	if r.Output == "" {
+		r.Output = explain(who, f.cause)
+	}
+	if r.Reason == "" {
+		r.Reason = apiReason(f.cause)
+	}
+	return r
+}
+
+// apiReason returns the API server's reason for an error.
+func apiReason(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return reasonUnknown
+}
+
+// explain adds how to correct an error of the API server.
+func explain(who *identity.Requester, err error) string {
+	text := truncate(err.Error(), maxMessage)
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%s has no permission to do this in namespace %s. An administrator can bind the ClusterRole toolcall-user there, "+
+			"and a Role with the verb use on the tools that are needed. Error of the API server: %s", who.User, who.Namespace, text)
+	case apierrors.IsUnauthorized(err):
+		return "the cluster doesn't accept the credentials any more: sign in again, or send a new token. Error of the API server: " + text
+	default:
+		return text
+	}
+}
