@@ -35,6 +35,8 @@ type Clients struct {
 	Calls client.WithWatch
 	// Output reads what calls write. If it is nil, output is delivered at the end, from the status.
 	Output OutputReader
+	// CreateOptions are those of requests that create objects.
+	CreateOptions []client.CreateOption
 }
 
 // Watcher receives what happens, in order, from one goroutine. Functions may be nil.
@@ -67,12 +69,21 @@ type Watcher struct {
 // Create creates the call. It generates the name from GenerateName itself, so that an error whose response was lost
 // names the call that may exist.
 func (c Clients) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
-	created := call.DeepCopy()
-	if created.Name == "" {
-		created.Name = generatedName(created.GenerateName)
+	return create(ctx, c, &callSubject, call)
+}
+
+// CreateSession creates the session in the same way.
+func (c Clients) CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	return create(ctx, c, &sessionSubject, session)
+}
+
+func create[T client.Object](ctx context.Context, c Clients, of *subject[T], object T) (none T, err error) {
+	created := object.DeepCopyObject().(T)
+	if created.GetName() == "" {
+		created.SetName(generatedName(created.GetGenerateName()))
 	}
-	if err := c.Calls.Create(ctx, created); err != nil {
-		return nil, createError(created, err)
+	if err := c.Calls.Create(ctx, created, c.CreateOptions...); err != nil {
+		return none, of.createError(created, err)
 	}
 	return created, nil
 }
@@ -90,21 +101,21 @@ func generatedName(prefix string) string {
 }
 
 // createError adds what the user can do to the error of a create request.
-func createError(call *v1alpha1.ToolCall, err error) error {
-	where := call.Namespace + "/" + call.Name
+func (s *subject[T]) createError(object T, err error) error {
+	where := client.ObjectKeyFromObject(object)
 	switch {
 	case NotInstalled(err):
-		return notInstalled("ToolCall", err)
+		return notInstalled(s.kind, err)
 	case apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("call %s already exists, and a call with a given name runs at most once: choose another name, or inspect that call: %w", where, err)
+		return fmt.Errorf("%s %s already exists%s: %w", s.name, where, s.existsHint, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("create the call (the ClusterRole toolcall-user grants permission in a namespace): %w", err)
+		return fmt.Errorf("create the %s (the ClusterRole toolcall-user grants permission in a namespace): %w", s.name, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsNotFound(err):
-		return fmt.Errorf("the API server rejected the call: %w", err)
+		return fmt.Errorf("the API server rejected the %s: %w", s.name, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		return fmt.Errorf("unknown whether the call was created; if it was, its name is %s: %w", where, err)
+		return fmt.Errorf("unknown whether the %s was created; if it was, its name is %s: %w", s.name, where, err)
 	default:
-		return fmt.Errorf("create call %s: %w", where, err)
+		return fmt.Errorf("create %s %s: %w", s.name, where, err)
 	}
 }
 

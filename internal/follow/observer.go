@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,10 @@ type subject[T client.Object] struct {
 	// name of an object of the kind, in messages.
 	name string
 	// kind is its name in the API.
-	kind   string
+	kind string
+	// existsHint says what to do about a name that is taken.
+	existsHint string
+
 	object func() T
 	list   func() client.ObjectList
 	// deleted means that the observed object is gone.
@@ -39,8 +43,9 @@ type subject[T client.Object] struct {
 
 var callSubject = subject[*v1alpha1.ToolCall]{
 	name: "call", kind: "ToolCall", deleted: ErrDeleted,
-	object: func() *v1alpha1.ToolCall { return &v1alpha1.ToolCall{} },
-	list:   func() client.ObjectList { return &v1alpha1.ToolCallList{} },
+	existsHint: ", and a call with a given name runs at most once: choose another name, or inspect that call",
+	object:     func() *v1alpha1.ToolCall { return &v1alpha1.ToolCall{} },
+	list:       func() client.ObjectList { return &v1alpha1.ToolCallList{} },
 }
 
 // observation is an observed state of an object, or the error after which there are no more.
@@ -60,12 +65,40 @@ type observer[T client.Object] struct {
 	uid types.UID
 	// version is the last reported resource version: each watch starts with the current state.
 	version string
-	// broken receives an error after which the observer retries.
+	// broken receives an error after which the observer retries, others what else is done between two observations.
 	broken chan error
+	others chan func()
+	// running are the goroutines that end before each returns.
+	running sync.WaitGroup
 }
 
 func newObserver[T client.Object](of subject[T], c client.WithWatch, key types.NamespacedName) *observer[T] {
-	return &observer[T]{subject: of, client: c, key: key, out: make(chan observation[T]), broken: make(chan error, 1)}
+	return &observer[T]{subject: of, client: c, key: key, out: make(chan observation[T]), broken: make(chan error, 1), others: make(chan func())}
+}
+
+// each passes each state of the object on, until observe reports that it has seen enough.
+func (o *observer[T]) each(ctx context.Context, broken func(error), observe func(context.Context, T) bool) (none T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer o.running.Wait()
+	defer cancel()
+	o.running.Go(func() { o.run(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return none, ctx.Err()
+		case err := <-o.broken:
+			broken(err)
+		case do := <-o.others:
+			do()
+		case seen := <-o.out:
+			if seen.err != nil {
+				return none, seen.err
+			}
+			if observe(ctx, seen.object) {
+				return seen.object, ctx.Err()
+			}
+		}
+	}
 }
 
 // failed passes on an error after which the observer retries, unless the one before was not received yet.

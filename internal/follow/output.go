@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
@@ -33,52 +32,35 @@ type chunk struct {
 // remainderPatience is how long the output of a call that has finished may be away.
 const remainderPatience = 30 * time.Second
 
-// liveReader follows the streams of a call while it runs.
-type liveReader struct {
-	output  OutputReader
-	call    types.NamespacedName
-	uid     types.UID
-	out     chan<- chunk
-	running *sync.WaitGroup
-}
-
-// start follows both streams until the context ends.
-func (r *liveReader) start(ctx context.Context) {
-	for _, stream := range []output.Stream{output.Stdout, output.Stderr} {
-		r.running.Go(func() { r.follow(ctx, stream) })
+// readLive follows a stream of a call while it runs, until the context ends.
+func (f *follower) readLive(ctx context.Context, query client.Query) {
+	pass := func(c chunk) error {
+		c.data = slices.Clone(c.data)
+		select {
+		case f.others <- func() { f.receive(c) }:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	to := sink(query.Stream, pass)
+	to.Retrying = func(err error) {
+		_ = pass(chunk{key: "retrying", notice: "the output can't be read at the moment, retrying: " + err.Error()})
+	}
+	if _, err := f.clients.Output.Copy(ctx, query, to); err != nil && ctx.Err() == nil {
+		_ = pass(chunk{key: "live", notice: "no live output: " + outputError(err)})
 	}
 }
 
-func (r *liveReader) follow(ctx context.Context, stream output.Stream) {
-	query := client.Query{Namespace: r.call.Namespace, Name: r.call.Name, UID: r.uid, Stream: stream, Follow: true}
-	_, err := r.output.Copy(ctx, query, client.Sink{
-		Write: func(p []byte) error {
-			return r.send(ctx, chunk{stream: stream, data: append([]byte(nil), p...)})
-		},
+// sink makes chunks of a stream, and a notice of a part that wasn't kept.
+func sink(stream output.Stream, pass func(chunk) error) client.Sink {
+	return client.Sink{
+		Write: func(p []byte) error { return pass(chunk{stream: stream, data: p}) },
 		Missing: func(start, end int64) {
-			_ = r.send(ctx, chunk{stream: stream, next: end, notice: missingText(stream, start, end), key: fmt.Sprint(stream, end)})
+			notice := fmt.Sprintf("%d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
+			_ = pass(chunk{stream: stream, next: end, notice: notice, key: fmt.Sprint(stream, end)})
 		},
-		Retrying: func(err error) {
-			_ = r.send(ctx, chunk{key: "retrying", notice: "the output can't be read at the moment, retrying: " + err.Error()})
-		},
-	})
-	if err != nil && ctx.Err() == nil {
-		_ = r.send(ctx, chunk{key: "live", notice: "no live output: " + outputError(err)})
 	}
-}
-
-func (r *liveReader) send(ctx context.Context, c chunk) error {
-	select {
-	case r.out <- c:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// missingText marks a part that wasn't kept.
-func missingText(stream output.Stream, start, end int64) string {
-	return fmt.Sprintf("%d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
 }
 
 // outputError says what somebody can do who can't read output.
@@ -134,12 +116,7 @@ func (f *follower) readRemainder(ctx context.Context, call *v1alpha1.ToolCall, s
 		query := client.Query{
 			Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: s.stream, Offset: at, Follow: true, Patience: remainderPatience,
 		}
-		_, err = f.clients.Output.Copy(ctx, query, client.Sink{
-			Write: func(p []byte) error { f.receive(chunk{stream: s.stream, data: p}); return nil },
-			Missing: func(start, end int64) {
-				f.receive(chunk{stream: s.stream, next: end, notice: missingText(s.stream, start, end), key: fmt.Sprint(s.stream, end)})
-			},
-		})
+		_, err = f.clients.Output.Copy(ctx, query, sink(s.stream, func(c chunk) error { f.receive(c); return nil }))
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:

@@ -8,44 +8,24 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/client"
 )
 
 // Wait follows a call until its condition Finished is True or the watcher has seen enough of it, and returns the call. It
 // restarts broken watches. The error wraps ErrDeleted if the call is deleted, and the context's error if that ends first.
 func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) (*v1alpha1.ToolCall, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-
 	o := newObserver(callSubject, c.Calls, key)
 	o.uid = w.UID
-	running.Go(func() { o.run(ctx) })
-	f := &follower{clients: c, watcher: w, chunks: make(chan chunk), running: &running, delivered: map[output.Stream]int64{}}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case err := <-o.broken:
-			f.notice("watch", "the watch of the call failed, retrying: "+err.Error())
-		case got := <-f.chunks:
-			f.receive(got)
-		case seen := <-o.out:
-			if seen.err != nil {
-				return nil, seen.err
-			}
-			if f.observe(ctx, seen.object) {
-				return seen.object, ctx.Err()
-			}
-		}
-	}
+	f := &follower{clients: c, watcher: w, others: o.others, running: &o.running, delivered: map[output.Stream]int64{}}
+	return o.each(ctx, func(err error) { f.notice("watch", "the watch of the call failed, retrying: "+err.Error()) }, f.observe)
 }
 
 // follower is the state of one Wait. Only the goroutine of Wait uses it.
 type follower struct {
 	clients Clients
 	watcher Watcher
-	chunks  chan chunk
+	// others carries what the readers have to that goroutine; running are the readers.
+	others  chan<- func()
 	running *sync.WaitGroup
 	// stopReading ends the reading of output. It is nil while none is read.
 	stopReading context.CancelFunc
@@ -85,11 +65,10 @@ func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
 		return
 	}
 	ctx, f.stopReading = context.WithCancel(ctx)
-	r := &liveReader{
-		output: f.clients.Output, call: types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, uid: call.UID,
-		out: f.chunks, running: f.running,
+	for _, stream := range []output.Stream{output.Stdout, output.Stderr} {
+		query := client.Query{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: stream, Follow: true}
+		f.running.Go(func() { f.readLive(ctx, query) })
 	}
-	r.start(ctx)
 }
 
 // receive delivers a piece of a stream.
