@@ -1,9 +1,9 @@
 // Package plugin implements the kubectl plugin. commands lists what it has, by package: each has a file for each of its larger commands,
 // and cli has what they share.
 //
-// Input is a command line, a kubeconfig as kubectl reads it, and the standard streams. A command reads its flags into an options struct,
-// connects to the cluster, does its work through internal/follow or a plain read, and prints. Results go to standard output, messages to
-// standard error.
+// Input is a command line, a kubeconfig as kubectl reads it, and the standard streams. A command checks its flags and arguments,
+// connects to the cluster, does its work through internal/follow or a plain read, and prints. Results go to standard output, messages
+// to standard error.
 //
 // Invariants: an error says how to correct it; nothing reaches a terminal except through internal/plugin/terminal, unless the user sets
 // --raw; the exit code is 0 only when the command did what it was asked to do. The package must not decide what may run: internal/decide

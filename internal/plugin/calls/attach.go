@@ -36,17 +36,14 @@ const attachExample = `  kubectl toolcall attach server --stdin=false
 
 // attaching is one run of attach.
 type attaching struct {
-	*cli.CLI
-	cluster *cli.Cluster
+	*cli.Cluster
 	name    string
 	stdin   bool
-	signals chan os.Signal
-	detach  context.CancelFunc
 	sending sync.Once
 }
 
 func newAttach(c *cli.CLI) *cobra.Command {
-	a := &attaching{CLI: c}
+	a := &attaching{}
 	command := &cobra.Command{
 		Use:               "attach NAME",
 		Short:             "Follow a call, and pass standard input to it",
@@ -55,41 +52,35 @@ func newAttach(c *cli.CLI) *cobra.Command {
 		Args:              cli.RequireCall,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			a.signals = make(chan os.Signal, 2)
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			a.Cluster, a.name = cluster, args[0]
 			// Unless SIGPIPE is caught, a write to a closed pipe ends the program without a word.
-			signal.Notify(a.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-			defer signal.Stop(a.signals)
-			var err error
-			if a.cluster, err = c.Connect(); err != nil {
-				return err
-			}
-			a.name = args[0]
-			return a.run(command.Context())
-		},
+			pipe := make(chan os.Signal, 1)
+			signal.Notify(pipe, syscall.SIGPIPE)
+			defer signal.Stop(pipe)
+			ctx, stop := cli.EndedBySignals(ctx)
+			defer stop()
+			return a.run(ctx)
+		}),
 	}
 	c.AddRawFlag(command)
 	command.Flags().BoolVar(&a.stdin, "stdin", true, "pass standard input to a background call of a session")
 	return command
 }
 
+// run follows the call until it has finished, or the context ends.
 func (a *attaching) run(ctx context.Context) error {
 	// A call that doesn't exist is an error at once.
-	if _, err := a.cluster.GetCall(ctx, a.name); err != nil {
+	if _, err := a.GetCall(ctx, a.name); err != nil {
 		return err
 	}
-	ctx, a.detach = context.WithCancel(ctx)
-	defer a.detach()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	ended := make(chan struct{})
-	defer close(ended)
-	watching.Go(func() { a.awaitSignal(ended) })
-	a.ErrOut = &lockedWriter{out: a.ErrOut}
+	ctx, detach := context.WithCancel(ctx)
+	defer detach()
+	a.ErrOut = &lockedWriter{mu: &sync.Mutex{}, out: a.ErrOut}
 	shown := (&ShowFlags{Live: LiveAlways}).Display(a.CLI)
-	shown.readerLost = a.detach
+	shown.readerLost = detach
 	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
-	done, err := a.cluster.Follow().Wait(ctx, a.cluster.Key(a.name), shown.watcher())
+	done, err := a.Follow().Wait(ctx, a.Key(a.name), shown.watcher())
 	a.Flush()
 	switch {
 	case shown.hasFailed():
@@ -97,7 +88,7 @@ func (a *attaching) run(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf(
 			"detached from call %s, which goes on: to stop it, run kubectl toolcall cancel %s -n %s; to follow it again, kubectl toolcall attach %s -n %s",
-			a.name, a.name, a.cluster.Namespace, a.name, a.cluster.Namespace)}
+			a.name, a.name, a.Namespace, a.name, a.Namespace)}
 	case err != nil:
 		return &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", a.name, err)}
 	}
@@ -106,7 +97,7 @@ func (a *attaching) run(ctx context.Context) error {
 
 // lockedWriter takes output and notes, which come from different goroutines.
 type lockedWriter struct {
-	mu  sync.Mutex
+	mu  *sync.Mutex
 	out io.Writer
 }
 
@@ -114,21 +105,6 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.Write(p)
-}
-
-// awaitSignal detaches when the user asks for it.
-func (a *attaching) awaitSignal(ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case s := <-a.signals:
-			if s != syscall.SIGPIPE {
-				a.detach()
-				return
-			}
-		}
-	}
 }
 
 // sendInput begins to pass standard input on once the call runs. It isn't waited for: a read can't be interrupted.
@@ -139,7 +115,7 @@ func (a *attaching) sendInput(ctx context.Context, call *v1alpha1.ToolCall) {
 	a.sending.Do(func() {
 		to := outputclient.Input{Namespace: call.Namespace, Session: call.Spec.SessionRef.Name, Call: call.Name}
 		go func() {
-			err := a.cluster.Output.SendInput(ctx, to, a.In)
+			err := a.Output.SendInput(ctx, to, a.In)
 			if err == nil || ctx.Err() != nil {
 				return
 			}

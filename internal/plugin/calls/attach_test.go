@@ -2,6 +2,7 @@ package calls
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -168,12 +169,13 @@ func TestAttachDetaches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attaching{CLI: c, cluster: cluster, name: "c", stdin: true, signals: make(chan os.Signal, 2)}
+	a := &attaching{Cluster: cluster, name: "c", stdin: true}
+	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
 		<-out.wrote
-		a.signals <- os.Interrupt
+		interrupt()
 	}()
-	err = a.run(t.Context())
+	err = a.run(ctx)
 	if exit, ok := err.(*cli.ExitError); !ok || exit.Code != cli.CodeCancelled || !strings.Contains(err.Error(), "to stop it, run kubectl toolcall cancel c -n "+f.Namespace) {
 		t.Errorf("got %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
 const deleteLong = `Delete calls, with their output and artifacts. The command of a call that runs is stopped.
@@ -27,43 +28,45 @@ const deleteExample = `  kubectl toolcall delete nightly
 
 // deleteOptions are the flags of delete.
 type deleteOptions struct {
-	*cli.CLI
 	callTargets
 	finished bool
-	formats  cli.NamesOnly
+	// format is empty or name: the calls are gone then.
+	format string
 }
 
 func newDelete(c *cli.CLI) *cobra.Command {
-	o := &deleteOptions{CLI: c}
+	o := &deleteOptions{}
 	command := &cobra.Command{
 		Use:               "delete (NAME... | -l SELECTOR | --all)",
 		Aliases:           []string{"rm"},
 		Short:             "Delete calls, with their output",
 		Long:              deleteLong,
 		Example:           deleteExample,
-		Args:              o.args,
+		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args)
-		},
+		RunE:              c.Connected(o.run),
 	}
 	o.callTargets.add(command)
 	command.Flags().BoolVar(&o.finished, "finished", false, "with -l or --all: leave out calls that haven't finished")
-	o.formats.Add(command)
+	command.Flags().StringVarP(&o.format, "output", "o", "", "output format: name prints only the names of the objects")
+	cli.Must(command.RegisterFlagCompletionFunc("output", cli.CompleteFrom("name")))
 	return command
 }
 
-func (o *deleteOptions) run(ctx context.Context, args []string) error {
+func (o *deleteOptions) validate(command *cobra.Command, args []string) error {
+	if err := o.callTargets.validate(command, args); err != nil {
+		return err
+	}
 	if o.finished && !o.isSelection() {
 		return errors.New("--finished is for -l and --all: leave it out for calls that you name")
 	}
-	if err := o.formats.Validate(); err != nil {
-		return err
+	if o.format != "" && o.format != "name" {
+		return fmt.Errorf("--output %q: must be name; to see an object, use get or describe before", o.format)
 	}
-	cluster, err := o.Connect()
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) (err error) {
 	var inPhases []string
 	if o.finished {
 		for _, phase := range v1alpha1.TerminalPhases() {
@@ -75,37 +78,34 @@ func (o *deleteOptions) run(ctx context.Context, args []string) error {
 		calls = append(calls, metav1.ObjectMeta{Name: name})
 	}
 	if o.isSelection() {
-		if calls, err = o.selected(ctx, cluster, inPhases...); err != nil {
+		if calls, err = o.selected(ctx, c, inPhases...); err != nil {
 			return err
 		}
 	}
 	if len(calls) == 0 {
-		fmt.Fprintf(o.ErrOut, "No calls to delete in namespace %s.\n", cluster.Namespace)
+		fmt.Fprintf(c.ErrOut, "No calls to delete in namespace %s.\n", c.Namespace)
 		return nil
+	}
+	said := "%s: deleted\n"
+	if o.format == "name" {
+		said = "toolcall.toolcall.dev/%s\n"
 	}
 	var failed []error
 	for i := range calls {
-		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: calls[i].Name}}
+		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: calls[i].Name}}
 		var options []client.DeleteOption
 		if uid := calls[i].UID; uid != "" {
 			options = append(options, client.Preconditions{UID: &uid})
 		}
-		err := cluster.Client.Delete(ctx, call, options...)
-		if o.isSelection() && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
-			continue // Somebody else was faster, and may have made another call of that name.
+		err := c.Client.Delete(ctx, call, options...)
+		switch {
+		case o.isSelection() && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
+			// Somebody else was faster, and may have made another call of that name.
+		case err != nil:
+			failed = append(failed, c.ChangeError("delete", "toolcalls", "toolcall-user", "call "+call.Name, err))
+		default:
+			fmt.Fprintf(c.Out, said, terminal.SafeLine(call.Name))
 		}
-		if err != nil {
-			failed = append(failed, deleteError(cluster, call.Name, err))
-			continue
-		}
-		o.formats.Report(o.Out, call.Name)
 	}
 	return errors.Join(failed...)
-}
-
-func deleteError(c *cli.Cluster, name string, err error) error {
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("delete call %s: you need permission to delete toolcalls in this namespace: the ClusterRole toolcall-user grants it: %w", name, err)
-	}
-	return c.ReadError("call "+name, err)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
@@ -37,32 +36,24 @@ func newDescribe(c *cli.CLI) *cobra.Command {
 		Example:           "  kubectl toolcall describe nightly\n  kubectl toolcall describe nightly --raw",
 		Args:              cli.RequireCall,
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			return describe(command.Context(), c, args[0], &formats)
-		},
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			call, err := cluster.GetCall(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if formats.IsObject() {
+				return formats.Print(c.Out, call)
+			}
+			now := time.Now()
+			if err := describeCall(c.Out, call, now); err != nil {
+				return err
+			}
+			return cluster.WriteEvents(ctx, call, now)
+		}),
 	}
 	formats.Add(command)
 	c.AddRawFlag(command)
 	return command
-}
-
-func describe(ctx context.Context, c *cli.CLI, name string, formats *cli.Formats) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
-	call, err := cluster.GetCall(ctx, name)
-	if err != nil {
-		return err
-	}
-	if formats.IsObject() {
-		return formats.Print(c, call, []cli.Printable{call})
-	}
-	now := time.Now()
-	if err := describeCall(c.Out, call, now); err != nil {
-		return err
-	}
-	return cli.WriteEvents(c.Out, cluster.EventsOf(ctx, call), now)
 }
 
 func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
@@ -79,8 +70,10 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	if err := d.Flush(); err != nil {
 		return err
 	}
-	writeStream(out, "Standard output", call.Status.Stdout, streamOf(call, true))
-	writeStream(out, "Standard error", call.Status.Stderr, streamOf(call, false))
+	if streams := call.Status.Streams; streams != nil {
+		writeStream(out, "Standard output", call.Status.Stdout, &streams.Stdout)
+		writeStream(out, "Standard error", call.Status.Stderr, &streams.Stderr)
+	}
 	return nil
 }
 
@@ -90,28 +83,19 @@ func callFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
 	if s.Reason != "" {
 		phase += " (" + s.Reason + ")"
 	}
-	exit := ""
-	if s.ExitCode != nil {
-		exit = fmt.Sprint(*s.ExitCode)
-	}
 	retry := ""
 	if s.RetrySafe != nil {
 		retry = map[bool]string{true: "yes, the command never started", false: "no, the command may have run"}[*s.RetrySafe]
 	}
 	return []cli.Field{
-		{"Name", call.Name},
-		{"Namespace", call.Namespace},
-		{"Age", duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))},
-		{"Requested by", Requester(call)},
-		{"Phase", phase},
-		{"Message", s.Message},
+		{"Name", call.Name}, {"Namespace", call.Namespace}, {"Age", duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))},
+		{"Requested by", call.RequesterName()}, {"Phase", phase}, {"Message", s.Message},
 		{"Documentation", aboutFailure(s)},
-		{"Exit code", exit},
+		{"Exit code", cli.Optional("%d", s.ExitCode)},
 		{"Signal", s.Signal},
 		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},
 		{"Safe to retry", retry},
-		{"Session", sessionOf(call)},
-		{"Rerun of", call.Annotations[annotationRerunOf]},
+		{"Session", sessionOf(call)}, {"Rerun of", call.Annotations[annotationRerunOf]},
 	}
 }
 
@@ -154,23 +138,15 @@ func actionFields(call *v1alpha1.ToolCall) []cli.Field {
 	if spec.Stdin != "" {
 		fields = append(fields, cli.Field{"Standard input", fmt.Sprintf("%d bytes", len(spec.Stdin))})
 	}
-	if spec.TimeoutSeconds != nil {
-		fields = append(fields, cli.Field{"Requested time limit", fmt.Sprintf("%ds", *spec.TimeoutSeconds)})
-	}
-	if limit := call.Status.TimeoutSeconds; limit != nil {
-		fields = append(fields, cli.Field{"Time limit", fmt.Sprintf("%ds", *limit)})
-	}
-	return append(fields, cli.Field{"Job", call.Status.Job}, cli.Field{"Pod", call.Status.Pod}, cli.Field{"Node", call.Status.Node})
+	return append(fields,
+		cli.Field{"Requested time limit", cli.Optional("%ds", spec.TimeoutSeconds)}, cli.Field{"Time limit", cli.Optional("%ds", call.Status.TimeoutSeconds)},
+		cli.Field{"Job", call.Status.Job}, cli.Field{"Pod", call.Status.Pod}, cli.Field{"Node", call.Status.Node})
 }
 
 // fileFields are what a file action asks for; its content only as a size.
 func fileFields(f *v1alpha1.FileAction) []cli.Field {
-	fields := []cli.Field{{"File", string(f.Operation) + " " + cli.Quoted([]string{f.Path})}}
-	if f.Destination != "" {
-		fields = append(fields, cli.Field{"Destination", f.Destination})
-	}
-	if f.Pattern != "" {
-		fields = append(fields, cli.Field{"Pattern", f.Pattern})
+	fields := []cli.Field{
+		{"File", string(f.Operation) + " " + cli.Quoted([]string{f.Path})}, {"Destination", f.Destination}, {"Pattern", f.Pattern},
 	}
 	if len(f.Edits) > 0 {
 		fields = append(fields, cli.Field{"Edits", fmt.Sprint(len(f.Edits))})
@@ -185,15 +161,11 @@ func EnvironmentFields(env *v1alpha1.ResolvedEnvironment, skillRef *v1alpha1.Loc
 	if env == nil {
 		return nil
 	}
-	skill := ""
-	if skillRef != nil {
-		skill = skillRef.Name
-	}
 	bySource := map[v1alpha1.EnvSource][]string{}
 	for _, v := range env.Env {
 		bySource[v.Source] = append(bySource[v.Source], v.Name)
 	}
-	fields := []cli.Field{{"Name", env.Name}, {"Skill", skill}, {"Directory", env.WorkingDir}}
+	fields := []cli.Field{{"Name", env.Name}, {"Skill", ptr.Deref(skillRef, v1alpha1.LocalReference{}).Name}, {"Directory", env.WorkingDir}}
 	if len(env.Env) > 0 {
 		fields = append(fields, cli.Field{"Trusted", fmt.Sprint(env.Trusted)})
 	}
@@ -232,32 +204,15 @@ func timingFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
 			cli.Field{"Accepted after", cli.OptionalDuration(t.AcceptedMilliseconds)}, cli.Field{"Started after", cli.OptionalDuration(t.StartedMilliseconds)},
 			cli.Field{"Finished after", cli.OptionalDuration(t.FinishedMilliseconds)}, cli.Field{"Path", PathText[t.Path]})
 	}
-	return append(fields,
-		cli.Field{"Process duration", cli.OptionalDuration(call.Status.DurationMilliseconds)},
-		cli.Field{"Process start", optionalTimestamp(call.Status.StartTime)})
-}
-
-func optionalTimestamp(t *metav1.MicroTime) string {
-	if t == nil {
-		return ""
+	start := ""
+	if t := call.Status.StartTime; t != nil {
+		start = t.UTC().Format(time.RFC3339)
 	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-// streamOf returns what the status says about standard output or standard error.
-func streamOf(call *v1alpha1.ToolCall, out bool) *v1alpha1.StreamStatus {
-	switch {
-	case call.Status.Streams == nil:
-		return nil
-	case out:
-		return &call.Status.Streams.Stdout
-	default:
-		return &call.Status.Streams.Stderr
-	}
+	return append(fields, cli.Field{"Process duration", cli.OptionalDuration(call.Status.DurationMilliseconds)}, cli.Field{"Process start", start})
 }
 
 func writeStream(out io.Writer, title, text string, about *v1alpha1.StreamStatus) {
-	if about == nil || about.Bytes == 0 {
+	if about.Bytes == 0 {
 		return
 	}
 	fmt.Fprintf(out, "%s (%d bytes", title, about.Bytes)
@@ -420,37 +375,25 @@ func isolationFields(i *v1alpha1.Isolation) []cli.Field {
 	if i.LandlockABI > 0 {
 		landlock = fmt.Sprintf("version %d", i.LandlockABI)
 	}
-	user, namespace := "", ""
-	if i.User != nil {
-		user = fmt.Sprint(*i.User)
+	network, programs, namespace := string(i.Network), heldByKernel(i.Programs), ""
+	if i.OpenUDP {
+		network += ", but for UDP, which is open"
+	}
+	if i.WeakPrograms {
+		programs = "weak: names that were written out were compared with the list"
 	}
 	if i.UserNamespace != nil {
 		namespace = map[bool]string{true: "of its own", false: "none, as far as can be seen inside"}[*i.UserNamespace]
 	}
 	return []cli.Field{
-		{"User", user}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
-		{"Network", heldNetwork(i)},
-		{"Programs", heldPrograms(i)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
+		{"User", cli.Optional("%d", i.User)}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
+		{"Network", network}, {"Programs", programs}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
 		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
 		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},
 		{"Listed and not found", strings.Join(i.NotFound, ", ")},
 	}
-}
-
-func heldNetwork(i *v1alpha1.Isolation) string {
-	if i.OpenUDP {
-		return string(i.Network) + ", but for UDP, which is open"
-	}
-	return string(i.Network)
-}
-
-func heldPrograms(i *v1alpha1.Isolation) string {
-	if i.WeakPrograms {
-		return "weak: names that were written out were compared with the list"
-	}
-	return heldByKernel(i.Programs)
 }
 
 func heldByKernel(held bool) string {

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,22 +88,21 @@ func (f *Flags) AddContext(command *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value; 5m in a session)")
 	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
-	cli.Must(command.RegisterFlagCompletionFunc("network-host", cobra.NoFileCompletions))
-	cli.Must(command.RegisterFlagCompletionFunc("collect", cobra.NoFileCompletions))
 	f.Changed = flags.Changed
 }
 
 // Build builds the call from the flags and the arguments of the command line.
 func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
-	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
 	call.Name, call.GenerateName, call.Labels = f.name, "", f.labels
 	if f.name == "" {
 		call.GenerateName = "run-"
 	}
 	for _, step := range []func(*v1alpha1.ToolCallSpec) error{
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setAction(spec, args, stdin) },
-		f.setPlace, f.setVariables, f.setNetwork, f.setLimits,
+		f.setPlace,
+		func(spec *v1alpha1.ToolCallSpec) (err error) { spec.Env, err = cli.Variables(f.env); return err },
+		f.setNetwork, f.setLimits,
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setStdin(spec, stdin) },
 	} {
 		if err := step(&call.Spec); err != nil {
@@ -171,19 +171,21 @@ func (f *Flags) setTool(spec *v1alpha1.ToolCallSpec) error {
 }
 
 func (f *Flags) setCode(spec *v1alpha1.ToolCallSpec, stdin io.Reader) error {
-	var source string
-	var err error
-	switch f.filename {
-	case "":
+	what, from := "the code", stdin
+	switch {
+	case f.filename == "":
 		return errors.New("specify the file with the code with --filename (-f), - for standard input")
-	case "-":
-		if f.stdin {
-			return errors.New("standard input can be the code (-f -) or the input of the command (--stdin), not both")
+	case f.filename == "-" && f.stdin:
+		return errors.New("standard input can be the code (-f -) or the input of the command (--stdin), not both")
+	case f.filename != "-":
+		file, err := os.Open(f.filename)
+		if err != nil {
+			return fmt.Errorf("read the code: %w", err)
 		}
-		source, err = readText("the code", stdin, v1alpha1.MaxSourceBytes)
-	default:
-		source, err = readFile(f.filename)
+		defer file.Close()
+		what, from = f.filename, file
 	}
+	source, err := readText(what, from, v1alpha1.MaxSourceBytes)
 	if err != nil {
 		return err
 	}
@@ -192,15 +194,6 @@ func (f *Flags) setCode(spec *v1alpha1.ToolCallSpec, stdin io.Reader) error {
 		spec.Code.NetworkAccess = ptr.To(true)
 	}
 	return nil
-}
-
-func readFile(name string) (string, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return "", fmt.Errorf("read the code: %w", err)
-	}
-	defer file.Close()
-	return readText(name, file, v1alpha1.MaxSourceBytes)
 }
 
 // readText reads at most one byte more than the limit.
@@ -216,11 +209,6 @@ func readText(what string, from io.Reader, limit int) (string, error) {
 	default:
 		return string(data), nil
 	}
-}
-
-func (f *Flags) setVariables(spec *v1alpha1.ToolCallSpec) (err error) {
-	spec.Env, err = cli.Variables(f.env)
-	return err
 }
 
 // setNetwork sets the hosts that the call narrows its network to. Whether the policy allows them, the operator decides.
@@ -239,24 +227,12 @@ func (f *Flags) setNetwork(spec *v1alpha1.ToolCallSpec) error {
 }
 
 func (f *Flags) setLimits(spec *v1alpha1.ToolCallSpec) error {
-	if f.Changed("timeout") {
-		if f.timeout < time.Second {
-			return fmt.Errorf("--timeout %s: must be at least 1s", f.timeout)
-		}
-		limit, err := cli.Seconds("timeout", f.timeout)
-		if err != nil {
-			return err
-		}
-		spec.TimeoutSeconds = &limit
+	if f.Changed("timeout") && f.timeout < time.Second {
+		return fmt.Errorf("--timeout %s: must be at least 1s", f.timeout)
 	}
-	if f.Changed("ttl") {
-		keep, err := cli.Seconds("ttl", f.ttl)
-		if err != nil {
-			return err
-		}
-		spec.TTLSecondsAfterFinished = &keep
-	}
-	return nil
+	return cmp.Or(
+		cli.SetSeconds(&spec.TimeoutSeconds, "timeout", f.timeout, f.Changed),
+		cli.SetSeconds(&spec.TTLSecondsAfterFinished, "ttl", f.ttl, f.Changed))
 }
 
 func (f *Flags) setStdin(spec *v1alpha1.ToolCallSpec, stdin io.Reader) (err error) {

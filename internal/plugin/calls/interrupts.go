@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -24,7 +25,6 @@ type Interrupts struct {
 
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
-	left   bool
 	first  os.Signal
 }
 
@@ -39,15 +39,19 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
 	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
-	var stopCreating, stopWaiting context.CancelFunc
+	var stopCreating context.CancelFunc
+	var stopWaiting context.CancelCauseFunc
 	i.creating, stopCreating = context.WithCancel(ctx)
-	i.Waiting, stopWaiting = context.WithCancel(ctx)
+	i.Waiting, stopWaiting = context.WithCancelCause(ctx)
 	go i.run(stopCreating, stopWaiting)
 	return i
 }
 
-func (i *Interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
-	defer stopWaiting()
+// errLeft is why waiting ends when the user stops following the call.
+var errLeft = errors.New("stopped following the call")
+
+func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.CancelCauseFunc) {
+	defer stopWaiting(nil)
 	defer stopCreating()
 	for cancelled := (chan struct{})(nil); ; {
 		why := "interrupted"
@@ -72,7 +76,7 @@ func (i *Interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
 		case <-cancelled:
 		case <-i.signals:
 		}
-		i.setLeft()
+		stopWaiting(errLeft)
 		return
 	}
 }
@@ -90,12 +94,6 @@ func (i *Interrupts) FirstSignal() os.Signal {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.first
-}
-
-func (i *Interrupts) setLeft() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.left = true
 }
 
 // cancelCall cancels the call, if there is one.
@@ -131,10 +129,6 @@ func (i *Interrupts) readerLost() {
 }
 
 // hasLeft reports whether the user stopped following the call.
-func (i *Interrupts) hasLeft() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.left
-}
+func (i *Interrupts) hasLeft() bool { return errors.Is(context.Cause(i.Waiting), errLeft) }
 
 func (i *Interrupts) Close() { close(i.done) }

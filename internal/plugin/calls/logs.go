@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,23 +70,14 @@ func newLogs(c *cli.CLI) *cobra.Command {
 		Short:             "Print the output of calls",
 		Long:              logsLong,
 		Example:           logsExample,
-		Args:              o.args,
+		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			o.changed = command.Flags().Changed
-			if err := o.validateFlags(); err != nil {
-				return err
-			}
-			cluster, err := c.Connect()
-			if err != nil {
-				return err
-			}
-			return logs(command.Context(), c, cluster, args, o)
-		},
+		RunE:              c.Connected(o.run),
 	}
 	c.AddRawFlag(command)
 	o.callTargets.add(command)
 	flags := command.Flags()
+	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
 	flags.StringVar(&o.stream, "stream", "", "print only this stream: stdout or stderr")
 	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
@@ -99,13 +89,13 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *logsOptions) validateFlags() error {
-	switch o.stream {
-	case "", string(output.Stdout), string(output.Stderr):
-	default:
-		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
+func (o *logsOptions) validate(command *cobra.Command, names []string) error {
+	if err := o.callTargets.validate(command, names); err != nil {
+		return err
 	}
 	switch {
+	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
+		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
 	case o.offset < 0:
 		return fmt.Errorf("--offset %d: must not be negative; the first byte is 0", o.offset)
 	case o.limit < 0 || o.limit == 0 && o.changed("limit"):
@@ -129,33 +119,41 @@ func (o *logsOptions) streams() []output.Stream {
 	return []output.Stream{output.Stdout, output.Stderr}
 }
 
-// logs prints the output of calls.
-func logs(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []string, o *logsOptions) error {
-	names, err := o.resolve(ctx, cluster, names)
+// run prints the output of calls.
+func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
+	names, err := o.resolve(ctx, c, names)
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		return o.noneSelected(cluster)
+		return o.noneSelected(c)
 	}
 	if o.following && len(names) > cli.MaxFollowed {
 		return fmt.Errorf("-f follows at most %d calls at the same time, and these are %d: choose fewer with -l or by name", cli.MaxFollowed, len(names))
 	}
-	calls, failed := readCalls(ctx, c, cluster, names, o)
+	calls, failed := o.readCalls(ctx, c, names)
 	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
-	errs := make([]error, len(calls))
+	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
+		p := &printer{Cluster: c, call: calls[i], options: o, mu: shared, prefixed: prefixed}
+		return p.run(ctx)
+	})
+	return errors.Join(append(failed, errs...)...)
+}
+
+// each prints n things, one after the other or all at the same time, until nobody reads what is printed.
+func each(ctx context.Context, n int, together bool, print func(ctx context.Context, i int) error) []error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	errs := make([]error, n)
 	var running sync.WaitGroup
-	for i, call := range calls {
-		p := &printer{CLI: c, cluster: cluster, call: call, options: o, mu: shared, prefixed: prefixed}
+	for i := range n {
 		running.Go(func() {
-			if errs[i] = p.run(ctx); isLost(errs[i]) {
-				cancel() // Nobody reads the other calls either.
+			if errs[i] = print(ctx, i); isLost(errs[i]) {
+				cancel()
 			}
 		})
-		if o.following {
+		if together {
 			continue
 		}
 		if running.Wait(); isLost(errs[i]) {
@@ -163,10 +161,7 @@ func logs(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []string,
 		}
 	}
 	running.Wait()
-	if i := slices.IndexFunc(errs, isLost); i >= 0 {
-		return errs[i]
-	}
-	return errors.Join(append(failed, errs...)...)
+	return errs
 }
 
 // isLost reports that nobody reads what is printed.
@@ -176,9 +171,9 @@ func isLost(err error) bool {
 }
 
 // readCalls reads the calls whose output is printed.
-func readCalls(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []string, o *logsOptions) (calls []*v1alpha1.ToolCall, failed []error) {
+func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
 	for _, name := range names {
-		call, err := cluster.GetCall(ctx, name)
+		call, err := c.GetCall(ctx, name)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
@@ -201,8 +196,7 @@ func endedBefore(call *v1alpha1.ToolCall, limit time.Time) bool {
 
 // printer prints the streams of a call.
 type printer struct {
-	*cli.CLI
-	cluster *cli.Cluster
+	*cli.Cluster
 	call    *v1alpha1.ToolCall
 	options *logsOptions
 	// mu keeps the streams' pieces and the notes apart where they go to one place. All calls share it.
@@ -216,15 +210,10 @@ func (p *printer) run(ctx context.Context) error {
 	if err := p.print(ctx); err != nil {
 		return err
 	}
-	return p.explainSilence(ctx)
-}
-
-// explainSilence says why a call has no output that has nothing else to say.
-func (p *printer) explainSilence(ctx context.Context) error {
 	call := p.call
 	if p.options.following {
 		var err error
-		if call, err = p.cluster.GetCall(ctx, call.Name); apierrors.IsNotFound(err) {
+		if call, err = p.GetCall(ctx, call.Name); apierrors.IsNotFound(err) {
 			return nil // It was deleted at its end, after all of its output.
 		} else if err != nil {
 			return err
@@ -242,42 +231,17 @@ func (p *printer) explainSilence(ctx context.Context) error {
 // print prints each stream to its place. Those that are followed are printed at the same time.
 func (p *printer) print(ctx context.Context) error {
 	streams := p.options.streams()
-	errs := make([]error, len(streams))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var running sync.WaitGroup
-	for i, stream := range streams {
-		running.Go(func() {
-			if errs[i] = p.copy(ctx, stream); isLostReader(errs[i]) {
-				cancel()
-			}
-		})
-		if !p.options.following {
-			running.Wait()
+	errs := each(ctx, len(streams), p.options.following, func(ctx context.Context, i int) error {
+		err := p.copy(ctx, streams[i])
+		if err == nil || isLost(err) {
+			return err
 		}
-	}
-	running.Wait()
+		return p.readError(streams[i], err)
+	})
 	p.mu.Lock()
 	p.Flush()
 	p.mu.Unlock()
-	var failed []error
-	for i, err := range errs {
-		switch {
-		case isLostReader(err):
-			return &cli.ExitError{Code: cli.CodePipe}
-		case err != nil:
-			failed = append(failed, p.readError(streams[i], err))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// lostReader says that nobody reads what is printed.
-type lostReader struct{ error }
-
-func isLostReader(err error) bool {
-	var lost lostReader
-	return errors.As(err, &lost)
+	return errors.Join(errs...)
 }
 
 func (p *printer) copy(ctx context.Context, stream output.Stream) error {
@@ -285,16 +249,11 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	if stream == output.Stderr {
 		to = p.ErrOut
 	}
-	write := func(b []byte) error { return p.write(to, b) }
+	to = &lockedWriter{mu: p.mu, out: to}
 	if p.prefixed {
-		lines := &prefixWriter{mu: p.mu, out: to, prefix: "[" + terminal.SafeLine(p.call.Name) + "] "}
+		lines := &prefixWriter{out: to, prefix: "[" + terminal.SafeLine(p.call.Name) + "] "}
 		defer func() { _ = lines.end() }() // A failed write shows at the one before, or nobody reads the last line.
-		write = func(b []byte) error {
-			if _, err := lines.Write(b); err != nil {
-				return lostReader{err}
-			}
-			return nil
-		}
+		to = lines
 	}
 	offset, err := p.begin(ctx, stream)
 	if err != nil {
@@ -307,12 +266,17 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	if !p.options.following {
 		query.Patience = cli.OutputPatience
 	}
-	_, err = p.cluster.Output.Copy(ctx, query, outputclient.Sink{
-		Write: write,
-		Missing: func(start, end int64) {
-			p.note("%d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
+	_, err = p.Output.Copy(ctx, query, outputclient.Sink{
+		Write: func(b []byte) error {
+			if _, err := to.Write(b); err != nil {
+				return &cli.ExitError{Code: cli.CodePipe}
+			}
+			return nil
 		},
-		Retrying: func(err error) { p.note("%s can't be read at the moment, retrying: %s", stream, err) },
+		Missing: func(start, end int64) {
+			p.say("note: %d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
+		},
+		Retrying: func(err error) { p.say("note: %s can't be read at the moment, retrying: %s", stream, err) },
 	})
 	return err
 }
@@ -323,25 +287,14 @@ func (p *printer) begin(ctx context.Context, stream output.Stream) (int64, error
 	if p.options.tail < 0 || !hasOutput {
 		return p.options.offset, nil
 	}
-	return tailOffset(ctx, p.cluster, p.call, stream, p.options.tail)
+	return tailOffset(ctx, p.Cluster, p.call, stream, p.options.tail)
 }
 
-func (p *printer) write(to io.Writer, b []byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, err := to.Write(b); err != nil {
-		return lostReader{err}
-	}
-	return nil
-}
-
-func (p *printer) note(format string, args ...any) { p.say("note: "+format, args...) }
-
-// say prints a message for the user, which holds names and texts that others chose.
+// say prints a message for the user.
 func (p *printer) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintln(p.ErrOut, terminal.Safe(fmt.Sprintf(format, args...)))
+	p.Note(false, format, args...)
 }
 
 // readError says what somebody can do who can't read a stream.
@@ -363,8 +316,6 @@ const maxPrefixedLine = 64 << 10
 
 // prefixWriter writes whole lines, each behind a prefix, so that the lines of several calls don't mix.
 type prefixWriter struct {
-	// mu is shared by all that write to the same place.
-	mu     *sync.Mutex
 	out    io.Writer
 	prefix string
 	held   []byte
@@ -401,8 +352,6 @@ func (w *prefixWriter) writeLines(lines []byte) error {
 		text.WriteString(w.prefix)
 		text.Write(line)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	_, err := w.out.Write(text.Bytes())
 	return err
 }

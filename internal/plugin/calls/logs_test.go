@@ -3,7 +3,6 @@ package calls
 import (
 	"bytes"
 	"strings"
-	"sync"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -216,7 +215,7 @@ func TestPrefixedLines(t *testing.T) {
 		"a line that is very long": {[]string{strings.Repeat("y", maxPrefixedLine), "z\n"}, "[x] " + strings.Repeat("y", maxPrefixedLine) + "\n[x] z\n"},
 	} {
 		var out bytes.Buffer
-		w := &prefixWriter{mu: &sync.Mutex{}, out: &out, prefix: "[x] "}
+		w := &prefixWriter{out: &out, prefix: "[x] "}
 		for _, piece := range c.pieces {
 			if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
 				t.Errorf("%s: %d, %v", name, n, err)
@@ -226,7 +225,7 @@ func TestPrefixedLines(t *testing.T) {
 			t.Errorf("%s: %v, %.80q, want %.80q", name, err, out.String(), c.want)
 		}
 	}
-	if _, err := (&prefixWriter{mu: &sync.Mutex{}, out: plugintest.BrokenPipe{}}).Write([]byte("x\n")); err == nil {
+	if _, err := (&prefixWriter{out: plugintest.BrokenPipe{}}).Write([]byte("x\n")); err == nil {
 		t.Error("a failed write is lost")
 	}
 }

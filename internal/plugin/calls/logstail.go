@@ -28,16 +28,16 @@ func tailOffset(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, st
 	}
 	for left, size := lines, end; ; {
 		start := max(0, end-tailBlock)
-		block, err := readBlock(ctx, c, call, stream, start, end)
+		block, begin, err := readBlock(ctx, c, call, stream, start, end)
 		if err != nil {
 			return 0, err
 		}
-		at, found := lastLines(block.bytes, &left, end == size)
+		at, found := lastLines(block, &left, end == size)
 		switch {
 		case found:
-			return block.start + int64(at), nil
-		case start == 0 || block.start > start: // The stream begins here, or what is kept of it.
-			return block.start, nil
+			return begin + int64(at), nil
+		case start == 0 || begin > start: // The stream begins here, or what is kept of it.
+			return begin, nil
 		}
 		end = start
 	}
@@ -88,26 +88,17 @@ func streamSize(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, st
 	}
 }
 
-// streamBlock are bytes of a stream, from an offset on.
-type streamBlock struct {
-	start int64
-	bytes []byte
-}
-
-// readBlock reads the bytes from start to end, or those behind the last part of them that wasn't kept.
-func readBlock(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, stream output.Stream, start, end int64) (streamBlock, error) {
-	block := streamBlock{start: start}
+// readBlock reads the bytes from start to end, or those behind the last part of them that wasn't kept, and says where they begin.
+func readBlock(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, stream output.Stream, start, end int64) (block []byte, begin int64, err error) {
 	if start == end {
-		return block, nil
+		return nil, start, nil
 	}
-	_, err := c.Output.Copy(ctx, outputclient.Query{
+	begin = start
+	_, err = c.Output.Copy(ctx, outputclient.Query{
 		Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: stream, Offset: start, Limit: end - start, Patience: cli.OutputPatience,
 	}, outputclient.Sink{
-		Write: func(p []byte) error {
-			block.bytes = append(block.bytes, p...)
-			return nil
-		},
-		Missing: func(_, next int64) { block = streamBlock{start: next} },
+		Write:   func(p []byte) error { block = append(block, p...); return nil },
+		Missing: func(_, next int64) { block, begin = nil, next },
 	})
-	return block, err
+	return block, begin, err
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -76,11 +76,9 @@ func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags.StringVar(&f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent")
 	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
-	cli.Must(command.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions))
 	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
 	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
 	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
-	cli.Must(command.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions))
 }
 
 // validate checks the flags. The message says what would be right.
@@ -140,33 +138,29 @@ func (f *callFilter) isRecent(created metav1.Time, now time.Time) bool {
 	return f.since == 0 || now.Sub(created.Time) <= f.since
 }
 
-const (
-	// pageSize is how many calls one request reads.
-	pageSize = 500
-	// acceptTable asks the API server for a table, acceptObject for the objects.
-	acceptTable  = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	acceptObject = "application/json"
-)
+// pageSize is how many calls one request reads.
+const pageSize = 500
 
-// callQuery says which calls are read, and in which form.
+// acceptTable asks the API server for a table.
+const acceptTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+// callQuery says which calls are read.
 type callQuery struct {
 	// namespace is empty for all.
 	namespace string
 	// name is that of one call, empty for a list.
 	name string
-	// accept is acceptTable or acceptObject.
-	accept string
 	// whole adds the calls themselves to a table's rows, which have only their metadata otherwise.
 	whole   bool
 	options metav1.ListOptions
 }
 
 func request(c *cli.Cluster, q *callQuery) *rest.Request {
-	request := c.Calls.Get().NamespaceIfScoped(q.namespace, q.namespace != "").Resource("toolcalls").SetHeader("Accept", q.accept)
+	request := c.Calls.Get().NamespaceIfScoped(q.namespace, q.namespace != "").Resource("toolcalls").SetHeader("Accept", acceptTable)
 	if q.name != "" {
 		request = request.Name(q.name)
 	} else {
-		request = request.VersionedParams(&q.options, c.Parameters)
+		request = request.VersionedParams(&q.options, runtime.NewParameterCodec(cli.Scheme()))
 	}
 	if q.whole {
 		request = request.Param("includeObject", string(metav1.IncludeObject))
@@ -174,77 +168,42 @@ func request(c *cli.Cluster, q *callQuery) *rest.Request {
 	return request
 }
 
-// page is one part of a list.
-type page interface {
-	runtime.Object
-	metav1.ListInterface
-}
-
-// eachPage reads a list in pages, and passes each on. Where the API server forgot the list meanwhile, it reads it again, whole:
-// reset drops what came before.
-func eachPage(ctx context.Context, c *cli.Cluster, q callQuery, newPage func() page, take func(page) error, reset func()) error {
+// callTable reads calls as the table that the API server makes of them, in pages.
+func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table, error) {
 	q.options.Limit = pageSize
+	all := &metav1.Table{}
 	for {
-		got := newPage()
-		err := request(c, &q).Do(ctx).Into(got)
+		part := &metav1.Table{}
+		err := request(c, &q).Do(ctx).Into(part)
 		if apierrors.IsResourceExpired(err) && q.options.Continue != "" {
-			q.options.Limit, q.options.Continue = 0, ""
-			reset()
+			// The API server forgot the list meanwhile: it is read again, whole.
+			q.options.Limit, q.options.Continue, all = 0, "", &metav1.Table{}
 			continue
 		}
+		if err != nil && q.name != "" {
+			return nil, c.ReadError("call "+q.name, err)
+		}
 		if err != nil {
-			return c.ReadError(cli.OrText(prefixed("call ", q.name), "calls"), err)
+			return nil, c.ReadError("calls", err)
 		}
-		if err := take(got); err != nil {
-			return err
-		}
-		if q.options.Continue = got.GetContinue(); q.options.Continue == "" {
-			return nil
-		}
-	}
-}
-
-// callTable reads calls as the table that the API server makes of them.
-func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table, error) {
-	q.accept = acceptTable
-	all := &metav1.Table{}
-	err := eachPage(ctx, c, q, func() page { return &metav1.Table{} }, func(got page) error {
-		part := got.(*metav1.Table)
 		if err := decodeRows(part); err != nil {
-			return err
+			return nil, err
 		}
-		rows, columns := append(all.Rows, part.Rows...), all.ColumnDefinitions
-		if columns == nil {
-			columns = part.ColumnDefinitions
+		appendTable(all, part)
+		if q.options.Continue = part.Continue; q.options.Continue == "" {
+			return all, nil
 		}
-		*all = *part
-		all.Rows, all.ColumnDefinitions = rows, columns
-		return nil
-	}, func() { *all = metav1.Table{} })
-	return all, err
+	}
 }
 
-// callList reads calls as objects.
-func callList(ctx context.Context, c *cli.Cluster, q callQuery) (*v1alpha1.ToolCallList, error) {
-	q.accept = acceptObject
-	all := &v1alpha1.ToolCallList{}
-	err := eachPage(ctx, c, q, func() page { return &v1alpha1.ToolCallList{} }, func(got page) error {
-		part := got.(*v1alpha1.ToolCallList)
-		all.ListMeta, all.Items = part.ListMeta, append(all.Items, part.Items...)
-		return nil
-	}, func() { *all = v1alpha1.ToolCallList{} })
-	for i := range all.Items {
-		all.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+// appendTable adds the rows of a part, which says what else holds for the whole, except the columns.
+func appendTable(all, part *metav1.Table) {
+	rows, columns := append(all.Rows, part.Rows...), all.ColumnDefinitions
+	*all = *part
+	all.Rows = rows
+	if columns != nil {
+		all.ColumnDefinitions = columns
 	}
-	all.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-	return all, err
-}
-
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
 }
 
 // decodeRows decodes what a table's rows say of their objects. A row without an object is an error.
@@ -341,20 +300,9 @@ func addSessionColumn(table *metav1.Table) {
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		if at > 0 && at <= len(row.Cells) {
-			row.Cells = slices.Insert(row.Cells, at, any(sessionName(rowCall(row))))
+			row.Cells = slices.Insert(row.Cells, at, any(ptr.Deref(rowCall(row).Spec.SessionRef, v1alpha1.SessionReference{}).Name))
 		}
 	}
-}
-
-// resourceVersionOf is where a list or an object stands in the history of the cluster.
-func resourceVersionOf(object runtime.Object) string {
-	if list, err := meta.ListAccessor(object); err == nil {
-		return list.GetResourceVersion()
-	}
-	if single, err := meta.Accessor(object); err == nil {
-		return single.GetResourceVersion()
-	}
-	return ""
 }
 
 // callTargets are the calls that a command works on: by name, by label, or all of the namespace.
@@ -367,11 +315,10 @@ func (t *callTargets) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&t.selector, "selector", "l", "", "instead of names: the calls that this label selector selects, e.g. team=search")
 	flags.BoolVar(&t.all, "all", false, "instead of names: all calls of the namespace")
-	cli.Must(command.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions))
 }
 
 // validate accepts names, a selector or --all, and exactly one of them.
-func (t *callTargets) validate(names []string) error {
+func (t *callTargets) validate(_ *cobra.Command, names []string) error {
 	switch {
 	case len(names) > 0 && (t.selector != "" || t.all):
 		return errors.New("names can't be used together with -l or --all: use one of them")
@@ -390,9 +337,6 @@ func (t *callTargets) validate(names []string) error {
 	}
 	return nil
 }
-
-// args validates the arguments of a command line once its flags are known.
-func (t *callTargets) args(_ *cobra.Command, names []string) error { return t.validate(names) }
 
 // isSelection reports whether the calls aren't named one by one.
 func (t *callTargets) isSelection() bool { return t.all || t.selector != "" }

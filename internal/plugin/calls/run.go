@@ -1,15 +1,14 @@
 package calls
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -70,16 +69,19 @@ type RunOptions struct {
 	*cli.CLI
 	Call   Flags
 	output ShowFlags
-	Print  *genericclioptions.PrintFlags
+	dryRun cli.DryRun
 	detach bool
 	quiet  bool
-	dryRun string
 	// origin is the call that is run again, empty for none.
 	origin string
 }
 
+func NewRunOptions(c *cli.CLI) *RunOptions {
+	return &RunOptions{CLI: c, dryRun: cli.DryRun{Formats: cli.NewFormats()}}
+}
+
 func newRun(c *cli.CLI) *cobra.Command {
-	o := &RunOptions{CLI: c, Print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	o := NewRunOptions(c)
 	command := &cobra.Command{
 		Use:         "run [flags] -- PROGRAM [ARGUMENT...]",
 		Short:       "Run a tool call and exit with its exit code",
@@ -102,10 +104,7 @@ func (o *RunOptions) AddFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
-	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the call, "server" also lets the API server validate it; neither creates it`)
-	flags.Lookup("dry-run").NoOptDefVal = "client"
-	cli.AddPrintFlags(command, o.Print)
-	cli.Must(command.RegisterFlagCompletionFunc("dry-run", cli.CompleteFrom("none", "client", "server")))
+	o.dryRun.Add(command, "call")
 }
 
 func (o *RunOptions) Run(ctx context.Context, args []string) error {
@@ -125,14 +124,19 @@ func (o *RunOptions) Run(ctx context.Context, args []string) error {
 }
 
 // submit creates the call and follows it, or prints it where the flags say so.
-func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
-	if o.dryRun != "client" {
-		if err := joinSession(ctx, o.CLI, c, call, o.quiet); err != nil {
+func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (err error) {
+	if o.dryRun.Mode != "client" {
+		if err := joinSession(ctx, c, call, o.quiet); err != nil {
 			return err
 		}
 	}
-	if o.dryRun != "none" {
-		return o.printDryRun(ctx, c, call)
+	if o.dryRun.Mode == "server" {
+		if call, err = c.DryRun().Create(ctx, call); err != nil {
+			return err
+		}
+	}
+	if o.dryRun.Mode != "none" {
+		return o.dryRun.PrintInstead(o.Out, call)
 	}
 	interrupts, release := catchInterrupts(ctx)
 	defer release()
@@ -147,39 +151,7 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 }
 
 func (o *RunOptions) validate() error {
-	switch o.dryRun {
-	case "none", "client", "server":
-	default:
-		return fmt.Errorf("--dry-run=%s: must be client, server or none", o.dryRun)
-	}
-	if o.detach && o.dryRun != "none" {
-		return errors.New("--detach and --dry-run can't be used together: a dry run creates no call")
-	}
-	return o.output.validate()
-}
-
-// printDryRun prints the call instead of creating it.
-func (o *RunOptions) printDryRun(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
-	if o.dryRun == "server" {
-		if err := DryRun(ctx, c, call); err != nil {
-			return err
-		}
-	}
-	if *o.Print.OutputFormat == "" {
-		*o.Print.OutputFormat = "yaml"
-	}
-	return o.printObject(call)
-}
-
-// DryRun lets the API server validate and admit the call without storing it.
-func DryRun(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
-	admitted, err := c.DryRun().Create(ctx, call)
-	if err != nil {
-		return err
-	}
-	admitted.DeepCopyInto(call)
-	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	return nil
+	return cmp.Or(o.dryRun.Validate("call", o.detach), o.output.validate())
 }
 
 func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
@@ -194,19 +166,16 @@ func (o *RunOptions) printDetached(call *v1alpha1.ToolCall) error {
 	if o.origin != "" {
 		o.noteCreated(call)
 	}
-	if *o.Print.OutputFormat != "" {
-		return o.printObject(call)
+	return o.printName(call)
+}
+
+// printName prints the name of a call that isn't waited for, or the object.
+func (o *RunOptions) printName(call *v1alpha1.ToolCall) error {
+	if o.dryRun.IsObject() {
+		return o.dryRun.Print(o.Out, call)
 	}
 	_, err := fmt.Fprintln(o.Out, call.Name)
 	return err
-}
-
-func (o *RunOptions) printObject(call *v1alpha1.ToolCall) error {
-	printer, err := o.Print.ToPrinter()
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(call, o.Out)
 }
 
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
@@ -215,7 +184,7 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrup
 	// The name comes first: it is what is needed to look for a call whose follower was ended.
 	o.noteCreated(call)
 	shown := o.output.Display(o.CLI)
-	if *o.Print.OutputFormat != "" {
+	if o.dryRun.IsObject() {
 		shown = noDisplay(o.CLI)
 	}
 	p := cli.NewProgress(o.ErrOut, o.quiet, delayOf(call))
@@ -224,32 +193,22 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrup
 	if call.Spec.Background {
 		shown.until = isRunning
 	}
-	done, err := Wait(o.CLI, c, call, shown, i)
+	done, err := Wait(c, call, shown, i)
 	if err != nil {
 		return err
 	}
-	if *o.Print.OutputFormat != "" {
-		if err := o.printObject(done); err != nil {
+	if !follow.Finished(done) {
+		p.Stop()
+		o.Note(o.quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
+		return o.printName(done)
+	}
+	if o.dryRun.IsObject() {
+		if err := o.dryRun.Print(o.Out, done); err != nil {
 			return err
 		}
 	}
 	p.Stop()
-	if !follow.Finished(done) {
-		return o.reportBackground(done)
-	}
 	return ReportOutcome(o.CLI, done)
-}
-
-// reportBackground names a call that goes on running.
-func (o *RunOptions) reportBackground(call *v1alpha1.ToolCall) error {
-	if !o.quiet {
-		fmt.Fprintf(o.ErrOut, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s\n", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
-	}
-	if *o.Print.OutputFormat != "" {
-		return nil
-	}
-	_, err := fmt.Fprintln(o.Out, call.Name)
-	return err
 }
 
 func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
@@ -264,16 +223,16 @@ func delayOf(call *v1alpha1.ToolCall) time.Duration {
 
 // Wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
 // the output any more.
-func Wait(c *cli.CLI, cluster *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
+func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
-		if _, err := cluster.Follow().Cancel(ctx, key); err != nil {
+		if _, err := c.Follow().Cancel(ctx, key); err != nil {
 			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})
 	shown.readerLost = i.readerLost
-	done, err := cluster.Follow().Wait(i.Waiting, key, shown.watcher())
+	done, err := c.Follow().Wait(i.Waiting, key, shown.watcher())
 	c.Flush()
 	if apierrors.IsNotFound(err) {
 		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
@@ -333,33 +292,26 @@ const rerunExample = `  kubectl toolcall rerun nightly
   kubectl toolcall rerun nightly --dry-run -o yaml`
 
 func newRerun(c *cli.CLI) *cobra.Command {
-	o := &RunOptions{CLI: c, Print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	o := NewRunOptions(c)
 	command := &cobra.Command{
-		Use:               "rerun NAME",
-		Short:             "Run a finished call again under a new name",
-		Long:              rerunLong,
-		Example:           rerunExample,
-		Args:              cli.RequireCall,
+		Use:     "rerun NAME",
+		Short:   "Run a finished call again under a new name",
+		Long:    rerunLong,
+		Example: rerunExample,
+		Args: func(command *cobra.Command, args []string) error {
+			return cmp.Or(cli.RequireCall(command, args), o.validate())
+		},
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.rerun(command.Context(), args[0])
-		},
+		RunE:              c.Connected(o.rerun),
 	}
 	command.Flags().StringVar(&o.Call.name, "name", "", "name of the new call (default: generated from the old name)")
-	cli.Must(command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
 	o.AddFlags(command)
 	return command
 }
 
-func (o *RunOptions) rerun(ctx context.Context, name string) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
-	c, err := o.Connect()
-	if err != nil {
-		return err
-	}
+func (o *RunOptions) rerun(ctx context.Context, c *cli.Cluster, args []string) error {
+	name := args[0]
 	origin, err := c.GetCall(ctx, name)
 	if err != nil {
 		return err
@@ -393,7 +345,6 @@ func sameSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) e
 // again is a call that does what another one did. What admission or the operator set of the other one is left out.
 func again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
 	call := &v1alpha1.ToolCall{}
-	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
 	call.Namespace, call.Name, call.Labels = origin.Namespace, name, maps.Clone(origin.Labels)
 	if name == "" {
 		call.GenerateName = origin.Name + "-"
@@ -406,20 +357,20 @@ func again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
 
 // joinSession makes a call one of the session that it names, and of no session of the same name that is made later. It
 // refuses a session that takes no calls any more, so that nothing is created for it.
-func joinSession(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, call *v1alpha1.ToolCall, quiet bool) error {
+func joinSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, quiet bool) error {
 	ref := call.Spec.SessionRef
 	if ref == nil {
 		return nil
 	}
-	session, err := cluster.GetSession(ctx, ref.Name)
+	session, err := c.GetSession(ctx, ref.Name)
 	if err != nil {
 		return err
 	}
 	if err := TakesCalls(session); err != nil {
 		return err
 	}
-	if session.Spec.Suspend && !quiet {
-		fmt.Fprintf(c.ErrOut, "session %s is suspended: the call waits until you run kubectl toolcall session resume %s -n %s\n", session.Name, session.Name, session.Namespace)
+	if session.Spec.Suspend {
+		c.Note(quiet, "session %s is suspended: the call waits until you run kubectl toolcall session resume %s -n %s", session.Name, session.Name, session.Namespace)
 	}
 	*ref = *ReferenceTo(session)
 	return nil

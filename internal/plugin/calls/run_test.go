@@ -201,7 +201,7 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 					signals <- os.Interrupt
 				}
 			}()
-			done, err := Wait(c, cluster, f.Call("c"), noDisplay(c), i)
+			done, err := Wait(cluster, f.Call("c"), noDisplay(c), i)
 			var exit *cli.ExitError
 			if interrupts == 1 && (err != nil || done.Status.Phase != v1alpha1.PhaseCancelled) {
 				t.Errorf("got %v, %v", done, err)

@@ -38,12 +38,10 @@ func (f *ShowFlags) add(command *cobra.Command) {
 }
 
 func (f *ShowFlags) validate() error {
-	switch f.Live {
-	case LiveAlways, liveNever:
-		return nil
-	default:
+	if f.Live != LiveAlways && f.Live != liveNever {
 		return fmt.Errorf("--live=%s: must be always or never", f.Live)
 	}
+	return nil
 }
 
 // Display returns how to show the output of a call.

@@ -57,24 +57,22 @@ type usageReport struct {
 
 // topOptions are the flags of top.
 type topOptions struct {
-	*cli.CLI
 	callFilter
 	allNamespaces bool
-	formats       cli.Formats
+	formats       *cli.Formats
 }
 
 func newTop(c *cli.CLI) *cobra.Command {
-	o := &topOptions{CLI: c, formats: cli.NewFormats()}
+	o := &topOptions{formats: cli.NewFormats()}
 	command := &cobra.Command{
-		Use:               "top",
-		Short:             "Show how much environments are used, and by whom",
-		Long:              topLong,
-		Example:           topExample,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return o.run(command.Context())
+		Use:     "top",
+		Short:   "Show how much environments are used, and by whom",
+		Long:    topLong,
+		Example: topExample,
+		Args: func(command *cobra.Command, args []string) error {
+			return cmp.Or(cobra.NoArgs(command, args), o.callFilter.validate())
 		},
+		RunE: c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the calls of all namespaces")
@@ -83,40 +81,25 @@ func newTop(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *topOptions) run(ctx context.Context) error {
-	if err := o.callFilter.validate(); err != nil {
-		return err
-	}
-	cluster, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	q := callQuery{namespace: cluster.Namespace}
-	if o.allNamespaces {
-		q.namespace = ""
-	}
-	table, err := callTable(ctx, cluster, q)
+func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
+	namespace, _ := c.Scope(o.allNamespaces)
+	table, err := callTable(ctx, c, callQuery{namespace: namespace})
 	if err != nil {
 		return err
 	}
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := cluster.Client.List(ctx, environments, client.InNamespace(q.namespace)); err != nil {
+	if err := c.Client.List(ctx, environments, client.InNamespace(namespace)); err != nil {
 		if !apierrors.IsForbidden(err) {
-			return cluster.ReadError("environments", err)
+			return c.ReadError("environments", err)
 		}
-		fmt.Fprintf(o.ErrOut, "note: warm pods and unused environments are not shown: %s\n", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
+		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
 	}
 	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool { return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now()) })
 	report := countUsage(table, environments.Items)
 	if o.formats.IsObject() {
-		object, err := cli.ReportObject("Usage", report)
-		if err != nil {
-			return err
-		}
-		object.SetName("usage")
-		return o.formats.Print(o.CLI, object, []cli.Printable{object})
+		return o.formats.PrintReport(c.Out, "Usage", "usage", report)
 	}
-	return o.write(report)
+	return o.write(c, report)
 }
 
 // countUsage counts the calls of a table, also for environments without any.
@@ -132,8 +115,8 @@ func countUsage(table *metav1.Table, environments []v1alpha1.ExecutionEnvironmen
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		for _, counted := range []*usage{
-			usageOf(byEnvironment, rowCall(row).Namespace, cli.OrText(cellText(row, environment), "-")),
-			usageOf(byCaller, "", cli.OrText(cellText(row, requestedBy), "-")),
+			usageOf(byEnvironment, rowCall(row).Namespace, cmp.Or(cellText(row, environment), "-")),
+			usageOf(byCaller, "", cmp.Or(cellText(row, requestedBy), "-")),
 		} {
 			counted.count(v1alpha1.Phase(cellText(row, phase)))
 			if ms, ok := cellNumber(row, duration); ok {
@@ -182,37 +165,32 @@ func sortedUsage(all map[string]*usage) []*usage {
 	return list
 }
 
-func (o *topOptions) write(report *usageReport) error {
+func (o *topOptions) write(c *cli.Cluster, report *usageReport) error {
 	if len(report.Environments) == 0 {
-		fmt.Fprintln(o.ErrOut, "No environments and no calls found.")
+		fmt.Fprintln(c.ErrOut, "No environments and no calls found.")
 		return nil
 	}
-	w := cli.NewTable(o.Out)
-	header := []string{"ENVIRONMENT", "RUNNING", "QUEUED", "WARM", "P50", "FINISHED", "DENIED"}
-	if o.allNamespaces {
-		header = append([]string{"NAMESPACE"}, header...)
-	}
-	cli.WriteRow(w, header)
+	w := cli.NewTable(c.Out)
+	w.Namespaces = o.allNamespaces
+	w.Row("NAMESPACE", "ENVIRONMENT", "RUNNING", "QUEUED", "WARM", "P50", "FINISHED", "DENIED")
 	for _, u := range report.Environments {
 		warm := ""
 		if u.Warm != nil {
 			warm = fmt.Sprintf("%d/%d", u.Warm.Ready, u.Warm.Desired)
 		}
-		cells := []string{u.Name, fmt.Sprint(u.Running), fmt.Sprint(u.Queued), warm, cli.OptionalDuration(u.P50Milliseconds), fmt.Sprint(u.Finished), fmt.Sprint(u.Denied)}
-		if o.allNamespaces {
-			cells = append([]string{u.Namespace}, cells...)
-		}
-		cli.WriteRow(w, cells)
+		w.Row(u.Namespace, u.Name, fmt.Sprint(u.Running), fmt.Sprint(u.Queued), warm, cli.OptionalDuration(u.P50Milliseconds), fmt.Sprint(u.Finished), fmt.Sprint(u.Denied))
 	}
-	if len(report.Callers) > 0 {
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(o.Out)
-		cli.WriteRow(w, []string{"CALLER", "RUNNING", "QUEUED", "P50", "FINISHED", "DENIED"})
+	if len(report.Callers) == 0 {
+		return w.Flush()
 	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.Out)
+	w.Namespaces = false
+	w.Row("", "CALLER", "RUNNING", "QUEUED", "P50", "FINISHED", "DENIED")
 	for _, u := range report.Callers {
-		cli.WriteRow(w, []string{u.Name, fmt.Sprint(u.Running), fmt.Sprint(u.Queued), cli.OptionalDuration(u.P50Milliseconds), fmt.Sprint(u.Finished), fmt.Sprint(u.Denied)})
+		w.Row("", u.Name, fmt.Sprint(u.Running), fmt.Sprint(u.Queued), cli.OptionalDuration(u.P50Milliseconds), fmt.Sprint(u.Finished), fmt.Sprint(u.Denied))
 	}
 	return w.Flush()
 }

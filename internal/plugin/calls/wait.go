@@ -1,11 +1,11 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,27 +35,18 @@ func newWait(c *cli.CLI) *cobra.Command {
 	var timeout time.Duration
 	targets, formats := &callTargets{}, cli.NewFormats()
 	command := &cobra.Command{
-		Use:               "wait (NAME... | -l SELECTOR | --all)",
-		Short:             "Wait until calls have finished",
-		Long:              waitLong,
-		Example:           waitExample,
-		Args:              targets.args,
+		Use:     "wait (NAME... | -l SELECTOR | --all)",
+		Short:   "Wait until calls have finished",
+		Long:    waitLong,
+		Example: waitExample,
+		Args: func(command *cobra.Command, args []string) error {
+			return cmp.Or(targets.validate(command, args), cli.CheckTimeout(timeout))
+		},
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			if timeout < 0 {
-				return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
-			}
-			cluster, err := c.Connect()
-			if err != nil {
-				return err
-			}
-			ctx := command.Context()
-			if timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, timeout)
-				defer cancel()
-			}
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			ctx, cancel := cli.Within(ctx, timeout)
+			defer cancel()
 			names, err := targets.resolve(ctx, cluster, args)
 			if err != nil {
 				return err
@@ -63,8 +54,8 @@ func newWait(c *cli.CLI) *cobra.Command {
 			if len(names) == 0 {
 				return targets.noneSelected(cluster)
 			}
-			return waitAll(ctx, c, cluster, names, &formats)
-		},
+			return waitAll(ctx, cluster, names, formats)
+		}),
 	}
 	targets.add(command)
 	formats.Add(command)
@@ -93,7 +84,13 @@ func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[str
 		group.SetLimit(maxWaits)
 		for i, name := range names {
 			group.Go(func() error {
-				results[i] <- waitOne(ctx, c, name)
+				call, err := waitOne(ctx, c, name)
+				if errors.Is(err, context.DeadlineExceeded) {
+					err = fmt.Errorf("call %s did not finish within --timeout", name)
+				} else if err != nil {
+					err = fmt.Errorf("wait for call %s: %w", name, err)
+				}
+				results[i] <- waited{call, err}
 				return nil
 			})
 		}
@@ -111,10 +108,9 @@ func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[str
 // lookTime is how long it may take to look at a call when the time to wait is over.
 const lookTime = 10 * time.Second
 
-func waitOne(ctx context.Context, c *cli.Cluster, name string) waited {
+func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCall, error) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		call, err := c.Follow().Wait(ctx, c.Key(name), follow.Watcher{})
-		return waited{call, err}
+		return c.Follow().Wait(ctx, c.Key(name), follow.Watcher{})
 	}
 	// It had no turn before: it may have finished long ago.
 	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
@@ -123,39 +119,37 @@ func waitOne(ctx context.Context, c *cli.Cluster, name string) waited {
 	if err == nil && !call.Status.Phase.Terminal() {
 		err = context.DeadlineExceeded
 	}
-	return waited{call, err}
+	return call, err
 }
 
-// waitAll waits for the calls.
-func waitAll(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []string, formats *cli.Formats) error {
-	show, err := outcomePrinter(c, formats)
-	if err != nil {
+// waitAll waits for the calls, and prints the outcome of each on a line, or the object.
+func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.Formats) error {
+	if err := formats.Validate(); err != nil {
 		return err
 	}
 	var failed []error
 	code := 0
-	for name, result := range waitEach(ctx, cluster, names) {
-		callCode, call, err := cli.CodeFailed, result.call, result.err
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			failed = append(failed, fmt.Errorf("call %s did not finish within --timeout", name))
-		case err != nil:
-			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
-		default:
-			callCode = cli.ExitCode(call)
-			if err := show(call); err != nil {
+	for name, result := range waitEach(ctx, c, names) {
+		if result.err != nil {
+			failed, code = append(failed, result.err), cmp.Or(code, cli.CodeFailed)
+			continue
+		}
+		call := result.call
+		callCode := cli.ExitCode(call)
+		if formats.IsObject() {
+			if err := formats.Print(c.Out, call); err != nil {
 				return err
 			}
-			if callCode != 0 && wasRefused(&call.Status) {
-				fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
-			}
-			if about := aboutFailure(&call.Status); about != "" && call.Status.Reason != v1alpha1.ReasonNonZeroExit {
-				fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", name, terminal.SafeLine(about))
-			}
+		} else if _, err := fmt.Fprintln(c.Out, outcomeLine(call)); err != nil {
+			return err
 		}
-		if code == 0 {
-			code = callCode
+		if callCode != 0 && wasRefused(&call.Status) {
+			fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
 		}
+		if about := aboutFailure(&call.Status); about != "" && call.Status.Reason != v1alpha1.ReasonNonZeroExit {
+			fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", name, terminal.SafeLine(about))
+		}
+		code = cmp.Or(code, callCode)
 	}
 	if code == 0 {
 		return nil
@@ -163,30 +157,10 @@ func waitAll(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, names []stri
 	return &cli.ExitError{Code: code, Err: errors.Join(failed...)}
 }
 
-// outcomePrinter returns a function that prints a finished call: its outcome on a line, or the object.
-func outcomePrinter(c *cli.CLI, formats *cli.Formats) (func(*v1alpha1.ToolCall) error, error) {
-	if !formats.IsObject() {
-		return func(call *v1alpha1.ToolCall) error {
-			_, err := fmt.Fprintln(c.Out, outcomeLine(call))
-			return err
-		}, nil
-	}
-	printer, err := formats.ToPrinter()
-	if err != nil {
-		return nil, err
-	}
-	return func(call *v1alpha1.ToolCall) error {
-		call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-		return printer.PrintObj(call, c.Out)
-	}, nil
-}
-
 // outcomeLine is the outcome of a finished call on one line.
 func outcomeLine(call *v1alpha1.ToolCall) string {
 	text := call.Name + " " + string(call.Status.Phase) + " " + call.Status.Reason
-	if call.Status.ExitCode != nil {
-		text += " exit " + strconv.Itoa(int(*call.Status.ExitCode))
-	}
+	text += cli.Optional(" exit %d", call.Status.ExitCode)
 	if call.Status.DurationMilliseconds != nil {
 		text += " after " + cli.FormatMilliseconds(*call.Status.DurationMilliseconds)
 	}
@@ -209,25 +183,22 @@ const cancelExample = `  kubectl toolcall cancel nightly
 
 // cancelOptions are the flags of cancel.
 type cancelOptions struct {
-	*cli.CLI
 	callTargets
 	wait    bool
 	timeout time.Duration
-	formats *cli.ChangeFormats
+	formats *cli.Formats
 }
 
 func newCancel(c *cli.CLI) *cobra.Command {
-	o := &cancelOptions{CLI: c, formats: cli.NewChangeFormats()}
+	o := &cancelOptions{formats: cli.NewFormats()}
 	command := &cobra.Command{
 		Use:               "cancel (NAME... | -l SELECTOR | --all)",
 		Short:             "Cancel calls",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		Args:              o.args,
+		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, listUnfinishedCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args)
-		},
+		RunE:              c.Connected(o.run),
 	}
 	o.callTargets.add(command)
 	flags := command.Flags()
@@ -237,75 +208,64 @@ func newCancel(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *cancelOptions) run(ctx context.Context, args []string) error {
-	switch {
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", o.timeout)
-	case o.timeout > 0 && !o.wait:
+func (o *cancelOptions) validate(command *cobra.Command, args []string) error {
+	if err := cmp.Or(o.callTargets.validate(command, args), cli.CheckTimeout(o.timeout)); err != nil {
+		return err
+	}
+	if o.timeout > 0 && !o.wait {
 		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
 	}
-	if err := o.formats.Validate(); err != nil {
-		return err
-	}
-	cluster, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	names, err := o.resolve(ctx, cluster, args, unfinished...)
+	return o.formats.Validate()
+}
+
+func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
+	names, err := o.resolve(ctx, c, args, unfinished...)
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		fmt.Fprintf(o.ErrOut, "No calls to cancel in namespace %s.\n", cluster.Namespace)
+		fmt.Fprintf(c.ErrOut, "No calls to cancel in namespace %s.\n", c.Namespace)
 		return nil
 	}
 	var failed []error
 	var requested []string
 	for _, name := range names {
-		call, err := cluster.Follow().Cancel(ctx, cluster.Key(name))
+		call, err := c.Follow().Cancel(ctx, c.Key(name))
 		if apierrors.IsNotFound(err) && o.isSelection() {
 			continue // It is gone.
 		}
 		if err != nil {
-			failed = append(failed, cluster.NotFoundError("call "+name, err))
+			failed = append(failed, c.NotFoundError("call "+name, err))
 			continue
 		}
 		requested = append(requested, name)
 		if o.wait && o.formats.IsWhole() {
 			continue // It is printed when it has finished.
 		}
-		if err := o.formats.Report(o.Out, call, "cancellation requested"); err != nil {
-			failed = append(failed, err)
-		}
+		failed = append(failed, o.formats.Report(c.Out, call, "cancellation requested"))
 	}
 	if o.wait {
-		failed = append(failed, o.waitFor(ctx, cluster, requested)...)
+		failed = append(failed, o.waitFor(ctx, c, requested)...)
 	}
 	return errors.Join(failed...)
 }
 
 // waitFor waits until calls have finished, and prints their outcome.
-func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) []error {
-	if o.timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, o.timeout)
-		defer stop()
-	}
-	var failed []error
-	for name, result := range waitEach(ctx, c, names) {
-		switch err := result.err; {
-		case errors.Is(err, context.DeadlineExceeded):
-			failed = append(failed, fmt.Errorf("call %s did not finish within --timeout", name))
-		case errors.Is(err, follow.ErrDeleted), apierrors.IsNotFound(err):
+func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
+	ctx, stop := cli.Within(ctx, o.timeout)
+	defer stop()
+	for _, result := range waitEach(ctx, c, names) {
+		switch {
+		case errors.Is(result.err, follow.ErrDeleted), apierrors.IsNotFound(result.err):
 			// A call that is gone has finished: its process is stopped.
-		case err != nil:
-			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
+		case result.err != nil:
+			failed = append(failed, result.err)
 		case o.formats.IsWhole():
-			if err := o.formats.Report(o.Out, result.call, ""); err != nil {
+			if err := o.formats.Print(c.Out, result.call); err != nil {
 				return append(failed, err)
 			}
 		case !o.formats.IsObject():
-			fmt.Fprintln(o.Out, outcomeLine(result.call))
+			fmt.Fprintln(c.Out, outcomeLine(result.call))
 		}
 	}
 	return failed

@@ -8,9 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -115,14 +118,22 @@ func NewRoot(c *CLI) *cobra.Command {
 	root.AddCommand(c.commands(c)...)
 	for name, complete := range map[string]Completer{
 		"namespace": c.Complete(listNamespaces),
-		"context":   c.completeConfig(func(config *api.Config) []string { return keys(config.Contexts) }),
-		"cluster":   c.completeConfig(func(config *api.Config) []string { return keys(config.Clusters) }),
-		"user":      c.completeConfig(func(config *api.Config) []string { return keys(config.AuthInfos) }),
+		"context":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Contexts) }),
+		"cluster":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Clusters) }),
+		"user":      c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.AuthInfos) }),
 	} {
 		Must(root.RegisterFlagCompletionFunc(name, complete))
 	}
 	completeHelp(root)
 	return root
+}
+
+// Group is a command that only has others.
+func Group(command *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	command.Args = cobra.NoArgs
+	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	command.AddCommand(commands...)
+	return command
 }
 
 // Must panics on errors that only a mistake in the program's own text can cause.
@@ -137,6 +148,22 @@ func (c *CLI) Note(quiet bool, format string, args ...any) {
 	if !quiet {
 		fmt.Fprintln(c.ErrOut, terminal.Safe(fmt.Sprintf(format, args...)))
 	}
+}
+
+// CheckTimeout checks the flag --timeout.
+func CheckTimeout(timeout time.Duration) error {
+	if timeout < 0 {
+		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
+	}
+	return nil
+}
+
+// Within ends with a timeout, if there is one.
+func Within(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return parent, func() {}
+	}
+	return context.WithTimeout(parent, timeout)
 }
 
 // EndedBySignals ends with the signals by which a user stops a program, so that it can remove what isn't complete.

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -33,21 +35,31 @@ import (
 
 // Cluster holds the clients, with the user's credentials, and the namespace that a command works in.
 type Cluster struct {
+	*CLI
 	Namespace string
 	Client    client.WithWatch
 	// Asker reads with the rights of the person who runs the command, also with --as: what decides about somebody else's call, that
 	// somebody need not be able to read.
 	Asker   client.Reader
-	core    *corev1client.CoreV1Client
 	reviews *authorizationv1client.AuthorizationV1Client
 	// Calls reads calls as the tables that the API server makes of them.
-	Calls      rest.Interface
-	Parameters runtime.ParameterCodec
+	Calls rest.Interface
 	// HTTP sends requests whose answers' headers count, to paths below base.
 	HTTP *http.Client
 	Base *url.URL
 	// Output reads what calls write, and sends input and streams to sessions. files carries files, on connections of its own.
 	Output, Files *outputclient.Client
+}
+
+// Connected is what a command runs that works in a cluster.
+func (c *CLI) Connected(run func(ctx context.Context, cluster *Cluster, args []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		cluster, err := c.Connect()
+		if err != nil {
+			return err
+		}
+		return run(command.Context(), cluster, args)
+	}
 }
 
 // Connect reads the kubeconfig and creates the clients. It sends no request.
@@ -64,7 +76,7 @@ func (c *CLI) Connect() (*Cluster, error) {
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "kubectl-toolcall/" + version.String()
 	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	connected := &Cluster{Namespace: namespace}
+	connected := &Cluster{CLI: c, Namespace: namespace}
 	if err := connected.addClients(config); err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
@@ -98,9 +110,6 @@ func (c *Cluster) addClients(config *rest.Config) error {
 			return err
 		}
 	}
-	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
-		return err
-	}
 	if c.reviews, err = authorizationv1client.NewForConfigAndClient(config, transport); err != nil {
 		return err
 	}
@@ -114,15 +123,12 @@ func (c *Cluster) addClients(config *rest.Config) error {
 	if c.Files, err = outputclient.New(forFiles); err != nil {
 		return err
 	}
-	c.Parameters = runtime.NewParameterCodec(all)
-	ofCalls := rest.CopyConfig(config)
-	ofCalls.GroupVersion, ofCalls.APIPath = &v1alpha1.GroupVersion, "/apis"
-	ofCalls.NegotiatedSerializer = serializer.NewCodecFactory(all).WithoutConversion()
-	c.Calls, err = rest.RESTClientForConfigAndClient(ofCalls, transport)
+	c.Calls, err = apiutil.RESTClientForGVK(v1alpha1.GroupVersion.WithKind("ToolCall"), false, false, config, serializer.NewCodecFactory(all), transport)
 	return err
 }
 
-func Scheme() *runtime.Scheme {
+// Scheme knows the kinds that commands use.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	Must(v1alpha1.AddToScheme(s))
 	Must(appsv1.AddToScheme(s))
@@ -131,42 +137,41 @@ func Scheme() *runtime.Scheme {
 	// The tables and errors of the API server.
 	Must(metav1.AddMetaToScheme(s))
 	return s
-}
+})
 
 // mapper knows the kinds, so that no command needs API discovery.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	for kind, scope := range map[string]meta.RESTScope{
-		"ToolCall": meta.RESTScopeNamespace, "ExecutionEnvironment": meta.RESTScopeNamespace,
-		"Skill": meta.RESTScopeNamespace, "ToolSession": meta.RESTScopeNamespace, "ExecutionPolicy": meta.RESTScopeRoot,
-	} {
-		m.Add(v1alpha1.GroupVersion.WithKind(kind), scope)
+	add := func(version schema.GroupVersion, scope meta.RESTScope, kinds ...string) {
+		for _, kind := range kinds {
+			m.Add(version.WithKind(kind), scope)
+		}
 	}
+	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCall", "ExecutionEnvironment", "Skill", "ToolSession")
+	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "ExecutionPolicy")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Namespace", "Node")
 	// What an installation consists of.
-	for _, kind := range []string{"Deployment", "StatefulSet"} {
-		m.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	for _, kind := range []string{
-		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	} {
-		m.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	m.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
-	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	m.Add(APIServiceKind, meta.RESTScopeRoot)
+	add(appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Deployment", "StatefulSet")
+	add(admissionregistrationv1.SchemeGroupVersion, meta.RESTScopeRoot,
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	add(APIServiceKind.GroupVersion(), meta.RESTScopeRoot, APIServiceKind.Kind)
 	return m
 }
 
 func (c *Cluster) Follow() follow.Clients { return follow.Clients{Calls: c.Client, Output: c.Output} }
 
 // DryRun creates objects only for a look: the API server validates and admits them, and stores nothing.
-func (c *Cluster) DryRun() follow.Clients { return follow.Clients{Calls: dryRunClient{c.Client}} }
+func (c *Cluster) DryRun() follow.Clients {
+	return follow.Clients{Calls: c.Client, CreateOptions: []client.CreateOption{client.DryRunAll}}
+}
 
-// dryRunClient creates objects with dryRun=All.
-type dryRunClient struct{ client.WithWatch }
-
-func (c dryRunClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return c.WithWatch.Create(ctx, o, append(opts, client.DryRunAll)...)
+// Scope is the namespace that a command reads, empty for all of them, and the end of a sentence about that.
+func (c *Cluster) Scope(all bool) (namespace, where string) {
+	if all {
+		return "", "."
+	}
+	return c.Namespace, fmt.Sprintf(" in namespace %s.", c.Namespace)
 }
 
 func (c *Cluster) Key(name string) types.NamespacedName {
@@ -179,7 +184,6 @@ func (c *Cluster) GetCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 	if err := c.Client.Get(ctx, c.Key(name), call); err != nil {
 		return nil, c.ReadError("call "+name, err)
 	}
-	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
 	return call, nil
 }
 
@@ -194,6 +198,14 @@ func (c *Cluster) ReadError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// ChangeError adds what the user can do to the error of a request that changes an object: with which role.
+func (c *Cluster) ChangeError(verb, resource, role, what string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%s %s: you need permission to %s %s in this namespace: the ClusterRole %s grants it: %w", verb, what, verb, resource, role, err)
+	}
+	return c.ReadError(what, err)
+}
+
 // NotFoundError adds where to look to an error that says that an object doesn't exist.
 func (c *Cluster) NotFoundError(what string, err error) error {
 	if apierrors.IsNotFound(err) && !follow.NotInstalled(err) {
@@ -202,26 +214,12 @@ func (c *Cluster) NotFoundError(what string, err error) error {
 	return err
 }
 
-// names lists the names of objects in the namespace.
-func (c *Cluster) names(ctx context.Context, list client.ObjectList) ([]string, error) {
-	if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	var names []string
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		names = append(names, o.(client.Object).GetName())
-		return nil
-	})
-	return names, err
-}
-
 // GetSession reads one session.
 func (c *Cluster) GetSession(ctx context.Context, name string) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
 	if err := c.Client.Get(ctx, c.Key(name), session); err != nil {
 		return nil, c.SessionError("get", "session "+name, err)
 	}
-	session.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
 	return session, nil
 }
 

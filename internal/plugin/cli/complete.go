@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -72,20 +79,26 @@ func CompleteTools(c *CLI) Completer {
 	}
 }
 
-func ListCalls(ctx context.Context, c *Cluster) ([]string, error) {
-	return c.names(ctx, &v1alpha1.ToolCallList{})
-}
+// These list the names of objects in the namespace.
+var (
+	ListCalls        = listNames(&v1alpha1.ToolCallList{})
+	ListEnvironments = listNames(&v1alpha1.ExecutionEnvironmentList{})
+	ListSessions     = listNames(&v1alpha1.ToolSessionList{})
+	ListSkills       = listNames(&v1alpha1.SkillList{})
+	listNamespaces   = listNames(&corev1.NamespaceList{})
+)
 
-func ListEnvironments(ctx context.Context, c *Cluster) ([]string, error) {
-	return c.names(ctx, &v1alpha1.ExecutionEnvironmentList{})
-}
-
-func ListSessions(ctx context.Context, c *Cluster) ([]string, error) {
-	return c.names(ctx, &v1alpha1.ToolSessionList{})
-}
-
-func ListSkills(ctx context.Context, c *Cluster) ([]string, error) {
-	return c.names(ctx, &v1alpha1.SkillList{})
+func listNames(kind client.ObjectList) Lister {
+	return func(ctx context.Context, c *Cluster) (names []string, err error) {
+		list := kind.DeepCopyObject().(client.ObjectList)
+		if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+			return nil, err
+		}
+		return names, meta.EachListItem(list, func(o runtime.Object) error {
+			names = append(names, o.(client.Object).GetName())
+			return nil
+		})
+	}
 }
 
 // listPrograms lists the tools that the user may use.
@@ -97,35 +110,15 @@ func listPrograms(ctx context.Context, c *Cluster) ([]string, error) {
 	return rights.Programs(), nil
 }
 
-func listNamespaces(ctx context.Context, c *Cluster) ([]string, error) {
-	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
-}
-
 // completeConfig completes names that the kubeconfig has.
-func (c *CLI) completeConfig(names func(*api.Config) []string) Completer {
+func (c *CLI) completeConfig(names func(*api.Config) iter.Seq[string]) Completer {
 	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		config, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return withPrefix(names(&config), prefix), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(slices.Collect(names(&config)), prefix), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func keys[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	return names
 }
 
 func withPrefix(names []string, prefix string) []string {
@@ -161,36 +154,21 @@ func completeHelp(command *cobra.Command) {
 	})
 }
 
-// RequireCall accepts the name of one call.
-func RequireCall(_ *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("specify the name of one call: \"kubectl toolcall get\" lists the calls")
-	}
-	return nil
-}
+// These accept the name of one object, or of one or more.
+var (
+	RequireCall         = requireNames(1, `the name of one call: "kubectl toolcall get" lists the calls`)
+	RequireEnvironments = requireNames(math.MaxInt, `the names of the environments: "kubectl toolcall env list" lists the environments`)
+	RequireSession      = requireNames(1, `the name of one session: "kubectl toolcall session list" lists the sessions`)
+	RequireSessions     = requireNames(math.MaxInt, `the names of the sessions: "kubectl toolcall session list" lists the sessions`)
+)
 
-// RequireEnvironments accepts the names of one or more environments.
-func RequireEnvironments(_ *cobra.Command, args []string) error {
-	if len(args) == 0 || slices.Contains(args, "") {
-		return errors.New("specify the names of the environments: \"kubectl toolcall env list\" lists the environments")
+func requireNames(most int, which string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 || len(args) > most || slices.Contains(args, "") {
+			return errors.New("specify " + which)
+		}
+		return nil
 	}
-	return nil
-}
-
-// RequireSession accepts the name of one session.
-func RequireSession(_ *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("specify the name of one session: \"kubectl toolcall session list\" lists the sessions")
-	}
-	return nil
-}
-
-// RequireSessions accepts the names of one or more sessions.
-func RequireSessions(_ *cobra.Command, args []string) error {
-	if len(args) == 0 || slices.Contains(args, "") {
-		return errors.New("specify the names of the sessions: \"kubectl toolcall session list\" lists the sessions")
-	}
-	return nil
 }
 
 // AddEnvironmentFlag adds the flag that names an ExecutionEnvironment.
@@ -207,7 +185,6 @@ func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
 	flags.Lookup("env").Hidden = true
 	// "--env NAME" is refused for its name, also where the value is missing.
 	flags.Lookup("env").NoOptDefVal = "-"
-	Must(command.RegisterFlagCompletionFunc("set-env", cobra.NoFileCompletions))
 }
 
 // errAmbiguousEnv says what --env could mean.
@@ -243,11 +220,16 @@ func Variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
 	return list, nil
 }
 
-func Seconds(flag string, d time.Duration) (int32, error) {
-	if d < 0 || d%time.Second != 0 || d/time.Second > 1<<31-1 {
-		return 0, fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
+// SetSeconds sets a field to the value of a flag, if the user set that.
+func SetSeconds(field **int32, flag string, d time.Duration, changed func(flag string) bool) error {
+	if !changed(flag) {
+		return nil
 	}
-	return int32(d / time.Second), nil
+	if d < 0 || d%time.Second != 0 || d/time.Second > 1<<31-1 {
+		return fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
+	}
+	*field = ptr.To(int32(d / time.Second))
+	return nil
 }
 
 func ContainsFold(list []string, text string) bool {

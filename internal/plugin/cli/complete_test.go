@@ -9,13 +9,16 @@ import (
 
 func TestSecondsAreWhole(t *testing.T) {
 	t.Parallel()
+	set := func(string) bool { return true }
 	for d, want := range map[time.Duration]int32{0: 0, time.Second: 1, 90 * time.Second: 90, time.Hour: 3600, math.MaxInt32 * time.Second: math.MaxInt32} {
-		if got, err := Seconds("x", d); err != nil || got != want {
+		var got *int32
+		if err := SetSeconds(&got, "x", d, set); err != nil || *got != want {
 			t.Errorf("%s: %d, %v", d, got, err)
 		}
 	}
 	for _, d := range []time.Duration{-time.Second, time.Millisecond, 1500 * time.Millisecond, (math.MaxInt32 + 1) * time.Second} {
-		if _, err := Seconds("x", d); err == nil || !strings.Contains(err.Error(), "--x "+d.String()) {
+		var got *int32
+		if err := SetSeconds(&got, "x", d, set); err == nil || !strings.Contains(err.Error(), "--x "+d.String()) {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,19 +20,28 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// NewTable returns a writer that aligns tab-separated cells.
-func NewTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 8, 2, ' ', 0) }
+// Table aligns tab-separated cells.
+type Table struct {
+	*tabwriter.Writer
+	// Namespaces shows the first cell of each row.
+	Namespaces bool
+}
 
-// WriteRow writes one row of a table; empty cells show as a dash.
-func WriteRow(out io.Writer, cells []string) {
-	safe := make([]string, len(cells))
+func NewTable(out io.Writer) *Table { return &Table{Writer: tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)} }
+
+// Row writes one row of a table about objects; empty cells show as a dash.
+func (t *Table) Row(namespace string, cells ...string) {
+	cells = slices.Clone(cells)
+	if t.Namespaces {
+		cells = slices.Insert(cells, 0, namespace)
+	}
 	for i, cell := range cells {
-		safe[i] = terminal.SafeLine(cell)
-		if strings.TrimSpace(safe[i]) == "" {
-			safe[i] = "-"
+		cells[i] = terminal.SafeLine(cell)
+		if strings.TrimSpace(cells[i]) == "" {
+			cells[i] = "-"
 		}
 	}
-	fmt.Fprintln(out, strings.Join(safe, "\t"))
+	fmt.Fprintln(t, strings.Join(cells, "\t"))
 }
 
 // FormatMilliseconds formats a duration for people.
@@ -49,27 +59,6 @@ func FormatMilliseconds(ms int64) string {
 
 func Indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by)
-}
-
-func OrText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
-// events are those of an object, oldest first, or why they can't be read.
-type events struct {
-	items []corev1.Event
-	err   error
-}
-
-// EventsOf reads the Events of an object.
-func (c *Cluster) EventsOf(ctx context.Context, object client.Object) events {
-	list := &corev1.EventList{}
-	err := c.Client.List(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(object.GetUID())})
-	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return eventTime(&a).Compare(eventTime(&b)) })
-	return events{list.Items, err}
 }
 
 // eventTime is when an Event was last seen.
@@ -94,22 +83,25 @@ func eventCount(e *corev1.Event) int32 {
 	return max(1, e.Count)
 }
 
-// WriteEvents prints Events as a table, below a title.
-func WriteEvents(out io.Writer, found events, now time.Time) error {
+// WriteEvents prints the Events of an object as a table, oldest first.
+func (c *Cluster) WriteEvents(ctx context.Context, object client.Object, now time.Time) error {
+	list := &corev1.EventList{}
+	err := c.Client.List(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(object.GetUID())})
 	switch {
-	case apierrors.IsForbidden(found.err):
-		fmt.Fprintln(out, "Events:  not shown: you have no permission to list events in this namespace")
+	case apierrors.IsForbidden(err):
+		fmt.Fprintln(c.Out, "Events:  not shown: you have no permission to list events in this namespace")
 		return nil
-	case found.err != nil:
-		return fmt.Errorf("list events: %w", found.err)
-	case len(found.items) == 0:
-		fmt.Fprintln(out, "Events:  none")
+	case err != nil:
+		return fmt.Errorf("list events: %w", err)
+	case len(list.Items) == 0:
+		fmt.Fprintln(c.Out, "Events:  none")
 		return nil
 	}
-	fmt.Fprintln(out, "Events:")
-	w := NewTable(out)
-	for i := range found.items {
-		e := &found.items[i]
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return eventTime(&a).Compare(eventTime(&b)) })
+	fmt.Fprintln(c.Out, "Events:")
+	w := NewTable(c.Out)
+	for i := range list.Items {
+		e := &list.Items[i]
 		age := duration.HumanDuration(now.Sub(eventTime(e)))
 		if count := eventCount(e); count > 1 {
 			age += fmt.Sprintf(" (%d times)", count)
@@ -123,7 +115,7 @@ func WriteEvents(out io.Writer, found events, now time.Time) error {
 type Field [2]string
 
 // Description is a text about an object, in sections of aligned lines.
-type Description struct{ *tabwriter.Writer }
+type Description struct{ *Table }
 
 // NewDescription begins a description, which Flush ends.
 func NewDescription(out io.Writer) Description { return Description{NewTable(out)} }
@@ -165,10 +157,8 @@ func Quoted(args []string) string {
 func ConditionFields(conditions []metav1.Condition, kinds ...string) []Field {
 	var fields []Field
 	for _, kind := range kinds {
-		for _, c := range conditions {
-			if c.Type == kind {
-				fields = append(fields, Field{kind, string(c.Status) + " (" + c.Reason + ") since " + c.LastTransitionTime.UTC().Format(time.TimeOnly)})
-			}
+		if c := meta.FindStatusCondition(conditions, kind); c != nil {
+			fields = append(fields, Field{kind, string(c.Status) + " (" + c.Reason + ") since " + c.LastTransitionTime.UTC().Format(time.TimeOnly)})
 		}
 	}
 	return fields
@@ -179,4 +169,12 @@ func OptionalDuration(ms *int64) string {
 		return ""
 	}
 	return FormatMilliseconds(*ms)
+}
+
+// Optional formats a value; it is empty for none.
+func Optional[T any](format string, value *T) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprintf(format, *value)
 }

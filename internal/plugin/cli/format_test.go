@@ -29,7 +29,7 @@ func TestRowsAreOneLine(t *testing.T) {
 	var out bytes.Buffer
 	w := NewTable(&out)
 	cells := []string{"a\nb", "", " ", "c\td", "\x1b[2J"}
-	WriteRow(w, cells)
+	w.Row("", cells...)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,25 +46,9 @@ var (
 
 // readJSON reads what a path of the API server answers. An answer that is an error is returned as one of Kubernetes.
 func readJSON(ctx context.Context, c *cli.Cluster, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base.JoinPath(path).String(), nil)
-	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
-	}
-	response, err := c.HTTP.Do(request)
+	raw, err := c.Calls.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return err
-	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, 4<<20))
-	if err != nil {
-		return fmt.Errorf("read /%s: %w", path, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		status := &metav1.Status{}
-		if json.Unmarshal(raw, status) == nil && status.Code != 0 {
-			return &apierrors.StatusError{ErrStatus: *status}
-		}
-		return apierrors.NewGenericServerResponse(response.StatusCode, "GET", v1alpha1.GroupVersion.WithResource(path).GroupResource(), "", string(raw), 0, true)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return fmt.Errorf("read /%s: %w", path, err)
@@ -191,7 +174,7 @@ func admissionFindings(serves bool, absent, missing, weak []string) []finding {
 // lacking are the names that a list doesn't have.
 func lacking(list client.ObjectList, names []string) []string {
 	there := map[string]bool{}
-	_ = meta.EachListItem(list, func(o cli.Printable) error {
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
 		there[o.(client.Object).GetName()] = true
 		return nil
 	})
@@ -200,7 +183,7 @@ func lacking(list client.ObjectList, names []string) []string {
 
 // weakOnes are those of a list, by their names, that aren't enforced on everything, each with why.
 func weakOnes(kind string, list client.ObjectList, names []string) (weak []string) {
-	_ = meta.EachListItem(list, func(o cli.Printable) error {
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
 		object := o.(client.Object)
 		if !slices.Contains(names, object.GetName()) {
 			return nil

@@ -84,36 +84,29 @@ type doctorReport struct {
 
 // doctor runs the checks.
 type doctor struct {
-	*cli.CLI
 	*cli.Cluster
 	allNamespaces bool
-	formats       cli.Formats
+	formats       *cli.Formats
 }
 
 // environmentNamespace is where environments are looked for: empty for everywhere.
 func (d *doctor) environmentNamespace() string {
-	if d.allNamespaces {
-		return ""
-	}
-	return d.Namespace
+	namespace, _ := d.Scope(d.allNamespaces)
+	return namespace
 }
 
 func newDoctor(c *cli.CLI) *cobra.Command {
-	d := &doctor{CLI: c, formats: cli.NewFormats()}
+	d := &doctor{formats: cli.NewFormats()}
 	command := &cobra.Command{
-		Use:               "doctor",
-		Short:             "Check whether everything is installed and healthy",
-		Long:              doctorLong,
-		Example:           doctorExample,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			var err error
-			if d.Cluster, err = c.Connect(); err != nil {
-				return err
-			}
-			return d.run(command.Context())
-		},
+		Use:     "doctor",
+		Short:   "Check whether everything is installed and healthy",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    cobra.NoArgs,
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
+			d.Cluster = cluster
+			return d.run(ctx)
+		}),
 	}
 	command.Flags().BoolVarP(&d.allNamespaces, "all-namespaces", "A", false, "check the environments of all namespaces")
 	d.formats.Add(command)
@@ -121,6 +114,9 @@ func newDoctor(c *cli.CLI) *cobra.Command {
 }
 
 func (d *doctor) run(ctx context.Context) error {
+	if err := d.reachable(ctx); err != nil {
+		return err
+	}
 	report := &doctorReport{}
 	for _, check := range []struct {
 		name string
@@ -131,11 +127,6 @@ func (d *doctor) run(ctx context.Context) error {
 		{"environments", d.checkEnvironments}, {"policies", d.checkPolicies}, {"nodes", d.checkNodes},
 		{"process IDs", d.checkProcessIDs},
 	} {
-		if check.name == "cluster" {
-			if err := d.reachable(ctx); err != nil {
-				return err
-			}
-		}
 		for _, f := range check.find(ctx) {
 			f.Check = check.name
 			report.Findings = append(report.Findings, f)
@@ -153,12 +144,7 @@ func (d *doctor) run(ctx context.Context) error {
 
 func (d *doctor) print(report *doctorReport) error {
 	if d.formats.IsObject() {
-		object, err := cli.ReportObject("Diagnosis", report)
-		if err != nil {
-			return err
-		}
-		object.SetName("diagnosis")
-		return d.formats.Print(d.CLI, object, []cli.Printable{object})
+		return d.formats.PrintReport(d.Out, "Diagnosis", "diagnosis", report)
 	}
 	w := cli.NewTable(d.Out)
 	for _, f := range report.Findings {

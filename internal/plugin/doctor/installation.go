@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,5 +85,5 @@ func installedIn(ctx context.Context, c *cli.Cluster) string {
 		return systemNamespace
 	}
 	namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace")
-	return cli.OrText(namespace, systemNamespace)
+	return cmp.Or(namespace, systemNamespace)
 }

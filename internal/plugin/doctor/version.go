@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,14 +43,13 @@ type sourcedVersion struct {
 func newVersion(c *cli.CLI) *cobra.Command {
 	clientOnly, formats := false, cli.NewFormats()
 	command := &cobra.Command{
-		Use:               "version",
-		Short:             "Print the versions of the plugin and of the operator",
-		Long:              versionLong,
-		Example:           "  kubectl toolcall version\n  kubectl toolcall version --client\n  kubectl toolcall version -o json",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "version",
+		Short:   "Print the versions of the plugin and of the operator",
+		Long:    versionLong,
+		Example: "  kubectl toolcall version\n  kubectl toolcall version --client\n  kubectl toolcall version -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return printVersions(command.Context(), c, clientOnly, &formats)
+			return printVersions(command.Context(), c, clientOnly, formats)
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "print only the plugin's version, and ask no cluster")
@@ -63,18 +63,15 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 	}}
 	var unknown error
 	if !clientOnly {
-		all.Operator, unknown = askOperatorVersion(ctx, c)
+		cluster, err := c.Connect()
+		if err != nil {
+			unknown = err
+		} else if all.Operator, err = operatorVersion(ctx, cluster); err != nil {
+			unknown = fmt.Errorf("the operator's version is unknown: %w", err)
+		}
 	}
 	if formats.IsObject() {
-		object, err := cli.ReportObject("Versions", all)
-		if err != nil {
-			return err
-		}
-		object.SetName("versions")
-		if err := formats.Print(c, object, []cli.Printable{object}); err != nil {
-			return err
-		}
-		return unknown
+		return cmp.Or(formats.PrintReport(c.Out, "Versions", "versions", all), unknown)
 	}
 	p := all.Plugin
 	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", p.Version, p.Platform, p.GoVersion, p.API)
@@ -84,22 +81,10 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 	return unknown
 }
 
-func askOperatorVersion(ctx context.Context, c *cli.CLI) (*sourcedVersion, error) {
-	cluster, err := c.Connect()
-	if err != nil {
-		return nil, err
-	}
-	found, err := operatorVersion(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("the operator's version is unknown: %w", err)
-	}
-	return found, nil
-}
-
 // operatorVersion asks the aggregated API, and for an operator that doesn't say its version there, its Deployment.
 func operatorVersion(ctx context.Context, c *cli.Cluster) (*sourcedVersion, error) {
-	said, err := versionHeader(ctx, c)
-	if err == nil && said != "" {
+	headers, err := get(ctx, c, "apis/"+outputGroup)
+	if said := headers.Get(headerVersion); said != "" {
 		return &sourcedVersion{Version: said, Source: "says the API " + outputGroup}, nil
 	}
 	if err == nil {
@@ -110,15 +95,6 @@ func operatorVersion(ctx context.Context, c *cli.Cluster) (*sourcedVersion, erro
 		return nil, errors.Join(err, tagErr)
 	}
 	return &sourcedVersion{Version: tag, Source: "tag of the operator's image"}, nil
-}
-
-// versionHeader is the version that the aggregated API's answers have, empty if they have none.
-func versionHeader(ctx context.Context, c *cli.Cluster) (string, error) {
-	answer, err := get(ctx, c, "apis/"+outputGroup)
-	if err != nil {
-		return "", err
-	}
-	return answer.Get(headerVersion), nil
 }
 
 // get asks for a path of the API server, and returns the headers of the answer.

@@ -51,7 +51,7 @@ func newCheck(c *cli.CLI) *cobra.Command {
 				return err
 			}
 			call.Namespace = cluster.Namespace
-			return check(command.Context(), c, cluster, call, &formats)
+			return check(command.Context(), cluster, call, formats)
 		},
 	}
 	flags.Add(command, c)
@@ -59,12 +59,17 @@ func newCheck(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func check(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, call *v1alpha1.ToolCall, formats *cli.Formats) error {
-	v, err := evaluate(ctx, cluster, call)
+func check(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, formats *cli.Formats) error {
+	v, err := evaluate(ctx, c, call)
 	if err != nil {
 		return err
 	}
-	if err := v.show(c, formats); err != nil {
+	if formats.IsObject() {
+		err = formats.PrintReport(c.Out, "Check", "check", v.report())
+	} else {
+		err = v.write(c.Out)
+	}
+	if err != nil {
 		return err
 	}
 	switch {
@@ -104,19 +109,6 @@ type checkReport struct {
 	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty"`
 	Walls          map[string]string `json:"walls,omitempty"`
 	Variables      map[string]string `json:"variables,omitempty"`
-}
-
-// show prints the evaluation, as text or as an object.
-func (v *evaluation) show(c *cli.CLI, formats *cli.Formats) error {
-	if !formats.IsObject() {
-		return v.write(c.Out)
-	}
-	object, err := cli.ReportObject("Check", v.report())
-	if err != nil {
-		return err
-	}
-	object.SetName("check")
-	return formats.Print(c, object, []cli.Printable{object})
 }
 
 func (v *evaluation) report() *checkReport {

@@ -3,6 +3,7 @@ package environments
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -33,49 +34,38 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 		Example:           "  kubectl toolcall env describe tools",
 		Args:              cli.RequireEnvironments,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListEnvironments),
-		RunE: func(command *cobra.Command, args []string) error {
-			return describeEnvironments(command.Context(), c, args, &formats)
-		},
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			list, err := environments(ctx, cluster, args)
+			switch {
+			case err != nil:
+				return err
+			case formats.IsObject() && len(list.Items) == 1:
+				return formats.Print(c.Out, &list.Items[0])
+			case formats.IsObject():
+				return formats.Print(c.Out, list)
+			}
+			policies, now := newPolicyReader(cluster), time.Now()
+			for i := range list.Items {
+				if i > 0 {
+					fmt.Fprintln(c.Out)
+				}
+				if err := describeEnvironment(ctx, c.Out, policies, &list.Items[i], now); err != nil {
+					return err
+				}
+				if err := cluster.WriteEvents(ctx, &list.Items[i], now); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
 	}
 	formats.Add(command)
 	return command
 }
 
-func describeEnvironments(ctx context.Context, c *cli.CLI, names []string, formats *cli.Formats) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
-	list, err := environments(ctx, cluster, names)
-	if err != nil {
-		return err
-	}
-	if formats.IsObject() {
-		each := environmentObjects(list)
-		if len(each) == 1 {
-			return formats.Print(c, each[0], each)
-		}
-		return formats.Print(c, list, each)
-	}
-	policies, now := newPolicyReader(cluster), time.Now()
-	for i := range list.Items {
-		if i > 0 {
-			fmt.Fprintln(c.Out)
-		}
-		if err := describeEnvironment(ctx, c, policies, &list.Items[i], now); err != nil {
-			return err
-		}
-		if err := cli.WriteEvents(c.Out, cluster.EventsOf(ctx, &list.Items[i]), now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // environments reads environments by their names.
 func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha1.ExecutionEnvironmentList, error) {
 	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironmentList"))
 	for i, name := range names {
 		if err := c.Client.Get(ctx, c.Key(name), &list.Items[i]); err != nil {
 			return nil, c.ReadError("environment "+name, err)
@@ -84,8 +74,8 @@ func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha
 	return list, nil
 }
 
-func describeEnvironment(ctx context.Context, c *cli.CLI, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
-	d := cli.NewDescription(c.Out)
+func describeEnvironment(ctx context.Context, out io.Writer, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
+	d := cli.NewDescription(out)
 	d.Section("", environmentSummary(ctx, policies, env, now))
 	d.Section("Limits", environmentLimits(&env.Spec))
 	d.Section("Pod", environmentPod(&env.Spec))
@@ -127,8 +117,8 @@ func policyOf(ctx context.Context, policies *policyReader, env *v1alpha1.Executi
 
 func environmentLimits(spec *v1alpha1.ExecutionEnvironmentSpec) []cli.Field {
 	return []cli.Field{
-		{"Calls at the same time", optionalNumber(spec.MaxConcurrentCalls, "")}, {"Start within", optionalNumber(spec.StartTimeoutSeconds, "s")},
-		{"Keep finished calls", optionalNumber(spec.TTLSecondsAfterFinished, "s")}, {"Queues", strings.Join(spec.Queues, ", ")},
+		{"Calls at the same time", cli.Optional("%d", spec.MaxConcurrentCalls)}, {"Start within", cli.Optional("%ds", spec.StartTimeoutSeconds)},
+		{"Keep finished calls", cli.Optional("%ds", spec.TTLSecondsAfterFinished)}, {"Queues", strings.Join(spec.Queues, ", ")},
 		{"Sessions", sessionLimits(spec.Sessions)},
 	}
 }
@@ -147,13 +137,6 @@ func sessionLimits(limits *v1alpha1.SessionLimits) string {
 	default:
 		return fmt.Sprintf("%d, and %d of each requester", *limits.Max, *limits.MaxPerCaller)
 	}
-}
-
-func optionalNumber(n *int32, unit string) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n) + unit
 }
 
 func environmentPod(spec *v1alpha1.ExecutionEnvironmentSpec) []cli.Field {

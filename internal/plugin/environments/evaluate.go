@@ -14,7 +14,6 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
-	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
@@ -43,9 +42,11 @@ type evaluation struct {
 // call and its rights are those of the other user.
 func evaluate(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (*evaluation, error) {
 	v := &evaluation{call: call, snapshot: &decide.Snapshot{Call: call}}
-	if err := calls.DryRun(ctx, c, v.call); err != nil {
+	admitted, err := c.DryRun().Create(ctx, call)
+	if err != nil {
 		return nil, err
 	}
+	admitted.DeepCopyInto(call)
 	v.action, _ = guards.Map(&v.call.Spec)
 	v.snapshot.Requester.Vouched = v.call.Spec.RequestedBy != nil
 	e := &evaluator{Cluster: c, evaluation: v}
@@ -78,25 +79,12 @@ type evaluator struct {
 // readContext reads the environments and the skill. An object that doesn't exist stays nil: the decision says so.
 func (e *evaluator) readContext(ctx context.Context) error {
 	environmentRef, skillRef := e.references()
-	if ref := environmentRef; ref != nil {
-		env := &v1alpha1.ExecutionEnvironment{}
-		exists, err := e.read(ctx, ref.Name, "get executionenvironments", env)
-		if err != nil {
-			return err
-		}
-		if exists {
-			e.snapshot.Named = env
-		}
+	var err error
+	if e.snapshot.Named, err = read(ctx, e, environmentRef, "get executionenvironments", &v1alpha1.ExecutionEnvironment{}); err != nil {
+		return err
 	}
-	if ref := skillRef; ref != nil {
-		skill := &v1alpha1.Skill{}
-		exists, err := e.read(ctx, ref.Name, "get skills", skill)
-		if err != nil {
-			return err
-		}
-		if exists {
-			e.snapshot.Skill = skill
-		}
+	if e.snapshot.Skill, err = read(ctx, e, skillRef, "get skills", &v1alpha1.Skill{}); err != nil {
+		return err
 	}
 	environments := &v1alpha1.ExecutionEnvironmentList{}
 	if err := e.Asker.List(ctx, environments, client.InNamespace(e.Namespace)); err != nil {
@@ -108,16 +96,19 @@ func (e *evaluator) readContext(ctx context.Context) error {
 	return e.takeContext()
 }
 
-// read reads an object that the call refers to, and reports whether it exists.
-func (e *evaluator) read(ctx context.Context, name, action string, into client.Object) (exists bool, err error) {
-	err = e.Asker.Get(ctx, e.Key(name), into)
+// read reads an object that the call refers to. It returns nil without an error if the call names none, or none exists.
+func read[T client.Object](ctx context.Context, e *evaluator, ref *v1alpha1.LocalReference, action string, into T) (none T, err error) {
+	if ref == nil {
+		return none, nil
+	}
+	err = e.Asker.Get(ctx, e.Key(ref.Name), into)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return none, nil
 	}
 	if err != nil {
-		return false, unreadable(action, err)
+		return none, unreadable(action, err)
 	}
-	return true, nil
+	return into, nil
 }
 
 // unreadable marks the error of a read. A missing permission makes the result unknown; other errors end the command.
@@ -211,12 +202,11 @@ func (e *evaluator) readSession(ctx context.Context) error {
 	if ref == nil {
 		return nil
 	}
-	session := &v1alpha1.ToolSession{}
-	exists, err := e.read(ctx, ref.Name, "get toolsessions", session)
+	session, err := read(ctx, e, cli.Reference(ref.Name), "get toolsessions", &v1alpha1.ToolSession{})
 	if err != nil {
 		return err
 	}
-	if exists {
+	if session != nil {
 		e.snapshot.Session.Object = session
 		e.snapshot.Session.Requester.Vouched = session.Spec.RequestedBy != nil
 	}

@@ -1,6 +1,7 @@
 package environments
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -88,8 +89,8 @@ func (v *evaluation) contextFields() []cli.Field {
 	}
 	return append(fields,
 		cli.Field{"Command", v.command()},
-		cli.Field{"Directory", cli.OrText(v.decision.Plan.WorkingDir, "the image's working directory")},
-		cli.Field{"Allowed paths", cli.OrText(strings.Join(v.decision.Plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
+		cli.Field{"Directory", cmp.Or(v.decision.Plan.WorkingDir, "the image's working directory")},
+		cli.Field{"Allowed paths", cmp.Or(strings.Join(v.decision.Plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
 		cli.Field{"Time limit", limit},
 		cli.Field{"Queue", v.queue(env)},
 		cli.Field{"Trusted", fmt.Sprint(v.decision.Plan.Trusted)},
@@ -136,7 +137,7 @@ func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
 	case jobspec.ChosenQueue(env, v.call) != "":
 		return wanted + ", chosen by the call"
 	default:
-		return cli.OrText(own, "none") + ": the environment doesn't offer " + wanted
+		return cmp.Or(own, "none") + ": the environment doesn't offer " + wanted
 	}
 }
 
@@ -211,12 +212,12 @@ func (v *evaluation) wallFields() []cli.Field {
 	if r := v.decision.Rules; r != nil {
 		switch {
 		case r.ReadPaths != nil:
-			fields[1][1] = "held by the kernel: " + cli.OrText(strings.Join(slices.Concat(r.ReadPaths, r.WritePaths), ", "), "no path") + ", and what programs need"
+			fields[1][1] = "held by the kernel: " + cmp.Or(strings.Join(slices.Concat(r.ReadPaths, r.WritePaths), ", "), "no path") + ", and what programs need"
 		case r.Programs != nil:
 			fields[1][1] = "not held, except that programs which aren't listed can't be read"
 		}
 		if r.WritePaths != nil {
-			fields[2][1] = "held by the kernel: " + cli.OrText(strings.Join(r.WritePaths, ", "), "no path") + ", devices and /dev/shm"
+			fields[2][1] = "held by the kernel: " + cmp.Or(strings.Join(r.WritePaths, ", "), "no path") + ", devices and /dev/shm"
 		}
 		fields = append(fields, cli.Field{"Signals", "held by the kernel, from Linux 6.12 on"})
 	}
@@ -239,7 +240,8 @@ func (v *evaluation) programWall() string {
 		}
 		return text
 	}
-	spec := v.policySpec()
+	policy, _ := v.snapshot.Policies.For(v.snapshot.Effective()) // Without an error: the decision needed it.
+	spec := specOf(policy)
 	binaries := ptr.Deref(spec.Binaries, v1alpha1.BinariesPolicy{})
 	shell := ptr.Deref(spec.Shell, v1alpha1.ShellPolicy{})
 	switch {
@@ -251,15 +253,6 @@ func (v *evaluation) programWall() string {
 	default:
 		return none
 	}
-}
-
-// policySpec is what the call's policy says, nothing for the built-in defaults.
-func (v *evaluation) policySpec() *v1alpha1.ExecutionPolicySpec {
-	policy, err := v.snapshot.Policies.For(v.snapshot.Effective())
-	if err != nil || policy == nil {
-		return &v1alpha1.ExecutionPolicySpec{}
-	}
-	return &policy.Spec
 }
 
 // warningFields are what is weaker in the call's policy than it looks.

@@ -29,43 +29,30 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 		Example:           "  kubectl toolcall explain-denial run-x7k2m9p4",
 		Args:              cli.RequireCall,
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
-		RunE: func(command *cobra.Command, args []string) error {
-			return explainDenial(command.Context(), c, args[0], &formats)
-		},
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			call, err := cluster.GetCall(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if call.Status.Phase != v1alpha1.PhaseDenied {
+				return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", call.Name, calls.PhaseOf(call), call.Name)
+			}
+			e := explain(call)
+			if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
+				e.Now = "unknown: " + err.Error()
+			} else {
+				e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
+			}
+			if formats.IsObject() {
+				return formats.PrintReport(c.Out, "Explanation", call.Name, e)
+			}
+			d := cli.NewDescription(c.Out)
+			d.Section("", e.fields())
+			return d.Flush()
+		}),
 	}
 	formats.Add(command)
 	return command
-}
-
-func explainDenial(ctx context.Context, c *cli.CLI, name string, formats *cli.Formats) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
-	call, err := cluster.GetCall(ctx, name)
-	if err != nil {
-		return err
-	}
-	if call.Status.Phase != v1alpha1.PhaseDenied {
-		return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", name, calls.PhaseOf(call), name)
-	}
-	e := explain(call)
-	if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
-		e.Now = "unknown: " + err.Error()
-	} else {
-		e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
-	}
-	if !formats.IsObject() {
-		d := cli.NewDescription(c.Out)
-		d.Section("", e.fields())
-		return d.Flush()
-	}
-	object, err := cli.ReportObject("Explanation", e)
-	if err != nil {
-		return err
-	}
-	object.SetName(call.Name)
-	return formats.Print(c, object, []cli.Printable{object})
 }
 
 // explanation says why a call was denied.
@@ -89,7 +76,7 @@ type explanation struct {
 func explain(call *v1alpha1.ToolCall) *explanation {
 	rule := denials.Rules()[call.Status.Reason]
 	e := &explanation{
-		Call: call.Name, Requester: calls.Requester(call), Reason: call.Status.Reason, Message: call.Status.Message,
+		Call: call.Name, Requester: call.RequesterName(), Reason: call.Status.Reason, Message: call.Status.Message,
 		Rule: rule.Field, YouCan: rule.Requester, OwnerCan: rule.Owner,
 		Documentation: docurl.Reason(call.Status.Reason),
 	}

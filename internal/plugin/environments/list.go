@@ -24,16 +24,12 @@ func Commands(c *cli.CLI) []*cobra.Command {
 }
 
 func newEnv(c *cli.CLI) *cobra.Command {
-	command := &cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:     "env",
 		Aliases: []string{"envs", "environment", "environments"},
 		Short:   "List, describe, suspend and resume environments",
 		Example: "  kubectl toolcall env list\n  kubectl toolcall env describe tools\n  kubectl toolcall env suspend tools",
-		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.AddCommand(newEnvList(c), newEnvDescribe(c), newEnvSuspend(c), newEnvResume(c))
-	return command
+	}, newEnvList(c), newEnvDescribe(c), newEnvSuspend(c), newEnvResume(c))
 }
 
 const envListLong = `List the environments that calls can run in.
@@ -45,15 +41,8 @@ need permission of your own: run "kubectl toolcall check" to find out.
 Notes on standard error say why an environment isn't ready, for example because the nodes can't hold its policy
 (IsolationUnavailable), and what of a policy is weaker than it looks.`
 
-// envListOptions are the flags of env list.
-type envListOptions struct {
-	*cli.CLI
-	allNamespaces bool
-	formats       cli.Formats
-}
-
 func newEnvList(c *cli.CLI) *cobra.Command {
-	o := &envListOptions{CLI: c, formats: cli.NewFormats()}
+	all, formats := false, cli.NewFormats()
 	command := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -61,79 +50,44 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 		Long:    envListLong,
 		Example: "  kubectl toolcall env list\n  kubectl toolcall env list -A\n  kubectl toolcall env list -o name",
 		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return o.run(command.Context())
-		},
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
+			namespace, where := cluster.Scope(all)
+			list := &v1alpha1.ExecutionEnvironmentList{}
+			if err := cluster.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return cluster.ReadError("environments", err)
+			}
+			if formats.IsObject() {
+				return formats.Print(c.Out, list)
+			}
+			if len(list.Items) == 0 {
+				fmt.Fprintf(c.ErrOut, "No environments found%s Calls need one to run in.\n", where)
+				return nil
+			}
+			return writeEnvironments(ctx, cluster, list.Items, all)
+		}),
 	}
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the environments of all namespaces")
-	o.formats.Add(command)
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the environments of all namespaces")
+	formats.Add(command)
 	return command
 }
 
-func (o *envListOptions) run(ctx context.Context) error {
-	cluster, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	namespace := cluster.Namespace
-	if o.allNamespaces {
-		namespace = ""
-	}
-	list := &v1alpha1.ExecutionEnvironmentList{}
-	if err := cluster.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return cluster.ReadError("environments", err)
-	}
-	if o.formats.IsObject() {
-		return o.formats.Print(o.CLI, list, environmentObjects(list))
-	}
-	if len(list.Items) == 0 {
-		fmt.Fprintf(o.ErrOut, "No environments found%s Calls need one to run in.\n", o.scope(namespace))
-		return nil
-	}
-	return o.writeTable(ctx, cluster, list.Items)
-}
-
-func (o *envListOptions) scope(namespace string) string {
-	if o.allNamespaces {
-		return "."
-	}
-	return fmt.Sprintf(" in namespace %s.", namespace)
-}
-
-// environmentObjects are the environments of a list, each with its kind.
-func environmentObjects(list *v1alpha1.ExecutionEnvironmentList) []cli.Printable {
-	var all []cli.Printable
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironment"))
-		all = append(all, &list.Items[i])
-	}
-	return all
-}
-
-func (o *envListOptions) writeTable(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment) error {
+func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment, namespaces bool) error {
 	slices.SortFunc(environments, func(a, b v1alpha1.ExecutionEnvironment) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	w := cli.NewTable(o.Out)
-	columns := []string{"NAME", "IMAGE", "DEFAULT", "POLICY", "READY", "WARM", "ALLOWS"}
-	if o.allNamespaces {
-		columns = append([]string{"NAMESPACE"}, columns...)
-	}
-	cli.WriteRow(w, columns)
+	w := cli.NewTable(c.Out)
+	w.Namespaces = namespaces
+	w.Row("NAMESPACE", "NAME", "IMAGE", "DEFAULT", "POLICY", "READY", "WARM", "ALLOWS")
 	policies := newPolicyReader(c)
 	for i := range environments {
 		env := &environments[i]
-		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), policies.allows(ctx, env)}
-		if o.allNamespaces {
-			cells = append([]string{env.Namespace}, cells...)
-		}
-		cli.WriteRow(w, cells)
+		w.Row(env.Namespace, env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), policies.allows(ctx, env))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, note := range notes(ctx, policies, environments) {
-		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(note))
+		c.Note(false, "note: %s", terminal.SafeLine(note))
 	}
 	return nil
 }

@@ -80,11 +80,17 @@ func (r *policyReader) allows(ctx context.Context, env *v1alpha1.ExecutionEnviro
 		return "(no permission to read policies)"
 	case err != nil:
 		return "nothing: " + err.Error()
-	case policy == nil:
-		return policySummary(&v1alpha1.ExecutionPolicySpec{})
 	default:
-		return policySummary(&policy.Spec)
+		return policySummary(specOf(policy))
 	}
+}
+
+// specOf is what a policy says, nothing for the built-in defaults.
+func specOf(policy *v1alpha1.ExecutionPolicy) *v1alpha1.ExecutionPolicySpec {
+	if policy == nil {
+		return &v1alpha1.ExecutionPolicySpec{}
+	}
+	return &policy.Spec
 }
 
 // policySummary lists what a policy allows.

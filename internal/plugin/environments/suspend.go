@@ -1,13 +1,12 @@
 package environments
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,70 +23,35 @@ const resumeLong = `Resume suspended environments: the calls that wait in them s
 environments.`
 
 func newEnvSuspend(c *cli.CLI) *cobra.Command {
-	formats := cli.NewChangeFormats()
-	command := &cobra.Command{
-		Use:               "suspend NAME...",
-		Short:             "Stop new calls in environments from starting",
-		Long:              suspendLong,
-		Example:           "  kubectl toolcall env suspend tools",
-		Args:              cli.RequireEnvironments,
-		ValidArgsFunction: c.CompleteArguments(-1, cli.ListEnvironments),
-		RunE: func(command *cobra.Command, args []string) error {
-			return setSuspend(command.Context(), c, args, true, formats)
-		},
-	}
-	formats.Add(command)
-	return command
+	return newSetSuspend(c, true, "suspended", &cobra.Command{Use: "suspend NAME...", Short: "Stop new calls in environments from starting", Long: suspendLong})
 }
 
 func newEnvResume(c *cli.CLI) *cobra.Command {
-	formats := cli.NewChangeFormats()
-	command := &cobra.Command{
-		Use:               "resume NAME...",
-		Short:             "Let calls in suspended environments start again",
-		Long:              resumeLong,
-		Example:           "  kubectl toolcall env resume tools",
-		Args:              cli.RequireEnvironments,
-		ValidArgsFunction: c.CompleteArguments(-1, cli.ListEnvironments),
-		RunE: func(command *cobra.Command, args []string) error {
-			return setSuspend(command.Context(), c, args, false, formats)
-		},
+	return newSetSuspend(c, false, "resumed", &cobra.Command{Use: "resume NAME...", Short: "Let calls in suspended environments start again", Long: resumeLong})
+}
+
+// newSetSuspend completes a command that patches all environments, also after one that fails or can't be printed: in an incident, the
+// others must stop too.
+func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command) *cobra.Command {
+	formats := cli.NewFormats()
+	command.Example = "  kubectl toolcall env " + command.Name() + " tools"
+	command.Args = func(command *cobra.Command, args []string) error {
+		return cmp.Or(cli.RequireEnvironments(command, args), formats.Validate())
 	}
+	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListEnvironments)
+	command.RunE = c.Connected(func(ctx context.Context, cluster *cli.Cluster, names []string) error {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspend))
+		var failed []error
+		for _, name := range names {
+			env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+			if err := cluster.Client.Patch(ctx, env, patch); err != nil {
+				failed = append(failed, cluster.ChangeError("patch", "executionenvironments", "toolcall-admin", "environment "+name, err))
+				continue
+			}
+			failed = append(failed, formats.Report(c.Out, env, done))
+		}
+		return errors.Join(failed...)
+	})
 	formats.Add(command)
 	return command
-}
-
-// setSuspend patches all environments, also after one that fails or can't be printed: in an incident, the others must stop too.
-func setSuspend(ctx context.Context, c *cli.CLI, names []string, suspend bool, formats *cli.ChangeFormats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"suspend": suspend}})
-	if err != nil {
-		return fmt.Errorf("encode the patch: %w", err)
-	}
-	done := map[bool]string{true: "suspended", false: "resumed"}[suspend]
-	var failed []error
-	for _, name := range names {
-		env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
-		if err := cluster.Client.Patch(ctx, env, client.RawPatch(types.MergePatchType, patch)); err != nil {
-			failed = append(failed, patchEnvironmentError(cluster, name, err))
-			continue
-		}
-		if err := formats.Report(c.Out, env, done); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-func patchEnvironmentError(c *cli.Cluster, name string, err error) error {
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("patch environment %s: you need permission to patch executionenvironments in this namespace: the ClusterRole toolcall-admin grants it: %w", name, err)
-	}
-	return c.ReadError("environment "+name, err)
 }

@@ -1,6 +1,7 @@
 package environments
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,47 +70,46 @@ type environmentTools struct {
 func newTools(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
 	command := &cobra.Command{
-		Use:               "tools",
-		Short:             "Show what you may use in the namespace",
-		Long:              toolsLong,
-		Example:           toolsExample,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return tools(command.Context(), c, &formats)
-		},
+		Use:     "tools",
+		Short:   "Show what you may use in the namespace",
+		Long:    toolsLong,
+		Example: toolsExample,
+		Args:    cobra.NoArgs,
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
+			return tools(ctx, cluster, formats)
+		}),
 	}
 	formats.Add(command)
 	return command
 }
 
-func tools(ctx context.Context, c *cli.CLI, formats *cli.Formats) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
+func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
-	listErr := cluster.Asker.List(ctx, list, client.InNamespace(cluster.Namespace))
+	listErr := c.Asker.List(ctx, list, client.InNamespace(c.Namespace))
 	if listErr != nil && !apierrors.IsForbidden(listErr) {
-		return cluster.ReadError("environments", listErr)
+		return c.ReadError("environments", listErr)
 	}
-	policies := newPolicyReader(cluster)
-	rights, err := cluster.ToolRights(ctx, candidateTools(ctx, policies, list.Items))
+	policies := newPolicyReader(c)
+	rights, err := c.ToolRights(ctx, candidateTools(ctx, policies, list.Items))
 	if err != nil {
 		return err
 	}
-	report := &toolsReport{Namespace: cluster.Namespace, Rights: rights, Environments: []environmentTools{}}
+	report := &toolsReport{Namespace: c.Namespace, Rights: rights, Environments: []environmentTools{}}
 	for i := range list.Items {
 		report.Environments = append(report.Environments, usableIn(ctx, policies, rights, &list.Items[i]))
 	}
-	show := report.write
-	if formats.IsObject() {
-		show = func(c *cli.CLI) error { return report.print(c, formats) }
+	switch {
+	case formats.IsWhole():
+		err = formats.PrintReport(c.Out, "ToolRights", "", report)
+	case formats.IsObject():
+		err = formats.Print(c.Out, rightsList(rights))
+	default:
+		err = report.write(c)
 	}
-	if err := show(c); err != nil || listErr == nil {
+	if err != nil || listErr == nil {
 		return err
 	}
-	return cluster.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
+	return c.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
 }
 
 // candidateTools are the tools that policies name, after those that need no name in a policy.
@@ -145,17 +145,13 @@ func usableIn(ctx context.Context, policies *policyReader, rights *cli.Rights, e
 		used.Problem, used.Programs, used.Shell = err.Error(), "none", "no"
 		return used
 	}
-	spec := &v1alpha1.ExecutionPolicySpec{}
-	if policy != nil {
-		spec = &policy.Spec
-	}
-	used.fill(spec, rights)
+	used.fill(specOf(policy), rights)
 	return used
 }
 
 // fill combines a policy with rights.
 func (e *environmentTools) fill(spec *v1alpha1.ExecutionPolicySpec, rights *cli.Rights) {
-	e.Access = cli.OrText(string(spec.Access), string(v1alpha1.AccessRBAC))
+	e.Access = cmp.Or(string(spec.Access), string(v1alpha1.AccessRBAC))
 	if spec.Access == v1alpha1.AccessOpen {
 		rights = &cli.Rights{AnyTool: true, Complete: true}
 	}
@@ -228,23 +224,20 @@ func usableLanguages(code *v1alpha1.CodePolicy, rights *cli.Rights) []string {
 // knownLanguages are those that environments have interpreters for by default.
 var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
 
-func (r *toolsReport) print(c *cli.CLI, formats *cli.Formats) error {
-	object, err := cli.ReportObject("ToolRights", r)
-	if err != nil {
-		return err
-	}
-	var each []cli.Printable
-	for _, name := range r.Rights.Names {
-		tool := &unstructured.Unstructured{}
+// rightsList has an object for each tool.
+func rightsList(rights *cli.Rights) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	for _, name := range rights.Names {
+		tool := unstructured.Unstructured{}
 		tool.SetAPIVersion(cli.ReportVersion)
 		tool.SetKind("Tool")
 		tool.SetName(name)
-		each = append(each, tool)
+		list.Items = append(list.Items, tool)
 	}
-	return formats.Print(c, object, each)
+	return list
 }
 
-func (r *toolsReport) write(c *cli.CLI) error {
+func (r *toolsReport) write(c *cli.Cluster) error {
 	d := cli.NewDescription(c.Out)
 	text := r.Rights.Text()
 	if !r.Rights.Complete && !r.Rights.AnyTool {
@@ -260,14 +253,14 @@ func (r *toolsReport) write(c *cli.CLI) error {
 	}
 	w := cli.NewTable(c.Out)
 	fmt.Fprintln(w)
-	cli.WriteRow(w, []string{"ENVIRONMENT", "DEFAULT", "POLICY", "ACCESS", "PROGRAMS", "SHELL", "CODE", "FILES"})
+	w.Row("", "ENVIRONMENT", "DEFAULT", "POLICY", "ACCESS", "PROGRAMS", "SHELL", "CODE", "FILES")
 	hidden := false
 	for _, e := range r.Environments {
 		languages, files := strings.Join(e.Languages, ", "), strings.Join(e.Files, ", ")
 		if e.Access == unseen && e.Problem == "" {
 			languages, files, hidden = unseen, unseen, true
 		}
-		cli.WriteRow(w, []string{e.Name, map[bool]string{true: "yes"}[e.Default], e.Policy, e.Access, e.Programs, e.Shell, languages, files})
+		w.Row("", e.Name, map[bool]string{true: "yes"}[e.Default], e.Policy, e.Access, e.Programs, e.Shell, languages, files)
 	}
 	err := w.Flush()
 	for _, e := range r.Environments {

@@ -18,11 +18,7 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// createBeside creates a file in the folder of another.
-func createBeside(name string, mode os.FileMode) (*os.File, error) {
-	return os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-}
-
+// besideName is a name in the folder of a file.
 func besideName(name string) string {
 	return filepath.Join(filepath.Dir(name), fmt.Sprintf(".toolcall-cp-%016x", rand.Uint64()))
 }
@@ -56,7 +52,7 @@ func (o *copying) downloadDirectory(ctx context.Context, from, to place) error {
 		return err
 	}
 	defer root.Close()
-	body, err := o.cluster.Files.OpenArchive(ctx, o.file(from))
+	body, err := o.Files.OpenArchive(ctx, o.file(from))
 	if err != nil {
 		return err
 	}
@@ -196,7 +192,7 @@ func (o *copying) uploadDirectory(ctx context.Context, from, to place) error {
 		go func() { writer.CloseWithError(archiveOf(root, writer, o.note)) }()
 		return reader, nil
 	}
-	return o.cluster.Output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+	return o.Output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 }
 
 // archiveOf writes what is below root into an archive. It follows no symbolic link.

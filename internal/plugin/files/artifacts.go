@@ -45,7 +45,6 @@ const artifactsExample = `  kubectl toolcall artifacts report
 
 // artifactsOptions are the flags of artifacts.
 type artifactsOptions struct {
-	*cli.CLI
 	output string
 	open   bool
 	quiet  bool
@@ -54,25 +53,15 @@ type artifactsOptions struct {
 }
 
 func newArtifacts(c *cli.CLI) *cobra.Command {
-	o := &artifactsOptions{CLI: c, view: view}
+	o := &artifactsOptions{view: view}
 	command := &cobra.Command{
 		Use:               "artifacts NAME [PATH]",
 		Short:             "List the files that a call kept, and get one",
 		Long:              artifactsLong,
 		Example:           artifactsExample,
-		ValidArgsFunction: o.complete,
-		RunE: func(command *cobra.Command, args []string) error {
-			if err := o.validate(args); err != nil {
-				return err
-			}
-			cluster, err := c.Connect()
-			if err != nil {
-				return err
-			}
-			ctx, stop := cli.EndedBySignals(command.Context())
-			defer stop()
-			return o.run(ctx, cluster, args)
-		},
+		Args:              o.validate,
+		ValidArgsFunction: completeArtifacts(c),
+		RunE:              c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
@@ -82,7 +71,7 @@ func newArtifacts(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *artifactsOptions) validate(args []string) error {
+func (o *artifactsOptions) validate(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 || len(args) > 2 || args[0] == "":
 		return errors.New("specify the name of one call, and of one artifact to get it: \"kubectl toolcall get\" lists the calls")
@@ -95,33 +84,35 @@ func (o *artifactsOptions) validate(args []string) error {
 	}
 }
 
-func (o *artifactsOptions) run(ctx context.Context, cluster *cli.Cluster, args []string) error {
-	call, err := cluster.GetCall(ctx, args[0])
+func (o *artifactsOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
+	ctx, stop := cli.EndedBySignals(ctx)
+	defer stop()
+	call, err := c.GetCall(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	if len(args) == 1 {
-		return o.list(call)
+		return list(c, call)
 	}
 	all := call.Status.Artifacts
 	for i := range all {
 		if all[i].Path == args[1] {
-			return o.get(ctx, cluster, call, &all[i])
+			return o.get(ctx, c, call, &all[i])
 		}
 	}
 	return fmt.Errorf("call %s has no artifact %q: kubectl toolcall artifacts %s lists those that it has", args[0], args[1], args[0])
 }
 
-func (o *artifactsOptions) list(call *v1alpha1.ToolCall) error {
+func list(c *cli.Cluster, call *v1alpha1.ToolCall) error {
 	if message := call.Status.ArtifactsMessage; message != "" {
-		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(message))
+		c.Note(false, "note: %s", terminal.SafeLine(message))
 	}
 	if len(call.Status.Artifacts) == 0 {
 		why := "it kept no files"
 		if !call.Status.Phase.Terminal() {
 			why = "it hasn't finished, and files are kept at the end"
 		}
-		fmt.Fprintf(o.ErrOut, "call %s has no artifacts: %s\n", call.Name, why)
+		fmt.Fprintf(c.ErrOut, "call %s has no artifacts: %s\n", call.Name, why)
 		return nil
 	}
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
@@ -132,24 +123,24 @@ func (o *artifactsOptions) list(call *v1alpha1.ToolCall) error {
 			terminal.SafeLine(a.Path), a.Bytes, terminal.SafeLine(a.MediaType), terminal.SafeLine(string(a.State)),
 		}})
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, o.Out)
+	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, c.Out)
 }
 
-func (o *artifactsOptions) get(ctx context.Context, cluster *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
+func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
 	if o.open && !canOpen(a) {
 		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
 	}
-	progress := newTransferProgress(o.CLI, o.quiet)
+	progress := newTransferProgress(c.CLI, o.quiet)
 	defer progress.end()
 	copyTo := func(w io.Writer) error {
-		err := copyArtifact(ctx, cluster.Output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
+		err := copyArtifact(ctx, c.Output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
 		if err != nil {
 			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
 		}
 		return nil
 	}
 	if o.output == standardStream {
-		return copyTo(o.Unfiltered.Out)
+		return copyTo(c.Unfiltered.Out)
 	}
 	name, err := o.target(a)
 	if err != nil {
@@ -159,7 +150,7 @@ func (o *artifactsOptions) get(ctx context.Context, cluster *cli.Cluster, call *
 		return err
 	}
 	progress.end()
-	fmt.Fprintln(o.Out, terminal.SafeLine(name))
+	fmt.Fprintln(c.Out, terminal.SafeLine(name))
 	if !o.open {
 		return nil
 	}
@@ -239,20 +230,21 @@ func view(file string) error {
 	return command.Process.Release()
 }
 
-// complete completes a call, and then its artifacts.
-func (o *artifactsOptions) complete(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return o.CompleteArguments(1, cli.ListCalls)(command, args, prefix)
+// completeArtifacts completes a call, and then its artifacts.
+func completeArtifacts(c *cli.CLI) cli.Completer {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return c.CompleteArguments(1, cli.ListCalls)(command, args, prefix)
+		}
+		return c.Complete(func(ctx context.Context, cluster *cli.Cluster) (names []string, err error) {
+			call, err := cluster.GetCall(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			for _, a := range call.Status.Artifacts {
+				names = append(names, terminal.SafeLine(a.Path))
+			}
+			return names, nil
+		})(command, args, prefix)
 	}
-	return o.CLI.Complete(func(ctx context.Context, cluster *cli.Cluster) ([]string, error) {
-		call, err := cluster.GetCall(ctx, args[0])
-		if err != nil {
-			return nil, err
-		}
-		var names []string
-		for _, a := range call.Status.Artifacts {
-			names = append(names, terminal.SafeLine(a.Path))
-		}
-		return names, nil
-	})(command, args, prefix)
 }

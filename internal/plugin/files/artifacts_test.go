@@ -125,7 +125,7 @@ func TestAnArtifactIsWrittenAndOpened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &artifactsOptions{CLI: c, view: func(file string) error { opened = append(opened, file); return nil }}
+		o := &artifactsOptions{view: func(file string) error { opened = append(opened, file); return nil }}
 		for i := 1; i < len(args); i++ {
 			switch args[i] {
 			case "--open":

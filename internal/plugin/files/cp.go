@@ -62,7 +62,7 @@ func newCp(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := &copying{CLI: c, cluster: cluster, progress: newTransferProgress(c, quiet)}
+			o := &copying{Cluster: cluster, progress: newTransferProgress(c, quiet)}
 			defer o.progress.end()
 			ctx, stop := cli.EndedBySignals(command.Context())
 			defer stop()
@@ -131,8 +131,7 @@ func parsePlace(text string) place {
 
 // copying is one run of cp.
 type copying struct {
-	*cli.CLI
-	cluster  *cli.Cluster
+	*cli.Cluster
 	progress *transferProgress
 }
 
@@ -157,7 +156,7 @@ func (o *copying) run(ctx context.Context, from, to place, recursive bool) error
 }
 
 func (o *copying) file(p place) outputclient.File {
-	return outputclient.File{Namespace: o.cluster.Namespace, Session: p.session, Path: p.path}
+	return outputclient.File{Namespace: o.Namespace, Session: p.session, Path: p.path}
 }
 
 // explainFiles says what somebody can do about an answer.
@@ -185,7 +184,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.cluster.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+		return o.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 	}
 	info, err := os.Stat(from.path)
 	switch {
@@ -197,7 +196,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 		return fmt.Errorf("%s isn't a regular file: pass it on standard input, with \"-\"", from.path)
 	}
 	open := func() (io.ReadCloser, error) { return openSized(from.path, info.Size()) }
-	return o.cluster.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
+	return o.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
 }
 
 // openSized opens a file, of which no more than the size is read: what is appended meanwhile isn't part of it.
@@ -214,14 +213,14 @@ func openSized(name string, size int64) (io.ReadCloser, error) {
 
 func (o *copying) download(ctx context.Context, from, to place) error {
 	if to.path == standardStream {
-		return o.cluster.Files.Download(ctx, o.file(from), o.Unfiltered.Out, o.progress.report)
+		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, o.progress.report)
 	}
 	name, err := localTarget(from.path, to.path)
 	if err != nil {
 		return err
 	}
 	return writeWhole(name, func(w io.Writer) error {
-		return o.cluster.Files.Download(ctx, o.file(from), w, o.progress.report)
+		return o.Files.Download(ctx, o.file(from), w, o.progress.report)
 	})
 }
 
@@ -251,16 +250,16 @@ func localTarget(from, to string) (string, error) {
 // writeWhole writes a file under another name and renames it once it is complete. A file that is replaced keeps its permission
 // bits.
 func writeWhole(name string, write func(io.Writer) error) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s isn't a regular file", name)
-	}
 	mode := os.FileMode(0o666)
 	existing, err := os.Stat(name)
-	if err == nil {
+	switch {
+	case err == nil && !existing.Mode().IsRegular():
+		return fmt.Errorf("%s isn't a regular file", name)
+	case err == nil:
 		// Nobody who can't read the file can read what replaces it.
 		mode = 0o600
 	}
-	file, err := createBeside(name, mode)
+	file, err := os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,37 +36,26 @@ type sessionChange struct {
 	goal            sessionGoal
 }
 
-func newSessionSuspend(c *cli.CLI) *cobra.Command {
-	return newSessionChange(c, &sessionChange{
-		field: "suspend", set: true, requested: "suspension requested", done: "suspended",
-		goal: sessionGoal{
-			text:    "suspended",
-			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s) },
-			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
-		},
-	}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong})
-}
+const standingHint = "the request stands; to see how far it is, run kubectl toolcall session describe %s"
 
-func newSessionResume(c *cli.CLI) *cobra.Command {
-	return newSessionChange(c, &sessionChange{
-		field: "suspend", set: false, requested: "resumption requested", done: "resumed",
-		goal: sessionGoal{
-			text:    "ready",
-			reached: func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) },
-			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
-		},
-	}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong})
-}
-
-func newSessionEnd(c *cli.CLI) *cobra.Command {
-	return newSessionChange(c, &sessionChange{
-		field: "end", set: true, requested: "end requested", done: "ended",
-		goal: sessionGoal{
-			text:    "ended",
-			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded },
-			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
-		},
-	}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong})
+// newSessionChanges are the commands that suspend, resume and end sessions.
+func newSessionChanges(c *cli.CLI) []*cobra.Command {
+	return []*cobra.Command{
+		newSessionChange(c, &sessionChange{
+			field: "suspend", set: true, requested: "suspension requested", done: "suspended",
+			goal: sessionGoal{"suspended", func(s *v1alpha1.ToolSession) bool {
+				return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s)
+			}, standingHint},
+		}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong}),
+		newSessionChange(c, &sessionChange{
+			field: "suspend", requested: "resumption requested", done: "resumed",
+			goal: sessionGoal{"ready", func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) }, standingHint},
+		}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong}),
+		newSessionChange(c, &sessionChange{
+			field: "end", set: true, requested: "end requested", done: "ended",
+			goal: sessionGoal{"ended", func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded }, standingHint},
+		}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong}),
+	}
 }
 
 // isIdle reports whether a session is suspended only because it had no call.
@@ -75,53 +65,45 @@ func isIdle(s *v1alpha1.ToolSession) bool {
 
 // newSessionChange completes the command for a change.
 func newSessionChange(c *cli.CLI, change *sessionChange, command *cobra.Command) *cobra.Command {
-	f, formats := &waitFlags{}, cli.NewChangeFormats()
+	r := &sessionChanging{sessionChange: change, formats: cli.NewFormats()}
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
-	command.Args, command.ValidArgsFunction = cli.RequireSessions, c.CompleteArguments(-1, cli.ListSessions)
-	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := errors.Join(f.validate(), formats.Validate()); err != nil {
-			return err
-		}
-		ctx, release := cli.EndedBySignals(command.Context())
-		defer release()
-		return (&sessionChanging{c, change, f, formats}).run(ctx, args)
+	command.Args = func(command *cobra.Command, args []string) error {
+		return cmp.Or(cli.RequireSessions(command, args), cli.CheckTimeout(r.timeout), r.formats.Validate())
 	}
-	f.add(command, "the sessions are "+change.goal.text)
-	formats.Add(command)
+	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
+	command.RunE = c.Connected(r.run)
+	r.add(command, "the sessions are "+change.goal.text)
+	r.formats.Add(command)
 	return command
 }
 
 // sessionChanging is one run of a command for a change.
 type sessionChanging struct {
-	*cli.CLI
-	change  *sessionChange
-	flags   *waitFlags
-	formats *cli.ChangeFormats
+	*sessionChange
+	waitFlags
+	formats *cli.Formats
 }
 
 // run requests the change of all sessions, also after one that fails, and then waits for each.
-func (c *sessionChanging) run(ctx context.Context, names []string) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
+func (r *sessionChanging) run(ctx context.Context, c *cli.Cluster, names []string) error {
+	ctx, release := cli.EndedBySignals(ctx)
+	defer release()
 	var requested []*v1alpha1.ToolSession
 	var failed []error
 	for _, name := range names {
-		session, err := patchSession(ctx, cluster, name, c.change)
+		session, err := patchSession(ctx, c, name, r.sessionChange)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		requested = append(requested, session)
 	}
-	ctx, cancel := c.flags.waiting(ctx)
+	// The timeout doesn't cover the requests: cut off, their outcome is unknown.
+	ctx, cancel := cli.Within(ctx, r.timeout)
 	defer cancel()
 	for _, session := range requested {
-		if err := c.finish(ctx, cluster, session); err != nil {
-			failed = append(failed, err)
-		}
+		failed = append(failed, r.finish(ctx, c, session))
 	}
 	joined := errors.Join(failed...)
 	var exit *cli.ExitError
@@ -149,26 +131,23 @@ func patchSession(ctx context.Context, c *cli.Cluster, name string, change *sess
 }
 
 // finish waits for a requested change, and prints what came of it.
-func (c *sessionChanging) finish(ctx context.Context, cluster *cli.Cluster, session *v1alpha1.ToolSession) error {
-	change, name, ending := c.change, session.Name, c.change.field == "end"
-	if c.flags.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
-		return c.formats.Report(c.Out, session, change.requested)
+func (r *sessionChanging) finish(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
+	ending, said := r.field == "end", r.done
+	if r.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
+		return r.formats.Report(c.Out, session, r.requested)
 	}
-	got, err := waitForSession(ctx, c.CLI, cluster, session, change.goal, c.flags)
+	got, err := waitForSession(ctx, c, session, r.goal, &r.waitFlags)
 	switch {
 	case err != nil:
 		return err
-	case ending && got == nil:
-		return c.formats.Report(c.Out, session, change.done)
 	case ending:
-		return c.formats.Report(c.Out, got, change.done)
+		return r.formats.Report(c.Out, cmp.Or(got, session), said)
 	case got == nil:
-		return fmt.Errorf("session %s was deleted before it was %s", name, change.goal.text)
+		return fmt.Errorf("session %s was deleted before it was %s", session.Name, r.goal.text)
 	case got.Status.Phase == v1alpha1.SessionEnded:
-		return fmt.Errorf("session %s has ended (%s): it can't be %s", name, calls.EndOf(got), change.done)
-	case !change.set && isIdle(got):
-		return c.formats.Report(c.Out, got, "suspended because it was idle: its next call resumes it")
-	default:
-		return c.formats.Report(c.Out, got, change.done)
+		return fmt.Errorf("session %s has ended (%s): it can't be %s", session.Name, calls.EndOf(got), said)
+	case !r.set && isIdle(got):
+		said = "suspended because it was idle: its next call resumes it"
 	}
+	return r.formats.Report(c.Out, got, said)
 }

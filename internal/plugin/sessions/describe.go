@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,31 +33,23 @@ func newSessionDescribe(c *cli.CLI) *cobra.Command {
 		Example:           "  kubectl toolcall session describe dev",
 		Args:              cli.RequireSession,
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
-		RunE: func(command *cobra.Command, args []string) error {
-			return describeSession(command.Context(), c, args[0], &formats)
-		},
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			session, err := cluster.GetSession(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if formats.IsObject() {
+				return formats.Print(c.Out, session)
+			}
+			calls, err := unfinishedCalls(ctx, cluster, session)
+			if err != nil {
+				c.Note(false, "note: the calls of the session are not shown: %s", terminal.SafeLine(err.Error()))
+			}
+			return writeSession(c.Out, session, calls, time.Now())
+		}),
 	}
 	formats.Add(command)
 	return command
-}
-
-func describeSession(ctx context.Context, c *cli.CLI, name string, formats *cli.Formats) error {
-	cluster, err := c.Connect()
-	if err != nil {
-		return err
-	}
-	session, err := cluster.GetSession(ctx, name)
-	if err != nil {
-		return err
-	}
-	if formats.IsObject() {
-		return formats.Print(c, session, []cli.Printable{session})
-	}
-	calls, err := unfinishedCalls(ctx, cluster, session)
-	if err != nil {
-		fmt.Fprintf(c.ErrOut, "note: the calls of the session are not shown: %s\n", terminal.SafeLine(err.Error()))
-	}
-	return writeSession(c.Out, session, calls, time.Now())
 }
 
 // unfinishedCalls lists the calls of a session that wait or run, in the order of their creation. The finished ones, with
@@ -122,14 +115,8 @@ func sessionFields(s *v1alpha1.ToolSession, now time.Time) []cli.Field {
 func sessionEnvironmentFields(s *v1alpha1.ToolSession) []cli.Field {
 	list := calls.EnvironmentFields(s.Status.Environment, s.Spec.SkillRef)
 	if list == nil {
-		name := "the namespace's default environment"
-		if s.Spec.EnvironmentRef != nil {
-			name = s.Spec.EnvironmentRef.Name
-		}
-		list = []cli.Field{{"Name", name}}
-		if s.Spec.SkillRef != nil {
-			list = append(list, cli.Field{"Skill", s.Spec.SkillRef.Name})
-		}
+		name := ptr.Deref(s.Spec.EnvironmentRef, v1alpha1.LocalReference{Name: "the namespace's default environment"}).Name
+		list = []cli.Field{{"Name", name}, {"Skill", ptr.Deref(s.Spec.SkillRef, v1alpha1.LocalReference{}).Name}}
 	}
 	var own []string
 	for _, v := range s.Spec.Env {
@@ -146,7 +133,7 @@ func sessionFileFields(s *v1alpha1.ToolSession) []cli.Field {
 	retained := map[v1alpha1.RetainMode]string{v1alpha1.RetainKeep: "kept when the session is deleted"}[w.Retain]
 	return []cli.Field{
 		{"Workspace", "on a volume of " + w.Size.String()}, {"Storage class", ptr.Deref(w.StorageClassName, "")},
-		{"Volume", cli.OrText(retained, "deleted with the session")},
+		{"Volume", cmp.Or(retained, "deleted with the session")},
 	}
 }
 
@@ -182,17 +169,13 @@ func writeSessionCalls(out io.Writer, unfinished []v1alpha1.ToolCall, now time.T
 	}
 	fmt.Fprintln(out, "Unfinished calls:")
 	w := cli.NewTable(out)
-	cli.WriteRow(w, []string{"  NAME", "PHASE", "BACKGROUND", "ACTION", "AGE"})
+	w.Row("", "  NAME", "PHASE", "BACKGROUND", "ACTION", "AGE")
 	for i := range unfinished {
-		call, action, background := &unfinished[i], "", ""
-		if call.Status.Action != nil {
-			action = call.Status.Action.Summary
-		}
-		if call.Spec.Background {
-			background = "yes"
-		}
+		call := &unfinished[i]
+		action := ptr.Deref(call.Status.Action, v1alpha1.MappedAction{}).Summary
+		background := map[bool]string{true: "yes"}[call.Spec.Background]
 		age := duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))
-		cli.WriteRow(w, []string{"  " + call.Name, calls.PhaseOf(call), background, action, age})
+		w.Row("", "  "+call.Name, calls.PhaseOf(call), background, action, age)
 	}
 	return w.Flush()
 }

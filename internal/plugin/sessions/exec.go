@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -22,7 +21,7 @@ const sessionExecExample = `  kubectl toolcall session exec dev -- git status
   kubectl toolcall session exec dev --background -- python3 -m http.server`
 
 func newSessionExec(c *cli.CLI) *cobra.Command {
-	o := &calls.RunOptions{CLI: c, Print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	o := calls.NewRunOptions(c)
 	command := &cobra.Command{
 		Use:         "exec NAME [flags] -- PROGRAM [ARGUMENT...]",
 		Short:       "Run a call in a session and exit with its exit code",

@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -23,15 +25,14 @@ var sessionPhases = []string{
 
 // sessionListOptions are the flags of session list.
 type sessionListOptions struct {
-	*cli.CLI
 	allNamespaces bool
 	selector      string
 	phases        []string
-	formats       cli.Formats
+	formats       *cli.Formats
 }
 
 func newSessionList(c *cli.CLI) *cobra.Command {
-	o := &sessionListOptions{CLI: c, formats: cli.NewFormats("wide")}
+	o := &sessionListOptions{formats: cli.NewFormats("wide")}
 	command := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -39,10 +40,8 @@ func newSessionList(c *cli.CLI) *cobra.Command {
 		Long: `List sessions, newest first. The column WORKSPACE shows the size of the volume, if the files of the session lie on one.
 -o wide adds the requester, the number of pods that the session has had, the pod and the node.`,
 		Example: "  kubectl toolcall session list\n  kubectl toolcall session list -A --phase Ready,Suspended\n  kubectl toolcall session list -o name",
-		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return o.run(command.Context())
-		},
+		Args:    o.validate,
+		RunE:    c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
@@ -53,27 +52,27 @@ func newSessionList(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *sessionListOptions) run(ctx context.Context) error {
+func (o *sessionListOptions) validate(command *cobra.Command, args []string) error {
 	for _, phase := range o.phases {
 		if !cli.ContainsFold(sessionPhases, phase) {
 			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(sessionPhases, ", "))
 		}
 	}
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
+	if _, err := labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector %q: %w", o.selector, err)
 	}
-	cluster, err := o.Connect()
+	return cobra.NoArgs(command, args)
+}
+
+func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
+	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return err
 	}
-	opts, where := &client.ListOptions{LabelSelector: selector, Namespace: cluster.Namespace}, fmt.Sprintf(" in namespace %s.", cluster.Namespace)
-	if o.allNamespaces {
-		opts.Namespace, where = "", "."
-	}
+	namespace, where := c.Scope(o.allNamespaces)
 	list := &v1alpha1.ToolSessionList{}
-	if err := cluster.Client.List(ctx, list, opts); err != nil {
-		return cluster.SessionError("list", "sessions", err)
+	if err := c.Client.List(ctx, list, &client.ListOptions{LabelSelector: selector, Namespace: namespace}); err != nil {
+		return c.SessionError("list", "sessions", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ToolSession) bool {
 		return len(o.phases) > 0 && !cli.ContainsFold(o.phases, sessionPhase(&s))
@@ -82,58 +81,40 @@ func (o *sessionListOptions) run(ctx context.Context) error {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
 	if o.formats.IsObject() {
-		return o.formats.Print(o.CLI, list, sessionObjects(list))
+		return o.formats.Print(c.Out, list)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintln(o.ErrOut, "No sessions found"+where)
+		fmt.Fprintln(c.ErrOut, "No sessions found"+where)
 		return nil
 	}
-	return o.writeTable(list.Items, time.Now())
+	return o.writeTable(c.Out, list.Items, time.Now())
 }
 
-// sessionObjects are the sessions of a list, each with its kind.
-func sessionObjects(list *v1alpha1.ToolSessionList) []cli.Printable {
-	var all []cli.Printable
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
-		all = append(all, &list.Items[i])
-	}
-	return all
-}
-
-func (o *sessionListOptions) writeTable(sessions []v1alpha1.ToolSession, now time.Time) error {
-	w := cli.NewTable(o.Out)
-	columns := []string{"NAME", "PHASE", "REASON", "ENVIRONMENT", "WORKSPACE", "AGE"}
-	if o.allNamespaces {
-		columns = append([]string{"NAMESPACE"}, columns...)
-	}
+func (o *sessionListOptions) writeTable(out io.Writer, sessions []v1alpha1.ToolSession, now time.Time) error {
+	w := cli.NewTable(out)
+	w.Namespaces = o.allNamespaces
 	wide := o.formats.Format() == "wide"
+	columns := []string{"NAME", "PHASE", "REASON", "ENVIRONMENT", "WORKSPACE", "AGE"}
 	if wide {
 		columns = append(columns, "REQUESTED-BY", "INCARNATION", "POD", "NODE")
 	}
-	cli.WriteRow(w, columns)
+	w.Row("NAMESPACE", columns...)
 	for i := range sessions {
 		s := &sessions[i]
 		cells := sessionRow(s, now)
-		if o.allNamespaces {
-			cells = append([]string{s.Namespace}, cells...)
-		}
 		if wide {
 			cells = append(cells, sessionRequester(s), fmt.Sprint(s.Status.Incarnation), s.Status.Pod, s.Status.Node)
 		}
-		cli.WriteRow(w, cells)
+		w.Row(s.Namespace, cells...)
 	}
 	return w.Flush()
 }
 
 // sessionRow returns the cells of a session, without those of -A and -o wide.
 func sessionRow(s *v1alpha1.ToolSession, now time.Time) []string {
-	environment, workspace := "", ""
-	switch {
-	case s.Status.Environment != nil:
+	environment, workspace := ptr.Deref(s.Spec.EnvironmentRef, v1alpha1.LocalReference{}).Name, ""
+	if s.Status.Environment != nil {
 		environment = s.Status.Environment.Name
-	case s.Spec.EnvironmentRef != nil:
-		environment = s.Spec.EnvironmentRef.Name
 	}
 	if s.Spec.Workspace != nil {
 		workspace = s.Spec.Workspace.Size.String()
@@ -143,8 +124,5 @@ func sessionRow(s *v1alpha1.ToolSession, now time.Time) []string {
 }
 
 func sessionRequester(s *v1alpha1.ToolSession) string {
-	if s.Spec.RequestedBy == nil {
-		return ""
-	}
-	return s.Spec.RequestedBy.Username
+	return ptr.Deref(s.Spec.RequestedBy, v1alpha1.Requester{}).Username
 }

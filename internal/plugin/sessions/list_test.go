@@ -40,9 +40,9 @@ func TestTableOfSessions(t *testing.T) {
 	}
 	table := func(format string, all bool) string {
 		var out bytes.Buffer
-		o := &sessionListOptions{CLI: plugintest.TestCLI(plugintest.StreamsTo(&out)), allNamespaces: all, formats: cli.NewFormats("wide")}
+		o := &sessionListOptions{allNamespaces: all, formats: cli.NewFormats("wide")}
 		*o.formats.OutputFormat = format
-		if err := o.writeTable(sessions, now); err != nil {
+		if err := o.writeTable(&out, sessions, now); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -2,6 +2,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,14 +42,10 @@ func newSession(c *cli.CLI) *cobra.Command {
 		Short:   "Start, use and end sessions, whose calls share files",
 		Long:    sessionLong,
 		Example: sessionExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(
+	return cli.Group(command, append([]*cobra.Command{
 		newSessionStart(c), newSessionList(c), newSessionDescribe(c), newSessionExec(c), newSessionShell(c),
-		newSessionSuspend(c), newSessionResume(c), newSessionEnd(c),
-	)
-	return command
+	}, newSessionChanges(c)...)...)
 }
 
 // waitFlags are the flags of the commands that wait for a session.
@@ -65,21 +62,6 @@ func (f *waitFlags) add(command *cobra.Command, state string) {
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long to wait, e.g. 5m; 0 means no timeout")
 }
 
-func (f *waitFlags) validate() error {
-	if f.timeout < 0 {
-		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", f.timeout)
-	}
-	return nil
-}
-
-// waiting ends with --timeout, which doesn't cover the requests before the wait: cut off, their outcome is unknown.
-func (f *waitFlags) waiting(parent context.Context) (context.Context, context.CancelFunc) {
-	if f.timeout == 0 {
-		return parent, func() {}
-	}
-	return context.WithTimeout(parent, f.timeout)
-}
-
 // sessionGoal is the state of a session that a command waits for.
 type sessionGoal struct {
 	// text completes "session NAME was not …".
@@ -92,12 +74,12 @@ type sessionGoal struct {
 
 // waitForSession waits until the session has reached the goal, and shows what it waits for. It returns nil without an
 // error if the session was deleted.
-func waitForSession(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, session *v1alpha1.ToolSession, goal sessionGoal, f *waitFlags) (*v1alpha1.ToolSession, error) {
+func waitForSession(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession, goal sessionGoal, f *waitFlags) (*v1alpha1.ToolSession, error) {
 	p := cli.NewProgress(c.ErrOut, f.quiet, cli.ProgressDelay)
 	defer p.Stop()
 	p.Set(pendingSession(session))
 	last := session
-	got, err := cluster.Follow().WaitSession(ctx, session, follow.SessionWatcher{
+	got, err := c.Follow().WaitSession(ctx, session, follow.SessionWatcher{
 		Changed: func(s *v1alpha1.ToolSession) {
 			last = s
 			if !goal.reached(s) {
@@ -105,7 +87,7 @@ func waitForSession(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, sessi
 			}
 		},
 		Until:  func(s *v1alpha1.ToolSession) bool { return goal.reached(s) || s.Status.Phase == v1alpha1.SessionEnded },
-		Notice: func(text string) { fmt.Fprintln(c.ErrOut, "note: "+terminal.Safe(text)) },
+		Notice: func(text string) { c.Note(false, "note: %s", text) },
 	})
 	switch {
 	case errors.Is(err, follow.ErrSessionDeleted):
@@ -117,7 +99,6 @@ func waitForSession(ctx context.Context, c *cli.CLI, cluster *cli.Cluster, sessi
 	case err != nil:
 		return nil, fmt.Errorf("follow session %s: %w", session.Name, err)
 	}
-	got.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
 	return got, nil
 }
 
@@ -133,7 +114,7 @@ func isCurrent(session *v1alpha1.ToolSession) bool {
 
 // sessionPhase returns Pending for a session that the operator has not seen yet.
 func sessionPhase(session *v1alpha1.ToolSession) string {
-	return cli.OrText(string(session.Status.Phase), string(v1alpha1.SessionPending))
+	return cmp.Or(string(session.Status.Phase), string(v1alpha1.SessionPending))
 }
 
 // stateOf is the phase of a session, and why it is in that phase.

@@ -246,7 +246,7 @@ func (s *sessionShell) show(call *v1alpha1.ToolCall, i *calls.Interrupts) (done 
 	shown := s.output.Display(s.CLI)
 	end := &endWriter{Writer: shown.Out, last: '\n'}
 	shown.Out, shown.Changed = end, p.Update
-	done, err = calls.Wait(s.CLI, s.cluster, call, shown, i)
+	done, err = calls.Wait(s.cluster, call, shown, i)
 	return done, shown.Mixed && end.last != '\n' && !s.quiet, err
 }
 
@@ -267,11 +267,11 @@ func (e *endWriter) Write(p []byte) (int, error) {
 func (s *sessionShell) report(call *v1alpha1.ToolCall) error {
 	err := calls.ReportOutcome(s.CLI, call)
 	s.code = cli.ExitCode(call)
-	if took := call.Status.DurationMilliseconds; took != nil {
-		s.Note(s.quiet, "[exit code %d after %s]", s.code, cli.FormatMilliseconds(*took))
-	} else {
-		s.Note(s.quiet, "[exit code %d]", s.code)
+	took := ""
+	if ms := call.Status.DurationMilliseconds; ms != nil {
+		took = " after " + cli.FormatMilliseconds(*ms)
 	}
+	s.Note(s.quiet, "[exit code %d%s]", s.code, took)
 	switch call.Status.Reason {
 	case v1alpha1.ReasonSessionEnded, v1alpha1.ReasonSessionNotFound, v1alpha1.ReasonSessionNotAllowed:
 		return &cli.ExitError{Code: s.code, Err: fmt.Errorf("%w %s: start another one with kubectl toolcall session start", errSessionOver, terminal.Safe(s.session.Name))}

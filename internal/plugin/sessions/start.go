@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
@@ -34,7 +34,6 @@ const sessionStartExample = `  # In the namespace's default environment, with fi
 
 // sessionStartOptions are the flags of session start.
 type sessionStartOptions struct {
-	*cli.CLI
 	waitFlags
 	environment, skill string
 	workingDir         string
@@ -47,14 +46,13 @@ type sessionStartOptions struct {
 	maxLifetime        time.Duration
 	ttl                time.Duration
 	concurrent, calls  int32
-	dryRun             string
-	print              *genericclioptions.PrintFlags
+	dryRun             cli.DryRun
 	// changed reports whether the user set a flag.
 	changed func(flag string) bool
 }
 
 func newSessionStart(c *cli.CLI) *cobra.Command {
-	o := &sessionStartOptions{CLI: c, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(cli.Scheme())}
+	o := &sessionStartOptions{dryRun: cli.DryRun{Formats: cli.NewFormats()}}
 	command := &cobra.Command{
 		Use:     "start [NAME]",
 		Aliases: []string{"create"},
@@ -67,18 +65,17 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args)
+			return o.run(command.Context(), c, args)
 		},
 	}
-	o.addFlags(command)
+	o.addFlags(command, c)
 	return command
 }
 
-func (o *sessionStartOptions) addFlags(command *cobra.Command) {
+func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
-	cli.AddEnvironmentFlag(command, o.CLI, &o.environment, "ExecutionEnvironment of the session (default: the namespace's default environment)")
+	cli.AddEnvironmentFlag(command, c, &o.environment, "ExecutionEnvironment of the session (default: the namespace's default environment)")
 	flags.StringVar(&o.skill, "skill", "", "Skill to take variables from")
 	flags.StringVarP(&o.workingDir, "working-dir", "w", "", "directory that calls start in which set none")
 	cli.AddVariableFlag(command, &o.env, "environment variable of all calls as NAME=VALUE; can be repeated")
@@ -91,31 +88,33 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command) {
 	flags.Int32Var(&o.concurrent, "max-concurrent-calls", 0, "how many calls may run at the same time, 1 to 16 (default 1)")
 	flags.Int32Var(&o.calls, "max-calls", 0, "end the session after this many calls (default 10000)")
 	flags.StringToStringVarP(&o.labels, "labels", "l", nil, "labels to set on the session, e.g. team=search")
-	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the session, "server" also lets the API server validate it; neither creates it`)
-	flags.Lookup("dry-run").NoOptDefVal = "client"
 	o.waitFlags.add(command, "the session is ready")
-	cli.AddPrintFlags(command, o.print)
+	o.dryRun.Add(command, "session")
 	o.changed = flags.Changed
-	cli.Must(command.RegisterFlagCompletionFunc("skill", o.Complete(cli.ListSkills)))
+	cli.Must(command.RegisterFlagCompletionFunc("skill", c.Complete(cli.ListSkills)))
 	cli.Must(command.RegisterFlagCompletionFunc("retain", cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
-	cli.Must(command.RegisterFlagCompletionFunc("dry-run", cli.CompleteFrom("none", "client", "server")))
 }
 
-func (o *sessionStartOptions) run(ctx context.Context, args []string) error {
-	if err := o.validate(); err != nil {
+func (o *sessionStartOptions) run(ctx context.Context, program *cli.CLI, args []string) error {
+	if err := cmp.Or(o.dryRun.Validate("session", o.detach), cli.CheckTimeout(o.timeout)); err != nil {
 		return err
 	}
 	session, err := o.build(args)
 	if err != nil {
 		return err
 	}
-	c, err := o.Connect()
+	c, err := program.Connect()
 	if err != nil {
 		return err
 	}
 	session.Namespace = c.Namespace
-	if o.dryRun != "none" {
-		return o.printDryRun(ctx, c, session)
+	if o.dryRun.Mode == "server" {
+		if session, err = c.DryRun().CreateSession(ctx, session); err != nil {
+			return err
+		}
+	}
+	if o.dryRun.Mode != "none" {
+		return o.dryRun.PrintInstead(c.Out, session)
 	}
 	ctx, release := cli.EndedBySignals(ctx)
 	defer release()
@@ -128,25 +127,12 @@ func (o *sessionStartOptions) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return o.report(created)
-}
-
-func (o *sessionStartOptions) validate() error {
-	switch o.dryRun {
-	case "none", "client", "server":
-	default:
-		return fmt.Errorf("--dry-run=%s: must be client, server or none", o.dryRun)
-	}
-	if o.detach && o.dryRun != "none" {
-		return errors.New("--detach and --dry-run can't be used together: a dry run creates no session")
-	}
-	return o.waitFlags.validate()
+	return o.report(c, created)
 }
 
 // build builds the session from the flags.
 func (o *sessionStartOptions) build(args []string) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
-	session.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
 	session.GenerateName, session.Labels = "session-", o.labels
 	if len(args) > 0 && args[0] != "" {
 		session.Name, session.GenerateName = args[0], ""
@@ -188,55 +174,16 @@ func (o *sessionStartOptions) buildWorkspace() (*v1alpha1.SessionWorkspace, erro
 
 // setLimits sets the limits whose flags the user set. The API server sets and checks the others.
 func (o *sessionStartOptions) setLimits(spec *v1alpha1.ToolSessionSpec) error {
-	for _, limit := range []struct {
-		flag  string
-		value time.Duration
-		field **int32
-	}{
-		{"idle-timeout", o.idleTimeout, &spec.IdleTimeoutSeconds},
-		{"max-lifetime", o.maxLifetime, &spec.MaxLifetimeSeconds},
-		{"ttl", o.ttl, &spec.TTLSecondsAfterEnded},
-	} {
-		if !o.changed(limit.flag) {
-			continue
-		}
-		value, err := cli.Seconds(limit.flag, limit.value)
-		if err != nil {
-			return err
-		}
-		*limit.field = &value
-	}
 	if o.changed("max-concurrent-calls") {
 		spec.MaxConcurrentCalls = &o.concurrent
 	}
 	if o.changed("max-calls") {
 		spec.MaxCalls = &o.calls
 	}
-	return nil
-}
-
-// printDryRun prints the session instead of creating it.
-func (o *sessionStartOptions) printDryRun(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
-	if o.dryRun == "server" {
-		admitted, err := c.DryRun().CreateSession(ctx, session)
-		if err != nil {
-			return err
-		}
-		session = admitted
-		session.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
-	}
-	if *o.print.OutputFormat == "" {
-		*o.print.OutputFormat = "yaml"
-	}
-	return o.printObject(session)
-}
-
-func (o *sessionStartOptions) printObject(session *v1alpha1.ToolSession) error {
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(session, o.Out)
+	return cmp.Or(
+		cli.SetSeconds(&spec.IdleTimeoutSeconds, "idle-timeout", o.idleTimeout, o.changed),
+		cli.SetSeconds(&spec.MaxLifetimeSeconds, "max-lifetime", o.maxLifetime, o.changed),
+		cli.SetSeconds(&spec.TTLSecondsAfterEnded, "ttl", o.ttl, o.changed))
 }
 
 // readyGoal is a session that takes calls, after every change of its spec so far.
@@ -247,9 +194,9 @@ var readyGoal = sessionGoal{
 }
 
 func (o *sessionStartOptions) waitReady(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
-	ctx, cancel := o.waiting(ctx)
+	ctx, cancel := cli.Within(ctx, o.timeout)
 	defer cancel()
-	got, err := waitForSession(ctx, o.CLI, c, session, readyGoal, &o.waitFlags)
+	got, err := waitForSession(ctx, c, session, readyGoal, &o.waitFlags)
 	switch {
 	case err != nil:
 		return nil, err
@@ -263,18 +210,18 @@ func (o *sessionStartOptions) waitReady(ctx context.Context, c *cli.Cluster, ses
 }
 
 // report prints the name of the session, and how to use it.
-func (o *sessionStartOptions) report(session *v1alpha1.ToolSession) error {
-	if *o.print.OutputFormat != "" {
-		return o.printObject(session)
+func (o *sessionStartOptions) report(c *cli.Cluster, session *v1alpha1.ToolSession) error {
+	if o.dryRun.IsObject() {
+		return o.dryRun.Print(c.Out, session)
 	}
-	if _, err := fmt.Fprintln(o.Out, session.Name); err != nil {
+	if _, err := fmt.Fprintln(c.Out, session.Name); err != nil {
 		return err
 	}
 	name := session.Name + " -n " + session.Namespace
-	o.Note(o.quiet, "session %s is %s. To use it, run:", session.Name, readiness(session))
-	o.Note(o.quiet, "  kubectl toolcall session exec %s -- PROGRAM", name)
-	o.Note(o.quiet, "  kubectl toolcall session shell %s", name)
-	o.Note(o.quiet, "  kubectl toolcall session end %s", name)
+	c.Note(o.quiet, "session %s is %s. To use it, run:", session.Name, readiness(session))
+	c.Note(o.quiet, "  kubectl toolcall session exec %s -- PROGRAM", name)
+	c.Note(o.quiet, "  kubectl toolcall session shell %s", name)
+	c.Note(o.quiet, "  kubectl toolcall session end %s", name)
 	return nil
 }
 

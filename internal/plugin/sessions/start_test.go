@@ -198,7 +198,7 @@ func TestAnInterruptLeavesTheSession(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = waitForSession(ctx, c, cluster, session, readyGoal, &waitFlags{})
+	_, err = waitForSession(ctx, cluster, session, readyGoal, &waitFlags{})
 	var exit *cli.ExitError
 	if !errors.As(err, &exit) || exit.Code != cli.CodeCancelled || !strings.Contains(err.Error(), "stopped waiting before session dev was ready (Pending): it goes on starting") ||
 		!strings.Contains(err.Error(), "kubectl toolcall session end dev -n "+f.Namespace) {
