@@ -92,8 +92,8 @@ func TestTheTextAroundAPageHasRoomForTheLongestForm(t *testing.T) {
 	}
 	r.inFiles(&rules, &replaced)
 	for name, form := range longForms(strings.ReplaceAll(value, "\n", "\r\n") + "b") {
-		if int64(len(form)) > rules.ShownAround {
-			t.Errorf("%s takes %d bytes, more than %d", name, len(form), rules.ShownAround)
+		if int64(len(form)) > rules.HiddenAround {
+			t.Errorf("%s takes %d bytes, more than %d", name, len(form), rules.HiddenAround)
 		}
 	}
 }

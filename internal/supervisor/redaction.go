@@ -90,25 +90,10 @@ func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *fil
 		return rules
 	}
 	for _, v := range r.values {
-		rules.ShownAround = max(rules.ShownAround, longestForm(v.Value)*files.ShownForm)
+		rules.HiddenAround = max(rules.HiddenAround, longestForm(v.Value)*files.HiddenForm)
 	}
-	matcher, counted := r.matcher, map[string]int64{}
-	rules.Shown = func(text []byte) ([]byte, map[string]int64) {
-		out, counts := matcher.Bytes(text)
-		if len(counts) == 0 {
-			return out, nil
-		}
-		byName := map[string]int64{}
-		for _, c := range counts {
-			byName[c.Name] += c.Count
-		}
-		return out, byName
-	}
-	rules.Replaced = func(all map[string]int64) {
-		for name, count := range all {
-			counted[name] += count
-		}
-	}
+	counted := map[string]int64{}
+	rules.Hidden, rules.Replaced = r.matcher.Spans, func(name string) { counted[name]++ }
 	*replaced = counted
 	return rules
 }

@@ -134,8 +134,8 @@ func (a *packing) file(p *place, h *tar.Header) error {
 		return fileError("open", p.path, err)
 	case !isSame(&st, &p.st) || !isRegular(&st):
 		return newError(FileChanged, "%s was replaced while it was read: try again.", quote(p.path))
-	case st.Size > a.c.rules.maxRead:
-		return newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", quote(p.path), st.Size, a.c.rules.maxRead)
+	case st.Size > a.c.rules.MaxReadBytes:
+		return newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", quote(p.path), st.Size, a.c.rules.MaxReadBytes)
 	}
 	h.Size = st.Size
 	if err := a.to.WriteHeader(h); err != nil {

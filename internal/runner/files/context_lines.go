@@ -2,7 +2,6 @@ package files
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 )
 
@@ -20,20 +19,23 @@ func (s *searcher) addContext(h *hit, m lineMatch) {
 	before := linesBefore(text, int(start-low), s.around, low == 0)
 	after := linesAfter(text, int(stop-low), s.around, low+int64(len(text)) < stop+maxContextBytes)
 	all := slices.Concat(before, after)
-	if len(all) == 0 {
+	w, err := s.rules.window(s.ctx, s.fd, low, text)
+	if err != nil {
 		return
 	}
-	shown, replaced := s.showContext(text, low, all)
-	h.before, h.after = shown[:len(before)], shown[len(before):]
-	h.replaced = maps.Clone(h.replaced)
-	for name, count := range replaced {
-		if h.replaced == nil {
-			h.replaced = map[string]int64{}
+	for i, line := range all {
+		shown, hidden := w.show(int(line.start), int(line.end))
+		if shown = bytes.TrimSuffix(shown, []byte{'\r'}); len(shown) > MaxLineBytes {
+			shown = cutRunes(shown[:MaxLineBytes], false)
 		}
-		h.replaced[name] += count
-	}
-	for _, line := range shown {
-		s.hits.bytes += int64(len(line))
+		text, _ := exact(string(shown))
+		if i < len(before) {
+			h.before = append(h.before, text)
+		} else {
+			h.after = append(h.after, text)
+		}
+		h.hidden = append(h.hidden, hidden...)
+		s.hits.bytes += int64(len(text))
 	}
 }
 
@@ -71,51 +73,4 @@ func linesAfter(text []byte, at, most int, isEnd bool) (lines []span) {
 		at += end + 1
 	}
 	return lines
-}
-
-// showContext returns what is shown of lines in a text that begins at an offset of the file.
-func (s *searcher) showContext(text []byte, low int64, lines []span) (shown []string, replaced map[string]int64) {
-	show := func(line span) []byte { return text[line.start:line.end] }
-	if s.rules.shown != nil {
-		around, whole, before, err := s.textAround(text, low)
-		if err != nil {
-			return make([]string, len(lines)), nil
-		}
-		if !bytes.Equal(around, whole) {
-			replaced = map[string]int64{}
-			show = func(line span) []byte {
-				line.start, line.end = line.start+before, line.end+before
-				got, counts := newPage(s.rules.shown, around, int(line.start), whole).show(int(line.end - line.start))
-				for name, count := range counts {
-					replaced[name] += count
-				}
-				return got
-			}
-		}
-	}
-	for _, line := range lines {
-		one := bytes.TrimSuffix(show(line), []byte{'\r'})
-		if len(one) > MaxLineBytes {
-			one = cutRunes(one[:MaxLineBytes], false)
-		}
-		text, _ := exact(string(one))
-		shown = append(shown, text)
-	}
-	return shown, replaced
-}
-
-// textAround returns a text with what is around it in the file, what is shown of that, and where the text begins in it.
-func (s *searcher) textAround(text []byte, low int64) (around, whole []byte, before int64, err error) {
-	surroundings := s.rules.surroundings(s.ctx, s.fd)
-	first, err := surroundings.before(low, nil)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	last, err := surroundings.after(low+int64(len(text)), nil)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	around = slices.Concat(first, text, last)
-	whole, _ = s.rules.shown(around)
-	return around, whole, int64(len(first)), nil
 }

@@ -40,18 +40,8 @@ func TestTheLinesAroundAMatchShowNoValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.rules.Shown = func(text []byte) ([]byte, map[string]int64) {
-		out, counts := matcher.Bytes(text)
-		all := map[string]int64{}
-		for _, c := range counts {
-			all[c.Name] += c.Count
-		}
-		if len(all) == 0 {
-			all = nil
-		}
-		return out, all
-	}
-	w.rules.ShownAround = int64(len(value)) * ShownForm
+	w.rules.Hidden, w.rules.Replaced = matcher.Spans, func(string) {}
+	w.rules.HiddenAround = int64(len(value)) * HiddenForm
 	w.file("f", "a\nb\nmatch\ncorrect-horse\nbattery-staple\nz\n")
 	for context := 1; context <= 3; context++ {
 		out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "match", ContextLines: context})

@@ -114,9 +114,9 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	if t.ends != nil {
 		size += int64(count) * int64(bytes.Count(with, []byte("\n")))
 	}
-	if size > c.rules.maxWrite {
+	if size > c.rules.MaxWriteBytes {
 		return nil, 0, newError(FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
-			quote(p.path), size, c.rules.maxWrite)
+			quote(p.path), size, c.rules.MaxWriteBytes)
 	}
 	t.replace([]byte(e.OldString), with)
 	return t.content(), count, nil

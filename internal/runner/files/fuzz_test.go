@@ -562,6 +562,6 @@ func randomExpression(random *rand.Rand, depth int) string {
 
 // testSearcher returns a searcher without bounds.
 func testSearcher(t *testing.T, p *pattern) *searcher {
-	c := &call{ctx: t.Context(), rules: &compiledRules{maxOutput: math.MaxInt64}, req: &spec.File{}}
+	c := &call{ctx: t.Context(), rules: &compiledRules{Rules: Rules{MaxOutputBytes: math.MaxInt64}}, req: &spec.File{}}
 	return c.newSearcher(p, MaxResults)
 }

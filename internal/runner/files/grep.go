@@ -79,14 +79,14 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 }
 
 // holds returns what a search holds: one line more than is written shows that there are more.
-func (c *call) holds(limit int) bounds { return bounds{limit + 1, c.rules.maxOutput} }
+func (c *call) holds(limit int) bounds { return bounds{limit + 1, c.rules.MaxOutputBytes} }
 
 func (r *results) addHits(found []hit) error {
 	for i := range found {
 		if err := r.add(found[i].match()); err != nil {
 			return err
 		}
-		r.replaced(found[i].replaced)
+		r.rules.count(found[i].hidden)
 	}
 	return nil
 }

@@ -25,14 +25,12 @@ type results struct {
 	buffer       *bufio.Writer
 	limit, count int
 	// room is what the output still takes.
-	room int64
-	// shown and replaced are those of the Rules.
-	shown    Shown
-	replaced func(map[string]int64)
+	room  int64
+	rules *compiledRules
 }
 
 func (c *call) newResults(limit int) *results {
-	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.maxOutput, shown: c.rules.shown, replaced: c.rules.replaced}
+	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.MaxOutputBytes, rules: c.rules}
 }
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
@@ -46,15 +44,15 @@ func (r *results) add(v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return writeError(err)
 	}
-	text := line.Bytes()
-	var replaced map[string]int64
-	if r.shown != nil {
-		text, replaced = r.shown(text)
+	w := window{rules: r.rules, around: line.Bytes()}
+	if r.rules.Hidden != nil {
+		w.hidden = r.rules.Hidden(w.around)
 	}
+	text, names := w.show(0, line.Len())
 	if int64(len(text)) > r.room {
 		return errEnough
 	}
-	r.replaced(replaced)
+	r.rules.count(names)
 	r.room -= int64(len(text))
 	r.count++
 	_, err := r.buffer.Write(text)

@@ -168,9 +168,9 @@ func (c *call) moveAcross(from, to *place) error {
 		return err
 	}
 	defer closeAll(fd)
-	if st.Size > c.rules.maxWrite {
+	if st.Size > c.rules.MaxWriteBytes {
 		return newError(FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
-			"copies of %d.", quote(from.path), st.Size, quote(to.path), c.rules.maxWrite)
+			"copies of %d.", quote(from.path), st.Size, quote(to.path), c.rules.MaxWriteBytes)
 	}
 	content := &reader{c: c, fd: fd, part: span{0, st.Size}}
 	// The owner is that of the file that moves, not of the one that it replaces.

@@ -126,7 +126,7 @@ func (c *call) read() (Result, error) {
 func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) error {
 	start, sum := time.Now(), sha256.New()
 	to, page := c.stdout, &bytes.Buffer{}
-	if c.rules.shown != nil {
+	if c.rules.Hidden != nil {
 		to = page
 	}
 	check := &textCheck{}
@@ -153,8 +153,8 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
 	}
 	isWhole := true
-	if c.rules.shown != nil {
-		if isWhole, err = c.showPart(result, fd, span{part.start, part.start + n}, page.Bytes()); err != nil {
+	if c.rules.Hidden != nil {
+		if isWhole, err = c.showPart(result, fd, part.start, page.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (c *call) bytePart(result *Result, size int64) span {
 }
 
 // maxReadAtOnce is how much one Read returns.
-func (c *compiledRules) maxReadAtOnce() int64 { return min(c.maxRead, c.maxOutput) }
+func (c *compiledRules) maxReadAtOnce() int64 { return min(c.MaxReadBytes, c.MaxOutputBytes) }
 
 func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next }
 

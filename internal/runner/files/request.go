@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -39,12 +40,12 @@ type Rules struct {
 	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
 	MaxOutputBytes int64
-	// Shown is what is written to the output of a text; nil for the text. It is asked before anything is cut. ShownAround is how
-	// far around a page of a Read it can depend on the file.
-	Shown       Shown
-	ShownAround int64
-	// Replaced is told what Shown replaced in what is written to the output. The goroutine of Do calls it.
-	Replaced func(map[string]int64)
+	// Hidden returns what of a text isn't written to the output, but a mark in its place; nil hides nothing. It is asked before
+	// anything is cut. Goroutines call it at the same time. HiddenAround is how long something hidden can be.
+	Hidden       func(text []byte) []redact.Span
+	HiddenAround int64
+	// Replaced is told the name of each mark in what is written to the output. It goes with Hidden. The goroutine of Do calls it.
+	Replaced func(name string)
 }
 
 // Result is what an operation did. Fields that don't apply are empty.
@@ -55,7 +56,7 @@ type Result struct {
 	Bytes int64
 	// SHA256 is the content of the whole file, good for IfSHA256. A Read sets it only if it returned the file from start to
 	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read. None of them and
-	// no Edit sets it where Shown replaces something of the content.
+	// no Edit sets it where Hidden hides something of the content.
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int

@@ -12,26 +12,17 @@ import (
 	"toolcall.dev/operator/internal/glob"
 )
 
-// compiledRules are the rules for one request.
+// compiledRules are the rules for one request, with the defaults of its bounds.
 type compiledRules struct {
+	Rules
 	// roots are the allowed directories, the outermost first.
 	roots []string
 	// kept are all allowed directories, to read or to write: nothing deletes or moves them.
 	kept []string
 	// denied matches absolute paths; nil denies nothing.
 	denied *regexp.Regexp
-	// runners are the paths of the runner's own.
-	runners           []string
-	maxRead, maxWrite int64
-	// maxOutput bounds what is written to the output.
-	maxOutput int64
-	// shown and shownAround are those of the Rules.
-	shown       Shown
-	shownAround int64
 	// showing is held while lines of a Grep are shown with what is around them: so memory doesn't grow with the workers.
 	showing sync.Mutex
-	// replaced is that of the Rules; never nil.
-	replaced func(map[string]int64)
 	// listField names the list of the policy, for messages.
 	listField string
 }
@@ -41,24 +32,13 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	if r == nil {
 		return nil, newError(InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
 	}
-	c := &compiledRules{runners: r.RunnerPaths, maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes, maxOutput: r.MaxOutputBytes}
-	c.shown, c.shownAround, c.replaced = r.Shown, r.ShownAround, r.Replaced
-	if c.replaced == nil {
-		c.replaced = func(map[string]int64) {}
-	}
-	if c.maxRead < 0 || c.maxWrite < 0 || c.maxOutput < 0 {
+	if r.MaxReadBytes < 0 || r.MaxWriteBytes < 0 || r.MaxOutputBytes < 0 {
 		return nil, newError(InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
-			c.maxRead, c.maxWrite, c.maxOutput)
+			r.MaxReadBytes, r.MaxWriteBytes, r.MaxOutputBytes)
 	}
-	if c.maxOutput == 0 {
-		c.maxOutput = math.MaxInt64
-	}
-	if c.maxRead == 0 {
-		c.maxRead = DefaultMaxBytes
-	}
-	if c.maxWrite == 0 {
-		c.maxWrite = DefaultMaxBytes
-	}
+	c := &compiledRules{Rules: *r}
+	c.MaxOutputBytes = cmp.Or(r.MaxOutputBytes, math.MaxInt64)
+	c.MaxReadBytes, c.MaxWriteBytes = cmp.Or(r.MaxReadBytes, DefaultMaxBytes), cmp.Or(r.MaxWriteBytes, DefaultMaxBytes)
 	for _, p := range slices.Concat(r.ReadPaths, r.WritePaths) {
 		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
 			return nil, newError(InvalidRules, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
@@ -80,6 +60,13 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	return c, nil
 }
 
+// count tells what is hidden in what is written to the output.
+func (c *compiledRules) count(names []string) {
+	for _, name := range names {
+		c.Replaced(name)
+	}
+}
+
 // isDenied says that a path, or a directory above it, is denied.
 func (c *compiledRules) isDenied(path string) bool {
 	return c.denied != nil && c.denied.MatchString(path) || c.isRunners(path)
@@ -87,14 +74,14 @@ func (c *compiledRules) isDenied(path string) bool {
 
 // deniesNothingBelow says that isDenied is false for every path below some directories.
 func (c *compiledRules) deniesNothingBelow(dirs ...string) bool {
-	return c.denied == nil && !slices.ContainsFunc(c.runners, func(own string) bool {
+	return c.denied == nil && !slices.ContainsFunc(c.RunnerPaths, func(own string) bool {
 		return slices.ContainsFunc(dirs, func(dir string) bool { return isWithin(dir, own) })
 	})
 }
 
 // isRunners says that a path is the runner's own, or below one that is.
 func (c *compiledRules) isRunners(path string) bool {
-	return slices.ContainsFunc(c.runners, func(own string) bool { return isWithin(own, path) })
+	return slices.ContainsFunc(c.RunnerPaths, func(own string) bool { return isWithin(own, path) })
 }
 
 // rootOf returns the outermost allowed directory that a path lies in.

@@ -17,8 +17,8 @@ type hit struct {
 	cut            bool
 	// before and after are the lines around it.
 	before, after []string
-	// replaced is what isn't shown of the line.
-	replaced map[string]int64
+	// hidden are the names of what isn't shown of them.
+	hidden []string
 }
 
 // match returns what is written for a hit.
@@ -178,17 +178,16 @@ func (s *searcher) lines(size int, open bool) error {
 		if column := s.match(data[start:stop], candidate-start); column >= 0 {
 			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
 			counted = start
-			if isEnough, err := s.add(lineMatch{start: start, stop: stop, column: column, number: s.line + 1, cut: open}); isEnough || err != nil {
-				return err
-			}
+			line := bytes.TrimSuffix(data[start:stop], []byte{'\r'})
+			s.waiting = append(s.waiting, lineMatch{start, start + len(line), min(column, len(line)), s.line + 1, open})
 		}
-		if s.hasEnded() {
-			return nil
+		if len(s.hits.found)+len(s.waiting) >= s.bounds.lines || s.hasEnded() {
+			break
 		}
 		at = stop + 1
 	}
 	s.line += int64(bytes.Count(data[counted:], []byte{'\n'}))
-	return s.showWaiting()
+	return s.holdWaiting()
 }
 
 // candidate returns where a line that may match goes on or starts; -1 if there is none.
@@ -295,35 +294,51 @@ type lineMatch struct {
 	cut                 bool
 }
 
-// add takes a line that matches. It returns true if no more are held.
-func (s *searcher) add(m lineMatch) (isEnough bool, err error) {
-	line := bytes.TrimSuffix(s.data[m.start:m.stop], []byte{'\r'})
-	m.stop, m.column = m.start+len(line), min(m.column, len(line))
-	if s.rules.shown == nil {
-		s.hold(m, line, nil)
-		return s.bounds.areReached(&s.hits), nil
+// holdWaiting holds what is shown of the lines that wait. Lines that are near each other are looked at together.
+func (s *searcher) holdWaiting() error {
+	for rest := s.waiting; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && int64(rest[n].start-rest[n-1].stop) <= 2*s.rules.HiddenAround {
+			n++
+		}
+		if err := s.holdTogether(rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
 	}
-	s.waiting = append(s.waiting, m)
-	if s.mayTakeMore() {
-		return false, nil
-	}
-	err = s.showWaiting()
-	return s.bounds.areReached(&s.hits), err
+	s.waiting = s.waiting[:0]
+	return nil
 }
 
-// hold holds what is shown of a line, and cuts a long one around its match.
-func (s *searcher) hold(m lineMatch, shown []byte, replaced map[string]int64) {
-	h := hit{path: s.path, number: m.number, column: int64(m.column) + 1, cut: m.cut, replaced: replaced}
-	if len(shown) > MaxLineBytes {
-		column := m.column
-		if s.rules.shown != nil {
-			before, _ := s.rules.shown(s.data[m.start : m.start+column])
-			column = min(len(before), len(shown))
+func (s *searcher) holdTogether(lines []lineMatch) error {
+	if s.rules.Hidden != nil {
+		s.rules.showing.Lock()
+		defer s.rules.showing.Unlock()
+	}
+	start, stop := lines[0].start, lines[len(lines)-1].stop
+	w, err := s.rules.window(s.ctx, s.fd, s.at+int64(start), s.data[start:stop])
+	if err != nil {
+		return err
+	}
+	for _, m := range lines {
+		if s.bounds.areReached(&s.hits) || s.ctx.Err() != nil {
+			break
 		}
-		start := min(max(column-MaxLineBytes/4, 0), len(shown)-MaxLineBytes)
+		s.hold(m, &w, m.start-start)
+	}
+	return nil
+}
+
+// hold holds what is shown of a line in a window, and cuts a long one around its match.
+func (s *searcher) hold(m lineMatch, w *window, at int) {
+	h := hit{path: s.path, number: m.number, column: int64(m.column) + 1, cut: m.cut}
+	shown, hidden := w.show(at, at+m.stop-m.start)
+	if len(shown) > MaxLineBytes {
+		before, _ := w.show(at, at+m.column)
+		start := min(max(min(len(before), len(shown))-MaxLineBytes/4, 0), len(shown)-MaxLineBytes)
 		shown, h.cut = cutRunes(shown[start:start+MaxLineBytes], start > 0), true
 	}
-	h.line = string(shown)
+	h.line, h.hidden = string(shown), hidden
 	if s.around > 0 {
 		s.addContext(&h, m)
 	}

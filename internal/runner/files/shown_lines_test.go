@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -43,14 +44,11 @@ func hiddenSpans(text string) (spans []span) {
 	return spans[:n]
 }
 
-func hideTexts(text []byte) ([]byte, map[string]int64) {
-	var out []byte
-	at, spans := int64(0), hiddenSpans(string(text))
-	for _, one := range spans {
-		out = append(append(out, text[at:one.start]...), hiddenMark...)
-		at = one.end
+func hideTexts(text []byte) (all []redact.Span) {
+	for _, one := range hiddenSpans(string(text)) {
+		all = append(all, redact.Span{Start: int(one.start), End: int(one.end), Name: "TOKEN", Mark: []byte(hiddenMark)})
 	}
-	return append(out, text[at:]...), map[string]int64{"TOKEN": int64(len(spans))}
+	return all
 }
 
 // shownLine is what a Grep shows of a line: a mark for each value or part of one.
@@ -100,7 +98,7 @@ func TestALineIsShownAsTheWholeFileSaysIt(t *testing.T) {
 		text := textWithValues(r, size)
 		spans, w := hiddenSpans(text), newWorld(t)
 		w.file("f", text)
-		w.rules.Shown, w.rules.ShownAround = hideTexts, 64*ShownForm
+		w.rules.Hidden, w.rules.HiddenAround, w.rules.Replaced = hideTexts, 64*HiddenForm, func(string) {}
 		// Those that have an e at an even number of bytes, as far as one Grep returns them.
 		pattern, start := "^(..)*e", int64(0)
 		var want []string
@@ -131,7 +129,7 @@ func hasEvenE(line string) bool {
 // A Grep asks for what is shown of the text around its matches, not of the whole file, and not once more for each line.
 func TestAGrepAsksForLittleOfAFile(t *testing.T) {
 	t.Parallel()
-	const around = 1000 // without escapes
+	const around = 3000
 	lines := slices.Repeat([]string{strings.Repeat("a plain line ", 5)}, 20_000)
 	near := slices.Clone(lines)
 	for i := range 100 {
@@ -144,13 +142,13 @@ func TestAGrepAsksForLittleOfAFile(t *testing.T) {
 		most  int
 	}{
 		"matches that are far from each other": {lines, 100 * 2 * (around + 100)},
-		"matches that are near a value":        {near, 30 * (100*2*70 + 2*around)},
+		"matches that are near a value":        {near, 100*2*70 + 2*(around+100)},
 	} {
 		asked := 0
 		w := showing(t, hiddenMark, strings.Join(test.lines, "\n"))
-		w.rules.ShownAround = around / plainForm * ShownForm
-		hide := w.rules.Shown
-		w.rules.Shown = func(text []byte) ([]byte, map[string]int64) {
+		w.rules.HiddenAround = around
+		hide := w.rules.Hidden
+		w.rules.Hidden = func(text []byte) []redact.Span {
 			if !bytes.HasPrefix(text, []byte("{")) {
 				asked += len(text)
 			}

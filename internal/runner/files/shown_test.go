@@ -6,19 +6,24 @@ import (
 	"strings"
 	"testing"
 
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
 
 const shownSecret = "correct-horse-battery"
 
 // hides replaces a value by a mark that is longer or shorter.
-func hides(mark string) Shown {
-	return func(text []byte) ([]byte, map[string]int64) {
-		count := bytes.Count(text, []byte(shownSecret))
-		if count == 0 {
-			return text, nil
+func hides(value, mark string) func(text []byte) []redact.Span {
+	return func(text []byte) (all []redact.Span) {
+		at := 0
+		for {
+			next := bytes.Index(text[at:], []byte(value))
+			if next < 0 {
+				return all
+			}
+			all = append(all, redact.Span{Start: at + next, End: at + next + len(value), Name: "TOKEN", Mark: []byte(mark)})
+			at += next + len(value)
 		}
-		return bytes.ReplaceAll(text, []byte(shownSecret), []byte(mark)), map[string]int64{"TOKEN": int64(count)}
 	}
 }
 
@@ -27,8 +32,8 @@ func showing(t *testing.T, mark, content string) *showingWorld {
 	t.Helper()
 	w := &showingWorld{world: newWorld(t)}
 	w.file("f", content)
-	w.rules.Replaced = func(all map[string]int64) { w.count += all["TOKEN"] }
-	w.rules.Shown, w.rules.ShownAround = hides(mark), int64(len(shownSecret))*ShownForm
+	w.rules.Replaced = func(string) { w.count++ }
+	w.rules.Hidden, w.rules.HiddenAround = hides(shownSecret, mark), int64(len(shownSecret))*HiddenForm
 	return w
 }
 
@@ -121,10 +126,8 @@ func TestALineOfAValueOfSeveralIsNotShown(t *testing.T) {
 	const key = "-----BEGIN-----\nAAAAB3NzaC1yc2E\n-----END-----"
 	w := newWorld(t)
 	w.file("f", "one\n"+key+"\nlast\n")
-	w.rules.ShownAround = int64(len(key)) * ShownForm
-	w.rules.Shown = func(text []byte) ([]byte, map[string]int64) {
-		return bytes.ReplaceAll(text, []byte(key), []byte("[redacted: KEY]")), nil
-	}
+	w.rules.Hidden, w.rules.HiddenAround = hides(key, "[redacted: KEY]"), int64(len(key))*HiddenForm
+	w.rules.Replaced = func(string) {}
 	for offset := int64(1); offset <= 5; offset++ {
 		for limit := int64(1); limit <= 5; limit++ {
 			out, _ := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Offset: offset, Limit: limit})
@@ -175,7 +178,7 @@ func TestAWholeReadThatIsRedactedHasNoSum(t *testing.T) {
 	content := shownSecret + "\n" + shownSecret
 	w := showing(t, "[X]", content)
 	out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
-	w.rules.Shown = nil
+	w.rules.Hidden = nil
 	count := w.replaced()
 	plain, unredacted := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
 	if out != "[X]\n[X]" || plain != content || result.SHA256 != "" || unredacted.SHA256 == "" || result.Bytes != int64(len(content)) || count != 2 {

@@ -27,7 +27,7 @@ func (c *call) stat() (Result, error) {
 // sumOfEntry returns the checksum of a file that may be compared, so that a file too large for one Read can be replaced on
 // condition; empty for what can't be read, or isn't shown whole.
 func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
-	if entry.Type != TypeFile || entry.Size > c.rules.maxRead {
+	if entry.Type != TypeFile || entry.Size > c.rules.MaxReadBytes {
 		return "", nil
 	}
 	sum := c.newShownSum()

@@ -66,8 +66,8 @@ func (t *Target) Path() string { return t.place.path }
 
 // Write adds bytes.
 func (t *Target) Write(ctx context.Context, p []byte) error {
-	if int64(len(p)) > t.c.rules.maxWrite-t.size {
-		return newError(FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.maxWrite)
+	if int64(len(p)) > t.c.rules.MaxWriteBytes-t.size {
+		return newError(FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
 	}
 	if err := writeAll(ctx, t.making.fd, p); err != nil {
 		return fileError("write", t.place.path, err)

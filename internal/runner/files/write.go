@@ -14,9 +14,9 @@ import (
 )
 
 func (c *call) write() (_ Result, err error) {
-	if size := int64(len(c.req.Content)); size > c.rules.maxWrite {
+	if size := int64(len(c.req.Content)); size > c.rules.MaxWriteBytes {
 		return Result{}, newError(FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
-			c.rules.maxWrite)
+			c.rules.MaxWriteBytes)
 	}
 	condition, err := conditionOf(c.req)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *call) readWhole(p *place) ([]byte, error) {
 		return nil, err
 	}
 	defer closeAll(fd)
-	if limit := min(c.rules.maxRead, c.rules.maxWrite); st.Size > limit {
+	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); st.Size > limit {
 		return nil, newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
 			"to %d be edited.", quote(p.path), st.Size, limit)
 	}

@@ -184,6 +184,21 @@ func (m *Matcher) Bytes(text []byte) ([]byte, []Count) {
 	return out, s.Counts()
 }
 
+// Span is a part of a text that a mark with a name stands for.
+type Span struct {
+	Start, End int
+	Name       string
+	Mark       []byte
+}
+
+// Spans returns what Bytes replaces, in the order of the text.
+func (m *Matcher) Spans(text []byte) []Span {
+	s := m.NewStream()
+	s.listsSpans = true
+	s.Flush(s.Append(nil, text))
+	return s.spans
+}
+
 // Text is Bytes for a string.
 func (m *Matcher) Text(text string) (string, []Count) {
 	out, counts := m.Bytes([]byte(text))

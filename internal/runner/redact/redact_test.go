@@ -12,8 +12,24 @@ import (
 
 const secret = "s3cr3t/T0ken+x=="
 
+// textOf returns what Text does, and makes sure that Spans says the same.
 func textOf(m *Matcher, text string) string {
-	out, _ := m.Text(text)
+	out, counts := m.Text(text)
+	var marked strings.Builder
+	at := 0
+	var names []string
+	for _, s := range m.Spans([]byte(text)) {
+		marked.WriteString(text[at:s.Start] + string(s.Mark))
+		names = append(names, s.Name)
+		at = s.End
+	}
+	marked.WriteString(text[at:])
+	for _, c := range counts {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == c.Name })
+	}
+	if marked.String() != out || len(names) > 0 {
+		panic(fmt.Sprintf("of %q, Text shows %q, and the spans show %q", text, out, marked.String()))
+	}
 	return out
 }
 

@@ -19,6 +19,9 @@ type Stream struct {
 	// lineEnd is the place behind the last end of a line, for foreign values.
 	lineEnd int64
 	counts  []int64
+	// spans are listed for Spans alone.
+	spans      []Span
+	listsSpans bool
 	// work counts the bytes that were compared with forms, moved and searched for the end of a line.
 	work int64
 }
@@ -150,7 +153,11 @@ func (s *Stream) close(out []byte) []byte {
 	}
 	out = s.copy(out, s.open.start)
 	out = append(out, s.matcher.marks[s.open.needle.value]...)
-	s.counts[s.open.needle.value]++
+	value := s.open.needle.value
+	s.counts[value]++
+	if s.listsSpans {
+		s.spans = append(s.spans, Span{int(s.open.start), int(s.open.end), s.matcher.names[value], s.matcher.marks[value]})
+	}
 	s.written = max(s.written, s.open.end)
 	s.open = span{}
 	return out
