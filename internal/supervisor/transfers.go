@@ -302,7 +302,11 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 		if part.Offset != next {
 			return end, errPartOrder
 		}
-		if err := t.step(func() error { return target.Write(t.ctx, part.Payload) }); err != nil {
+		err = t.step(func() error {
+			_, err := target.Write(part.Payload)
+			return err
+		})
+		if err != nil {
 			return end, err
 		}
 		next += int64(len(part.Payload))
@@ -315,7 +319,7 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 	}
 	var done files.Result
 	err = t.step(func() (err error) {
-		done, err = target.Commit(t.ctx)
+		done, err = target.Commit()
 		return err
 	})
 	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err

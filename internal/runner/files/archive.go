@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -42,15 +43,15 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 		return fileError("open", p.path, err)
 	}
 	defer closeAll(fd)
-	buffered := bufio.NewWriterSize(to, archiveBuffer)
+	buffered := bufio.NewWriterSize(output{to}, archiveBuffer)
 	a := &packing{c: c, to: tar.NewWriter(buffered)}
 	if err := a.dir(fd, p.path, "", 0); err != nil {
 		return err
 	}
 	if err := a.to.Close(); err != nil {
-		return writeError(err)
+		return err
 	}
-	return writeError(buffered.Flush())
+	return buffered.Flush()
 }
 
 // packing is an archive that is written.
@@ -100,7 +101,7 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 		if h.Linkname, err = readLink(fd); err != nil {
 			return fileError("read the symbolic link", at, err)
 		}
-		return writeError(a.to.WriteHeader(h))
+		return a.to.WriteHeader(h)
 	case TypeFile:
 		h.Typeflag = tar.TypeReg
 		return a.file(&place{path: at, dir: dir, name: base, fd: -1, st: st}, h)
@@ -116,7 +117,7 @@ func (a *packing) subdirectory(dir int, at, base string, h *tar.Header, depth in
 	}
 	defer closeAll(fd)
 	if err := a.to.WriteHeader(h); err != nil {
-		return writeError(err)
+		return err
 	}
 	return a.dir(fd, at, h.Name, depth+1)
 }
@@ -139,7 +140,7 @@ func (a *packing) file(p *place, h *tar.Header) error {
 	}
 	h.Size = st.Size
 	if err := a.to.WriteHeader(h); err != nil {
-		return writeError(err)
+		return err
 	}
 	n, err := copyPart(a.c.ctx, a.to, fd, span{0, st.Size})
 	switch {
@@ -237,7 +238,8 @@ func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Re
 		r.Mode = &mode
 		err = unpackFile(ctx, rules, r, content)
 	case tar.TypeSymlink:
-		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) || leadsOut(path.Join(path.Dir(name), h.Linkname)) || leadsOut(name+"/../"+h.Linkname) {
+		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) ||
+			!filepath.IsLocal(path.Join(path.Dir(name), h.Linkname)) || !filepath.IsLocal(name+"/../"+h.Linkname) {
 			return newError(PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", quote(h.Name), quote(h.Linkname))
 		}
 		err = makeLink(ctx, rules, r, h.Linkname)
@@ -258,7 +260,7 @@ func entryName(h *tar.Header) (string, error) {
 			return "", newError(NotSupported, "The archive's entry %s is sparse, which isn't supported.", quote(h.Name))
 		}
 	}
-	if h.Name == "" || strings.HasPrefix(h.Name, "/") || strings.ContainsRune(h.Name, 0) || leadsOut(h.Name) {
+	if strings.ContainsRune(h.Name, 0) || !filepath.IsLocal(h.Name) {
 		return "", newError(PathNotAllowed, "The archive's entry %s has a name that leads out of its directory: leave it out.", quote(h.Name))
 	}
 	if strings.Count(h.Name, "/") > MaxDepth || len(h.Name) > maxPathBytes {
@@ -267,44 +269,20 @@ func entryName(h *tar.Header) (string, error) {
 	return path.Clean(h.Name), nil
 }
 
-// leadsOut says that a relative path has more steps up than down before them, at any place.
-func leadsOut(name string) bool {
-	depth := 0
-	for step := range strings.SplitSeq(name, "/") {
-		switch step {
-		case "", ".":
-		case "..":
-			depth--
-		default:
-			depth++
-		}
-		if depth < 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func unpackFile(ctx context.Context, rules *Rules, r *spec.File, content io.Reader) error {
 	t, err := OpenTarget(ctx, rules, r)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	buffer := make([]byte, bufferBytes)
-	for {
-		n, err := content.Read(buffer)
-		if err := t.Write(ctx, buffer[:n]); err != nil {
-			return err
-		}
-		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return newError(InvalidRequest, "The archive breaks off in %s: %v.", quote(r.Path), err)
-		}
+	_, err = io.CopyBuffer(t, content, make([]byte, bufferBytes))
+	if refused := (*Error)(nil); errors.As(err, &refused) || ctx.Err() != nil {
+		return err
 	}
-	_, err = t.Commit(ctx)
+	if err != nil {
+		return newError(InvalidRequest, "The archive breaks off in %s: %v.", quote(r.Path), err)
+	}
+	_, err = t.Commit()
 	return err
 }
 

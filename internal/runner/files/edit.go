@@ -2,6 +2,8 @@ package files
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +56,26 @@ func (c *call) edit() (Result, error) {
 	sum := c.newShownSum()
 	_, _ = sum.Write(content)
 	return Result{Path: p.path, Bytes: int64(len(content)), SHA256: sum.hex(), Replaced: replaced}, nil
+}
+
+// readWhole reads a file that can be edited.
+func (c *call) readWhole(p *place) ([]byte, error) {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(fd)
+	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); st.Size > limit {
+		return nil, newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
+			"to %d be edited.", quote(p.path), st.Size, limit)
+	}
+	content, err := readSpan(c.ctx, fd, span{0, st.Size})
+	return content, fileError("read", p.path, err)
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 // edits returns the changes of an Edit.

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"time"
@@ -109,20 +110,14 @@ func jsonTime(sec, nsec int64) time.Time {
 	return time.Unix(min(max(sec, firstSecond), lastSecond), nsec).UTC()
 }
 
-// typeOf returns the type in a mode of stat.
-func typeOf(mode uint32) Type {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return TypeFile
-	case unix.S_IFDIR:
-		return TypeDirectory
-	case unix.S_IFLNK:
-		return TypeLink
-	case unix.S_IFIFO:
-		return TypePipe
-	case unix.S_IFSOCK:
-		return TypeSocket
-	default:
-		return TypeDevice
-	}
+// kinds are the types of what the kernel lists.
+var kinds = map[byte]Type{
+	unix.DT_REG: TypeFile, unix.DT_DIR: TypeDirectory, unix.DT_LNK: TypeLink, unix.DT_FIFO: TypePipe, unix.DT_SOCK: TypeSocket,
+	unix.DT_CHR: TypeDevice, unix.DT_BLK: TypeDevice,
 }
+
+// typeOf returns the type in a mode of stat.
+func typeOf(mode uint32) Type { return cmp.Or(kinds[kindOf(mode)], TypeDevice) }
+
+// kindOf returns one of unix.DT_*.
+func kindOf(mode uint32) byte { return byte(mode & unix.S_IFMT >> 12) }

@@ -14,12 +14,6 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-// kinds are the types of what the kernel lists.
-var kinds = map[byte]Type{
-	unix.DT_REG: TypeFile, unix.DT_DIR: TypeDirectory, unix.DT_LNK: TypeLink, unix.DT_FIFO: TypePipe, unix.DT_SOCK: TypeSocket,
-	unix.DT_CHR: TypeDevice, unix.DT_BLK: TypeDevice,
-}
-
 // results writes one JSON object a line, up to the limit of the request and the bound of the output.
 type results struct {
 	buffer       *bufio.Writer
@@ -42,7 +36,7 @@ func (r *results) add(v any) error {
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		return writeError(err)
+		return err
 	}
 	w := window{rules: r.rules, around: line.Bytes()}
 	if r.rules.Hidden != nil {
@@ -56,7 +50,7 @@ func (r *results) add(v any) error {
 	r.room -= int64(len(text))
 	r.count++
 	_, err := r.buffer.Write(text)
-	return writeError(err)
+	return err
 }
 
 // finish completes the results that ended with err.
@@ -65,7 +59,7 @@ func (r *results) finish(p *place, err error) (Result, error) {
 	if err != nil && !result.Truncated {
 		return result, err
 	}
-	return result, writeError(r.buffer.Flush())
+	return result, r.buffer.Flush()
 }
 
 func (c *call) list() (Result, error) {

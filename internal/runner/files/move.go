@@ -172,7 +172,7 @@ func (c *call) moveAcross(from, to *place) error {
 		return newError(FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
 			"copies of %d.", quote(from.path), st.Size, quote(to.path), c.rules.MaxWriteBytes)
 	}
-	content := &reader{c: c, fd: fd, part: span{0, st.Size}}
+	content := &reader{c.ctx, fd, span{0, st.Size}}
 	// The owner is that of the file that moves, not of the one that it replaces.
 	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
 	err = c.replace(target, content, st.Mode&0o777, condition{absent: !c.req.Overwrite})

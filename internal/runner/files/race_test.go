@@ -31,11 +31,17 @@ func (w *world) attack(pairs [][2]string) (swaps *atomic.Int64, stop func()) {
 	swaps = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
+	// Once the first attacker runs, the directories of the others can't be found any more.
+	var dirs []int
 	for _, pair := range pairs {
 		dir, err := unix.Open(filepath.Dir(pair[0]), unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		dirs = append(dirs, dir)
+	}
+	for i, pair := range pairs {
+		dir := dirs[i]
 		all.Go(func() {
 			defer unix.Close(dir)
 			for ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -196,7 +198,7 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 		limit = DefaultLines
 	}
 	most := c.rules.maxReadAtOnce()
-	s := &lineScan{ctx: c.ctx, fd: fd, buffer: make([]byte, bufferBytes)}
+	s := &lineScan{buffer: bufio.NewReaderSize(&reader{c.ctx, fd, span{0, math.MaxInt64}}, bufferBytes)}
 	for line := int64(1); line < first; line++ {
 		ok, err := s.next()
 		if err == nil && !ok {
@@ -209,7 +211,7 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 	part := span{s.at, s.at}
 	for lines := int64(0); ; lines++ {
 		if lines < limit {
-			s.stopAt(part.start + most)
+			s.stop = part.start + most
 		}
 		ok, err := s.next()
 		switch {
@@ -235,44 +237,32 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 
 // lineScan finds the ends of lines.
 type lineScan struct {
-	ctx    context.Context
-	fd     int
-	buffer []byte
-	// ahead was read, but not passed.
-	ahead []byte
+	buffer *bufio.Reader
 	// at is the offset after the last line.
 	at int64
 	// stop is where a line is too long; 0 is nowhere.
 	stop int64
 }
 
-func (s *lineScan) stopAt(offset int64) { s.stop = offset }
-
 // next passes one line, the last of which may have no end. It returns false at the end of the file. Behind stop it passes
 // a part of a line.
 func (s *lineScan) next() (bool, error) {
-	start := s.at
-	for {
-		if end := bytes.IndexByte(s.ahead, '\n'); end >= 0 {
-			s.at, s.ahead = s.at+int64(end)+1, s.ahead[end+1:]
-			return true, nil
-		}
-		s.at += int64(len(s.ahead))
-		s.ahead = nil
-		if s.stop > 0 && s.at > s.stop {
-			return true, nil
-		}
+	for start := s.at; ; {
 		if s.at > maxScanBytes {
 			return false, errScanTooLong
 		}
-		n, err := readAt(s.ctx, s.fd, s.buffer, s.at)
-		if err != nil {
-			return false, err
-		}
-		if n == 0 {
+		part, err := s.buffer.ReadSlice('\n')
+		s.at += int64(len(part))
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
 			return s.at > start, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return false, err
+		case s.stop > 0 && s.at > s.stop:
+			return true, nil
 		}
-		s.ahead = s.buffer[:n]
 	}
 }
 
@@ -289,32 +279,51 @@ func (s *lineScan) fail(path string, err error) error {
 // copyPart copies a part of a file; less, if the file has become shorter.
 func copyPart(ctx context.Context, to io.Writer, fd int, part span) (int64, error) {
 	buffer := make([]byte, min(bufferBytes, max(part.end-part.start, 1)))
-	at := part.start
-	for at < part.end {
-		n, err := readAt(ctx, fd, buffer[:min(int64(len(buffer)), part.end-at)], at)
-		if err != nil {
-			return at - part.start, err
-		}
-		if n == 0 {
-			break
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return at - part.start, writeError(err)
-		}
-		at += int64(n)
-	}
-	return at - part.start, nil
+	n, err := io.CopyBuffer(to, &reader{ctx, fd, part}, buffer)
+	return n, ignoring(err, io.ErrUnexpectedEOF)
 }
 
-// writeError describes an error of the output; nil stays nil.
-func writeError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("write the output: %w", &outputError{err})
+// readSpan returns a part of a file; less, if the file ends before.
+func readSpan(ctx context.Context, fd int, part span) ([]byte, error) {
+	return readInto(ctx, fd, make([]byte, part.end-part.start), part.start)
 }
 
-// outputError keeps an error of the output from being taken for one of the file: it doesn't unwrap.
+// readInto fills a buffer from an offset of a file.
+func readInto(ctx context.Context, fd int, buffer []byte, at int64) ([]byte, error) {
+	n, err := io.ReadFull(&reader{ctx, fd, span{at, at + int64(len(buffer))}}, buffer)
+	return buffer[:n], ignoring(err, io.ErrUnexpectedEOF)
+}
+
+// reader reads a part of a file. Where the file ends before, that is unexpected.
+type reader struct {
+	ctx  context.Context
+	fd   int
+	part span
+}
+
+func (r *reader) Read(buffer []byte) (int, error) {
+	if r.part.start >= r.part.end {
+		return 0, io.EOF
+	}
+	n, err := readAt(r.ctx, r.fd, buffer[:min(int64(len(buffer)), r.part.end-r.part.start)], r.part.start)
+	r.part.start += int64(n)
+	if n == 0 && err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// output is where results go. Its errors aren't taken for those of a file: they don't unwrap.
+type output struct{ io.Writer }
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		err = fmt.Errorf("write the output: %w", &outputError{err})
+	}
+	return n, err
+}
+
 type outputError struct{ err error }
 
 func (e *outputError) Error() string { return e.err.Error() }

@@ -139,7 +139,7 @@ func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	c.stdout = stdout
+	c.stdout = output{stdout}
 	return operation.do(c)
 }
 

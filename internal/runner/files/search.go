@@ -5,8 +5,6 @@ import (
 	"context"
 	"io"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 )
 
 // hit is a line that matches, as it is held until it is written. It has the exact bytes.
@@ -92,7 +90,7 @@ func (s *searcher) file(fd int, path string, size int64) (hits, error) {
 	s.fd, s.path, s.hits, s.line, s.waiting = fd, path, hits{}, 0, s.waiting[:0]
 	held, skipping := 0, false
 	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
-		n, err := s.read(fd, s.buffer[held:])
+		n, err := readAt(s.ctx, fd, s.buffer[held:], at)
 		if err != nil {
 			return hits{}, err
 		}
@@ -114,19 +112,6 @@ func (s *searcher) file(fd int, path string, size int64) (hits, error) {
 		}
 	}
 	return s.hits, nil
-}
-
-// read reads on.
-func (s *searcher) read(fd int, buffer []byte) (int, error) {
-	for {
-		if err := s.ctx.Err(); err != nil {
-			return 0, err
-		}
-		n, err := unix.Read(fd, buffer)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
 }
 
 // search searches the whole lines in the data and keeps the rest of it. A line that fills the buffer is searched as far as it

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"hash"
 	"slices"
 	"sort"
@@ -77,14 +76,6 @@ func (w *window) isWhole(start, from, to int) bool {
 	return len(alone) == 1 && alone[0].Start == 0 && alone[0].End == len(line)
 }
 
-func readSpan(ctx context.Context, fd int, part span) ([]byte, error) {
-	var b bytes.Buffer
-	if _, err := copyPart(ctx, &b, fd, part); err != nil {
-		return nil, fmt.Errorf("read around a text: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
 // showPart writes what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
 // the part, and the next Read goes on there. It says whether nothing is hidden.
 func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole bool, err error) {
@@ -116,7 +107,7 @@ func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole 
 	}
 	c.rules.count(names)
 	_, err = c.stdout.Write(shown)
-	return len(w.hidden) == 0, writeError(err)
+	return len(w.hidden) == 0, err
 }
 
 // shownSum sums a content that is shown whole. It has no sum of another one: who knows the rest of the content could try

@@ -47,9 +47,7 @@ func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error
 		return nil, err
 	}
 	s := &Source{Path: p.path, Size: st.Size, fd: fd, before: *st, opened: time.Now(), sum: sha256.New(), again: sha256.New()}
-	if sum, isKnown := sums.get(st); isKnown {
-		s.SHA256, s.summed = sum, s.Size
-	}
+	s.SHA256 = sums.get(st)
 	return s, nil
 }
 
@@ -112,15 +110,12 @@ func (s *Source) Check() error {
 // comes only if the content is the one that was summed; otherwise only if nothing tells that it was written to.
 func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
 	want := int(min(int64(len(p)), max(s.Size-offset, 0)))
-	for n := 0; n < want; {
-		got, err := readAt(ctx, s.fd, p[n:want], offset+int64(n))
-		if err != nil {
-			return 0, fileError("read", s.Path, err)
-		}
-		if got == 0 {
-			return 0, s.changed()
-		}
-		n += got
+	read, err := readInto(ctx, s.fd, p[:want], offset)
+	if err != nil {
+		return 0, fileError("read", s.Path, err)
+	}
+	if len(read) < want {
+		return 0, s.changed()
 	}
 	if offset == s.sent {
 		s.again.Write(p[:want])

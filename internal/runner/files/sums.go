@@ -1,6 +1,7 @@
 package files
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ const (
 
 // sums are the checksums of files that were read last. Who reads a file in parts, because a policy has it that way, doesn't have all of
 // it summed for each of them.
-var sums = knownSums{age: sumAge, known: map[fileState]knownSum{}}
+var sums = knownSums{age: sumAge}
 
 // fileState is a file as it was: a write changes its ctime, which nobody can set.
 type fileState struct {
@@ -29,25 +30,30 @@ type fileState struct {
 
 func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim} }
 
-// knownSum is a checksum, of a file that was opened then.
+// knownSum is the checksum of a file that was opened then.
 type knownSum struct {
+	state  fileState
 	sum    string
 	opened time.Time
 }
 
-// knownSums forgets the oldest. The zero value isn't ready.
+// knownSums forgets the oldest.
 type knownSums struct {
-	age   time.Duration
-	mu    sync.Mutex
-	known map[fileState]knownSum
-	order []fileState
+	age time.Duration
+	mu  sync.Mutex
+	// all are in the order in which they came.
+	all []knownSum
 }
 
-func (k *knownSums) get(st *unix.Stat_t) (sum string, isKnown bool) {
+// get returns the checksum of a file; empty if it isn't known.
+func (k *knownSums) get(st *unix.Stat_t) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known, isKnown := k.known[stateOf(st)]
-	return known.sum, isKnown && time.Since(known.opened) < sumTime
+	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
+	if at < 0 {
+		return ""
+	}
+	return k.all[at].sum
 }
 
 // add remembers the checksum of a file that was in a state when it was opened.
@@ -55,22 +61,16 @@ func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
 	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
 		return
 	}
+	k.remove(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	state := stateOf(st)
-	if _, isKnown := k.known[state]; !isKnown {
-		k.order = append(k.order, state)
-	}
-	k.known[state] = knownSum{sum, opened}
-	if len(k.order) > maxSums {
-		delete(k.known, k.order[0])
-		k.order = k.order[1:]
-	}
+	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
+	k.all = k.all[max(len(k.all)-maxSums, 0):]
 }
 
 // remove forgets a checksum that turned out to be wrong.
 func (k *knownSums) remove(st *unix.Stat_t) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.known, stateOf(st))
+	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
 }

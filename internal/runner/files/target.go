@@ -2,117 +2,300 @@ package files
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"hash"
+	"io"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/spec"
 )
 
-// Target is a file that is written part by part, and appears whole or not at all. Whoever has it calls its methods one at a
-// time, and Close at the end, which leaves nothing of what wasn't committed.
+// Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
+const temporaryPrefix, temporarySuffix, temporaryDigits = ".toolcall-", ".tmp", 16
+
+func isTemporary(name string) bool {
+	digits, hasPrefix := strings.CutPrefix(name, temporaryPrefix)
+	digits, hasSuffix := strings.CutSuffix(digits, temporarySuffix)
+	return hasPrefix && hasSuffix && len(digits) == temporaryDigits && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+func temporaryName() string {
+	var random [temporaryDigits / 2]byte
+	_, _ = rand.Read(random[:])
+	return temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
+}
+
+// Target is a file in the making: it appears at its place as a whole, or not at all. Until then it has no name, where the file
+// system can do that, so that nothing is left of it when the process is killed. Whoever has it calls its methods one at a time,
+// and Close at the end, which leaves nothing of what wasn't committed.
 type Target struct {
-	c         *call
-	place     *place
-	making    *replacement
+	c     *call
+	place *place
+	mode  uint32
+	// condition is checked last.
 	condition condition
-	sum       hash.Hash
-	size      int64
+	// temporary is the name in the same directory, fd the open file; empty and -1 when there is none.
+	temporary string
+	fd        int
+
+	sum  hash.Hash
+	size int64
 	// committed says that the file has its name.
 	committed bool
 }
 
 // OpenTarget begins to write the file that Path of a request names, below Rules.WritePaths. It makes its parents. Mode and
 // IfSHA256 of the request count as in a Write.
-func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (_ *Target, err error) {
+func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (*Target, error) {
 	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
 		return nil, err
 	}
-	condition, err := conditionOf(r)
+	t, err := c.target()
 	if err != nil {
 		return nil, err
 	}
-	mode, err := permissions(r, 0o644)
+	if t.condition.needsFile() && !t.place.exists() {
+		err = newError(FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", quote(t.Path()), t.condition.sha256)
+	} else {
+		err = t.create()
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// target returns what a request writes. It isn't created yet.
+func (c *call) target() (*Target, error) {
+	condition, err := conditionOf(c.req)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.resolve(r.Path, how{follow: true, parents: !condition.needsFile(), missing: true})
+	mode, err := permissions(c.req, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{c: c, place: p, condition: condition, sum: sha256.New()}
-	defer func() {
-		if err != nil {
-			t.Close()
-		}
-	}()
-	if err := p.needReplaceable(condition); err != nil {
+	p, err := c.resolve(c.req.Path, how{follow: true, parents: !condition.needsFile(), missing: true})
+	if err != nil {
 		return nil, err
 	}
-	if condition.needsFile() && !p.exists() {
-		return nil, newError(FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", quote(p.path), condition.sha256)
-	}
-	if p.exists() && r.Mode == nil {
+	if p.exists() && c.req.Mode == nil {
 		mode = p.st.Mode & 0o777
 	}
-	t.making = &replacement{place: p, mode: mode, condition: condition, fd: -1}
-	return t, fileError("write", p.path, t.making.create())
+	t := c.newTarget(p, mode, condition)
+	if err := p.needReplaceable(condition); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (c *call) newTarget(p *place, mode uint32, condition condition) *Target {
+	return &Target{c: c, place: p, mode: mode, condition: condition, fd: -1, sum: sha256.New()}
+}
+
+// replace writes a file to a place. It leaves nothing behind after an error.
+func (c *call) replace(p *place, content io.Reader, mode uint32, condition condition) error {
+	t := c.newTarget(p, mode, condition)
+	defer t.discard()
+	if err := t.create(); err != nil {
+		return err
+	}
+	if _, err := io.CopyBuffer(t, content, make([]byte, bufferBytes)); err != nil {
+		return fileError("write", p.path, err)
+	}
+	_, err := t.Commit()
+	return err
+}
+
+func (c *call) write() (Result, error) {
+	if size := int64(len(c.req.Content)); size > c.rules.MaxWriteBytes {
+		return Result{}, newError(FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
+			c.rules.MaxWriteBytes)
+	}
+	t, err := c.target()
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.Close()
+	if err := t.create(); err != nil {
+		return Result{}, err
+	}
+	if _, err := t.Write(c.req.Content); err != nil {
+		return Result{}, err
+	}
+	return t.Commit()
 }
 
 // Path is what is written, with links resolved.
 func (t *Target) Path() string { return t.place.path }
 
-// Write adds bytes.
-func (t *Target) Write(ctx context.Context, p []byte) error {
-	if int64(len(p)) > t.c.rules.MaxWriteBytes-t.size {
-		return newError(FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
+// create makes the temporary file. Nobody else can read it before it has its owner and mode.
+func (t *Target) create() error {
+	if fd, err := openBeneath(t.place.dir, ".", unix.O_WRONLY|unnamed, 0o600); err == nil {
+		// It gets its name by a path that a container may lack.
+		if unix.Access(pathOf(fd), unix.F_OK) == nil {
+			t.fd = fd
+			return nil
+		}
+		closeAll(fd)
 	}
-	if err := writeAll(ctx, t.making.fd, p); err != nil {
-		return fileError("write", t.place.path, err)
+	// The other way says what is wrong, if that isn't the file system's lack.
+	name := temporaryName()
+	fd, err := openBeneath(t.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fileError("write", t.Path(), err)
 	}
-	t.sum.Write(p)
-	t.size += int64(len(p))
+	t.temporary, t.fd = name, fd
 	return nil
 }
 
+// Write adds bytes.
+func (t *Target) Write(p []byte) (int, error) {
+	if int64(len(p)) > t.c.rules.MaxWriteBytes-t.size {
+		return 0, newError(FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
+	}
+	for rest := p; len(rest) > 0; {
+		if err := t.c.ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := unix.Write(t.fd, rest)
+		if err != nil && err != unix.EINTR {
+			return 0, fileError("write", t.Path(), err)
+		}
+		rest = rest[max(n, 0):]
+	}
+	t.sum.Write(p)
+	t.size += int64(len(p))
+	return len(p), t.c.ctx.Err()
+}
+
 // Commit synchronizes the file to the disk and gives it its name, if the condition holds.
-func (t *Target) Commit(ctx context.Context) (Result, error) {
-	t.c.ctx = ctx
-	if err := t.making.finish(t.c); err != nil {
-		return Result{}, fileError("write", t.place.path, err)
+func (t *Target) Commit() (Result, error) {
+	err := t.settle()
+	if err == nil {
+		err = t.commit()
+	}
+	if err != nil {
+		return Result{}, fileError("write", t.Path(), err)
 	}
 	t.committed = true
-	return Result{Path: t.place.path, Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
-		fileError("synchronize the directory of", t.place.path, t.place.sync())
+	return Result{Path: t.Path(), Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
+		fileError("synchronize the directory of", t.Path(), t.place.sync())
 }
+
+// settle gives the file its owner and mode, and synchronizes it to the disk.
+func (t *Target) settle() error {
+	if err := t.own(); err != nil {
+		return err
+	}
+	if err := ignoring(unix.Fsync(t.fd), unix.EINVAL); err != nil {
+		return err
+	}
+	if t.temporary == "" {
+		return nil
+	}
+	// Some file systems report only here that the quota is used up.
+	fd := t.fd
+	t.fd = -1
+	return ignoring(unix.Close(fd), unix.EINTR)
+}
+
+// own gives the file its owner, where the user may, and its mode.
+func (t *Target) own() error {
+	if t.place.exists() {
+		st, err := fstat(t.fd)
+		if err != nil {
+			return err
+		}
+		if is := &t.place.st; st.Uid != is.Uid || st.Gid != is.Gid {
+			if unix.Fchown(t.fd, int(is.Uid), int(is.Gid)) != nil {
+				_ = unix.Fchown(t.fd, -1, int(is.Gid))
+			}
+		}
+	}
+	return unix.Fchmod(t.fd, t.mode)
+}
+
+// commit gives the file its name, if the condition holds.
+func (t *Target) commit() error {
+	unlock, err := lock(t.c.ctx, t.place)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := t.c.check(t.place, t.condition); err != nil {
+		return err
+	}
+	if err = t.appear(); errors.Is(err, unix.EEXIST) {
+		return t.place.existsAlready()
+	}
+	return err
+}
+
+// appear gives the file its name.
+func (t *Target) appear() error {
+	if t.temporary == "" {
+		err := t.link(t.place.name)
+		if !errors.Is(err, unix.EEXIST) || t.condition.absent {
+			return err
+		}
+		name := temporaryName()
+		if err := t.link(name); err != nil {
+			return err
+		}
+		t.temporary = name
+	}
+	err := rename(t.place.dir, t.temporary, t.place.dir, t.place.name, t.condition.absent)
+	if err == nil {
+		t.temporary = ""
+	}
+	return err
+}
+
+// link gives the file that has no name one that isn't there.
+func (t *Target) link(name string) error {
+	return unix.Linkat(unix.AT_FDCWD, pathOf(t.fd), t.place.dir, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// unnamed makes a file without a name. Tests set it to something that no file system does.
+var unnamed = unix.O_TMPFILE
+
+func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // Close ends the writing. What wasn't committed leaves nothing behind.
 func (t *Target) Close() {
-	if r := t.making; r != nil {
-		r.discard()
-	}
+	t.discard()
 	if !t.committed {
 		t.place.removeMade()
 	}
 	t.place.close()
 }
 
-// finish writes what has come to the disk, and commits it.
-func (r *replacement) finish(c *call) error {
-	if err := r.settle(); err != nil {
-		return err
+// discard removes what has no name yet.
+func (t *Target) discard() {
+	closeAll(t.fd)
+	t.fd = -1
+	if t.temporary != "" {
+		_ = unix.Unlinkat(t.place.dir, t.temporary, 0)
+		t.temporary = ""
 	}
-	return c.commit(r)
 }
 
-// discard removes what has no name yet.
-func (r *replacement) discard() {
-	closeAll(r.fd)
-	r.fd = -1
-	if r.temporary != "" {
-		_ = unix.Unlinkat(r.place.dir, r.temporary, 0)
-		r.temporary = ""
+// sync makes what has the name, and the directories that were made for it, durable.
+func (p *place) sync() error {
+	for _, m := range p.made {
+		if err := syncDir(m.dir); err != nil {
+			return err
+		}
 	}
+	return syncDir(p.dir)
 }

@@ -31,10 +31,7 @@ type Candidate struct {
 // Path of the request is the glob. Only it, WorkingDir and Home count.
 func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
 	pattern := r.Path
-	if err := checkKernel(); err != nil {
-		return Skipped{}, false, err
-	}
-	compiled, err := rules.compile(true)
+	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
 		return Skipped{}, false, err
 	}
@@ -51,7 +48,6 @@ func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidat
 			return Skipped{}, false, err
 		}
 	}
-	c := &call{ctx: ctx, rules: compiled, req: r}
 	p, err := c.resolve(dir, how{follow: true})
 	if err != nil {
 		return Skipped{}, false, err

@@ -95,6 +95,10 @@ type walker struct {
 	// truncated says that the tree is larger than a walk.
 	truncated bool
 
+	// top is the path of the directory, and descend and visit are those of walk.
+	top           string
+	descend       func(relative string, depth int) bool
+	visit         visit
 	devices       devices
 	entries, held int
 }
@@ -112,12 +116,8 @@ func (w *walker) walk(p *place, descend func(relative string, depth int) bool, v
 		return fileError("open", p.path, err)
 	}
 	defer dir.release()
-	return w.walkDir(dir, "", 1, func(relative string, dir *directory, e dirent, depth int) (*directory, error) {
-		if err := visit(relative, dir, e); err != nil || e.kind != unix.DT_DIR || !descend(relative, depth) {
-			return nil, err
-		}
-		return w.child(dir, e.name, len(p.path)+1+len(relative), depth), nil
-	})
+	w.top, w.descend, w.visit = p.path, descend, visit
+	return w.walkDir(dir, "", 1)
 }
 
 // open opens a directory, unless it is the kernel's own.
@@ -139,25 +139,8 @@ func (w *walker) open(at int, name string) (*directory, error) {
 
 var errKernels = newError(PathNotAllowed, "The directory is on a file system of the kernel's own, such as /proc: choose another.")
 
-// child opens a directory on the way down; nil if it is left out.
-func (w *walker) child(dir *directory, name string, length, depth int) *directory {
-	if depth >= MaxDepth || length > maxPathBytes {
-		w.skipped.Deep++
-		return nil
-	}
-	child, err := w.open(dir.fd, name)
-	switch {
-	case errors.Is(err, errKernels):
-		w.skipped.Denied++
-	case err != nil:
-		w.skipped.Unreadable++
-	}
-	return child
-}
-
-// walkDir visits the entries of a directory, and those of the directories that enter returns.
-func (w *walker) walkDir(dir *directory, prefix string, depth int,
-	enter func(string, *directory, dirent, int) (*directory, error)) error {
+// walkDir visits the entries of a directory, and goes down.
+func (w *walker) walkDir(dir *directory, prefix string, depth int) error {
 	defer w.ignored.enter(dir, prefix)()
 	entries, err := w.list(dir, prefix)
 	if err != nil {
@@ -168,10 +151,9 @@ func (w *walker) walkDir(dir *directory, prefix string, depth int,
 			return err
 		}
 		relative := prefix + e.name
-		child, err := enter(relative, dir, e, depth)
-		if err == nil && child != nil {
-			err = w.walkDir(child, relative+"/", depth+1, enter)
-			child.release()
+		err := w.visit(relative, dir, e)
+		if err == nil && e.kind == unix.DT_DIR && w.descend(relative, depth) {
+			err = w.walkChild(dir, relative, e.name, depth)
 		}
 		if err != nil {
 			return err
@@ -179,6 +161,25 @@ func (w *walker) walkDir(dir *directory, prefix string, depth int,
 		w.held -= len(e.name) + entryBytes
 	}
 	return nil
+}
+
+// walkChild goes down into a directory, unless it is left out.
+func (w *walker) walkChild(dir *directory, relative, name string, depth int) error {
+	if depth >= MaxDepth || len(w.top)+1+len(relative) > maxPathBytes {
+		w.skipped.Deep++
+		return nil
+	}
+	child, err := w.open(dir.fd, name)
+	switch {
+	case errors.Is(err, errKernels):
+		w.skipped.Denied++
+		return nil
+	case err != nil:
+		w.skipped.Unreadable++
+		return nil
+	}
+	defer child.release()
+	return w.walkDir(child, relative+"/", depth+1)
 }
 
 // list returns the entries of a directory that aren't left out, sorted.
@@ -191,7 +192,7 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 				w.skipped.Unreadable++
 				return nil
 			}
-			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
+			e.kind = kindOf(st.Mode)
 		}
 		if w.hidden != nil && w.hidden(e) {
 			return nil

@@ -1,0 +1,196 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
+)
+
+// condition is what must hold when a file is replaced.
+type condition struct {
+	// absent says that nothing may be there; sha256 is the content that must be there, if it isn't empty.
+	absent bool
+	sha256 string
+}
+
+// conditionOf returns the condition of a request.
+func conditionOf(r *spec.File) (condition, error) {
+	if r.IfSHA256 == nil {
+		return condition{}, nil
+	}
+	if *r.IfSHA256 == "" {
+		return condition{absent: true}, nil
+	}
+	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
+		return condition{}, newError(InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
+			"exist.", quote(*r.IfSHA256))
+	}
+	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
+}
+
+// needsFile says that the condition can only hold where a file is.
+func (c condition) needsFile() bool { return c.sha256 != "" }
+
+// needReplaceable refuses what can't become a file, and a file that the user may not write to: a rename would not ask.
+func (p *place) needReplaceable(condition condition) error {
+	switch {
+	case p.isRoot():
+		return newError(IsDirectory, "%s is an allowed directory: name a file in it.", quote(p.path))
+	case !p.exists() && p.mustBeDir:
+		return newError(IsDirectory, "%s ends like a directory: leave out the slash to write a file.", quote(p.asked))
+	case !p.exists():
+		return nil
+	}
+	if err := p.needFile(); err != nil {
+		return err
+	}
+	if condition.absent {
+		return p.existsAlready()
+	}
+	if err := unix.Faccessat(p.dir, p.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fileError("write", p.path, err)
+	}
+	return nil
+}
+
+// existsAlready refuses to replace what a request may only make.
+func (p *place) existsAlready() error {
+	return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
+		"replaced.", quote(p.path))
+}
+
+// check compares what is at a place with a condition. That nothing is there is checked by the rename itself.
+func (c *call) check(p *place, condition condition) error {
+	if condition.sha256 == "" {
+		return nil
+	}
+	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
+	err := now.lookAgain()
+	defer func() { closeAll(now.fd) }()
+	if errors.Is(err, unix.ENOENT) || err == nil && !p.exists() {
+		return newError(FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
+			"read it, and decide again.", quote(p.path), condition.sha256)
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if err := c.copyFile(sum, now); err != nil {
+		return err
+	}
+	if hexSum(sum) != condition.sha256 {
+		return p.changed(condition)
+	}
+	return nil
+}
+
+// changed says that a file isn't the one of a condition. It doesn't say which sum the file has: see shownSum.
+func (p *place) changed(condition condition) error {
+	return newError(FileChanged, "%s doesn't have the checksum %s: it has changed; read it again, and decide again.", quote(p.path), condition.sha256)
+}
+
+func (c *call) copyFile(to io.Writer, p *place) error {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return err
+	}
+	defer closeAll(fd)
+	_, err = copyPart(c.ctx, to, fd, span{0, st.Size})
+	return err
+}
+
+// locks keep two calls of this process from both changing what a name stands for after one of them compared it. Other
+// processes have the time between the comparison and the rename.
+var locks = func() (all [64]chan struct{}) {
+	for i := range all {
+		all[i] = make(chan struct{}, 1)
+	}
+	return all
+}()
+
+// lock takes the locks of places, always in the same order. Several names share a lock, which is taken once.
+func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
+	var indexes []int
+	for _, p := range places {
+		i, err := p.lockIndex()
+		if err != nil {
+			return nil, err
+		}
+		indexes = append(indexes, i)
+	}
+	slices.Sort(indexes)
+	var held []chan struct{}
+	unlock = func() {
+		for _, l := range held {
+			<-l
+		}
+	}
+	for _, i := range slices.Compact(indexes) {
+		select {
+		case locks[i] <- struct{}{}:
+			held = append(held, locks[i])
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
+		}
+	}
+	return unlock, nil
+}
+
+// lockIndex returns which lock a name in a directory has.
+func (p *place) lockIndex() (int, error) {
+	st, err := fstat(p.dir)
+	if err != nil {
+		return 0, err
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, strconv.FormatUint(st.Dev, 16)+" "+strconv.FormatUint(st.Ino, 16)+" "+p.name)
+	return int(h.Sum32() % uint32(len(locks))), nil
+}
+
+// rename renames, and replaces nothing if it is exclusive.
+func rename(fromDir int, from string, toDir int, to string, exclusive bool) error {
+	if !exclusive {
+		return unix.Renameat(fromDir, from, toDir, to)
+	}
+	err := unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL && err != unix.ENOSYS {
+		return err
+	}
+	// The file system can't: a second name is exclusive too, but directories have none.
+	if linkErr := unix.Linkat(fromDir, from, toDir, to, 0); linkErr == unix.EEXIST {
+		return linkErr
+	} else if linkErr != nil {
+		return err
+	}
+	return unix.Unlinkat(fromDir, from, 0)
+}
+
+// syncDir makes a rename durable. Some file systems can't, and a directory that can't be read can't be synchronized.
+func syncDir(dir int) error {
+	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return ignoring(err, unix.EACCES)
+	}
+	defer unix.Close(fd)
+	return ignoring(unix.Fsync(fd), unix.EINVAL, unix.EROFS)
+}
+
+func ignoring(err error, harmless ...error) error {
+	for _, h := range harmless {
+		if errors.Is(err, h) {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package files
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *call) makeDirectory() (_ Result, err error) {
+	mode, err := permissions(c.req, 0o755)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true, parents: true, missing: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	if p.exists() {
+		return p.existingDirectory()
+	}
+	switch err := unix.Mkdirat(p.dir, p.name, 0o700); {
+	case err == nil:
+	case errors.Is(err, unix.EEXIST):
+		// Somebody else made something meanwhile.
+		if err = p.lookAgain(); err == nil {
+			return p.existingDirectory()
+		}
+		return Result{}, fileError("make the directory", p.path, err)
+	default:
+		p.removeMade()
+		return Result{}, fileError("make the directory", p.path, err)
+	}
+	if err := chmodDir(p.dir, p.name, mode); err != nil {
+		_ = unix.Unlinkat(p.dir, p.name, unix.AT_REMOVEDIR)
+		p.removeMade()
+		return Result{}, fileError("set the mode of", p.path, err)
+	}
+	return Result{Path: p.path, Created: true}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+}
+
+// existingDirectory is the result of making a directory that is there already.
+func (p *place) existingDirectory() (Result, error) {
+	if !isDir(&p.st) {
+		return Result{}, newError(FileExists, "%s exists already and is a %s: choose another path.", quote(p.path), typeOf(p.st.Mode))
+	}
+	// An allowed directory that was missing was made on the way.
+	return Result{Path: p.path, Created: len(p.made) > 0}, nil
+}
+
+// chmodDir sets the mode of a new directory, which its owner can open. It keeps the bit that gives the directory's group to
+// what is made in it, which volumes with a group have.
+func chmodDir(dir int, name string, mode uint32) error {
+	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	st, err := fstat(fd)
+	if err != nil {
+		return err
+	}
+	return unix.Fchmod(fd, mode|st.Mode&unix.S_ISGID)
+}
