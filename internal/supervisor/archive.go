@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -60,7 +61,7 @@ func (t *transfer) pack(rules *files.Rules, req *spec.File) error {
 var errUnpacked = errors.New("the archive has ended")
 
 // errTrailer says that what follows an archive isn't a part of it.
-var errTrailer = &files.Error{Reason: files.InvalidRequest, Message: "more than 1 MiB follows the archive's end: end the request with the archive"}
+var errTrailer = &files.Error{Reason: result.InvalidRequest, Message: "more than 1 MiB follows the archive's end: end the request with the archive"}
 
 // maxTrailer is how much may follow an archive's end: programs fill up their last block.
 const maxTrailer = 1 << 20

@@ -202,14 +202,14 @@ func wholeStream(p []byte) result.Stream {
 }
 
 // fileReason is the API's reason. Rules that can't be applied allow nothing.
-func fileReason(r files.Reason) string {
-	switch r {
-	case files.InvalidRules:
+func fileReason(reason string) string {
+	switch reason {
+	case result.InvalidRules:
 		return result.PathNotAllowed
-	case files.InvalidRequest, files.NotSupported:
+	case result.InvalidRequest, result.NotSupported:
 		return result.FileError
 	default:
-		return string(r)
+		return reason
 	}
 }
 

@@ -221,7 +221,7 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	}
 	defer finally(source.Close)
 	if limit := rules.MaxReadBytes; t.asked.Whole && source.Size > limit {
-		return &files.Error{Reason: files.FileTooLarge, Message: fmt.Sprintf(
+		return &files.Error{Reason: result.FileTooLarge, Message: fmt.Sprintf(
 			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit)}
 	}
 	err = t.sum(source)
@@ -339,7 +339,7 @@ func (t *transfer) failed(err error) wire.TransferState {
 	case errors.As(err, &input):
 		s.Reason = input.reason
 	case errors.As(err, &refused):
-		s.Reason = string(refused.Reason)
+		s.Reason = refused.Reason
 	case errors.As(err, &dir):
 		s.Reason = dirReason(dir.error)
 	case t.ctx.Err() != nil:

@@ -83,7 +83,7 @@ func (c *collector) glob(pattern string) {
 	switch {
 	case c.ctx.Err() != nil:
 		c.report.isStopped = true
-	case errors.As(err, &refused) && refused.Reason == files.FileNotFound, err == nil && matches == 0:
+	case errors.As(err, &refused) && refused.Reason == result.FileNotFound, err == nil && matches == 0:
 		c.report.note("%q matches no file.", pattern)
 	case err != nil:
 		c.report.note("%q can't be collected: %s", pattern, err.Error())

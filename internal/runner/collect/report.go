@@ -60,7 +60,7 @@ func (r *report) omitError(path string, err error) {
 		why = overTotal
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		why = noRoom
-	case errors.As(err, &refused) && refused.Reason == files.IsDirectory:
+	case errors.As(err, &refused) && refused.Reason == result.IsDirectory:
 		// A link to one matches, as the directory itself would.
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // maxNamesCompared is how many entries of a directory are compared with a name that isn't in it.
@@ -15,7 +17,7 @@ const maxNamesCompared = 10_000
 
 // notFound says that the current directory has no such name. Where it has one that is easily taken for it, it says which.
 func (r *resolver) notFound(full string) error {
-	err := fileError("find", full, unix.ENOENT)
+	err := sys.FileError("find", full, unix.ENOENT)
 	known := (*Error)(nil)
 	if other := r.alike(path.Base(full)); other != "" && errors.As(err, &known) {
 		known.Message += " There is " + quoteExactly(path.Join(r.at, other)) + ", whose name differs only in upper and lower case, in blanks, or in how " +
@@ -29,11 +31,11 @@ func (r *resolver) alike(name string) (other string) {
 	if r.cur < 0 {
 		return ""
 	}
-	fd, err := openBeneath(r.cur, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := sys.OpenBeneath(r.cur, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return ""
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	compared := 0
 	_ = readDir(r.c.ctx, fd, func(e dirent) error {
 		if isAlike(e.name, name) && !r.c.rules.isDenied(path.Join(r.at, e.name)) {
@@ -52,7 +54,7 @@ func quoteExactly(path string) string {
 	if isComposedApart(path) {
 		return strconv.QuoteToASCII(path)
 	}
-	return quote(path)
+	return sys.Quote(path)
 }
 
 // isAlike says that two names differ only in case, in kinds of blanks, in characters that aren't seen, or in the composition of

@@ -3,6 +3,7 @@ package files
 import (
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -26,12 +27,12 @@ func TestANameThatIsNearlyThereIsNamed(t *testing.T) {
 		"readme.md":                 "README.md",
 		"dir one/f":                 `dir\u00a0one`,
 	} {
-		w.refused(spec.File{Operation: spec.OperationRead, Path: asked}, FileNotFound, says+map[bool]string{true: `", whose`}[says[len(says)-1] != '"'])
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: asked}, FileNotFound, "differs only in")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: asked}, reason.FileNotFound, says+map[bool]string{true: `", whose`}[says[len(says)-1] != '"'])
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: asked}, reason.FileNotFound, "differs only in")
 	}
 	for _, asked := range []string{"Secret x", "other", "\u62a5\u544a.txt", "cafe.txt"} {
 		_, _, err := w.do(spec.File{Operation: spec.OperationRead, Path: asked})
-		if reasonOf(err) != FileNotFound || err.Error()[len(err.Error())-len("is there."):] != "is there." {
+		if reasonOf(err) != reason.FileNotFound || err.Error()[len(err.Error())-len("is there."):] != "is there." {
 			t.Errorf("%q: %v", asked, err)
 		}
 	}

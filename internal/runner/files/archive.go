@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -35,14 +37,14 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 		return err
 	}
 	defer p.close()
-	if !isDir(&p.st) {
-		return newError(NotDirectory, "%s is no directory: leave out archive to get a file.", quote(p.path))
+	if !sys.IsDir(&p.st) {
+		return sys.NewError(reason.NotDirectory, "%s is no directory: leave out archive to get a file.", sys.Quote(p.path))
 	}
-	fd, err := openBeneath(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := sys.OpenBeneath(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return fileError("open", p.path, err)
+		return sys.FileError("open", p.path, err)
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	buffered := bufio.NewWriterSize(output{to}, archiveBuffer)
 	a := &packing{c: c, to: tar.NewWriter(buffered)}
 	if err := a.dir(fd, p.path, "", 0); err != nil {
@@ -59,16 +61,16 @@ type packing struct {
 	c       *call
 	to      *tar.Writer
 	entries int
-	devices devices
+	devices sys.Devices
 }
 
 // dir packs what is in an open directory.
 func (a *packing) dir(fd int, at, name string, depth int) error {
 	if depth > MaxDepth {
-		return newError(NotSupported, "%s is more than %d directories deep: get a directory further down.", quote(at), MaxDepth)
+		return sys.NewError(reason.NotSupported, "%s is more than %d directories deep: get a directory further down.", sys.Quote(at), MaxDepth)
 	}
 	err := readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, path.Join(at, e.name), name+e.name, e.name, depth) })
-	return fileError("list", at, err)
+	return sys.FileError("list", at, err)
 }
 
 // entry packs what has a name in an open directory.
@@ -76,20 +78,20 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 	if a.c.rules.isDenied(at) || isTemporary(base) {
 		return nil
 	}
-	fd, err := openBeneath(dir, base, pathFlags, 0)
+	fd, err := sys.OpenBeneath(dir, base, sys.PathFlags, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fileError("open", at, err)
+		return sys.FileError("open", at, err)
 	}
-	defer closeAll(fd)
-	st, err := fstat(fd)
-	if err != nil || a.devices.isKernels(fd, &st) {
-		return fileError("look at", at, err)
+	defer sys.Close(fd)
+	st, err := sys.Fstat(fd)
+	if err != nil || a.devices.IsKernels(fd, &st) {
+		return sys.FileError("look at", at, err)
 	}
 	if a.entries++; a.entries > MaxArchiveEntries {
-		return newError(NotSupported, "there are more than %d files and directories: get a directory further down.", MaxArchiveEntries)
+		return sys.NewError(reason.NotSupported, "there are more than %d files and directories: get a directory further down.", MaxArchiveEntries)
 	}
 	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
 	switch typeOf(st.Mode) {
@@ -98,8 +100,8 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 		return a.subdirectory(dir, at, base, h, depth)
 	case TypeLink:
 		h.Typeflag = tar.TypeSymlink
-		if h.Linkname, err = readLink(fd); err != nil {
-			return fileError("read the symbolic link", at, err)
+		if h.Linkname, err = sys.ReadLink(fd); err != nil {
+			return sys.FileError("read the symbolic link", at, err)
 		}
 		return a.to.WriteHeader(h)
 	case TypeFile:
@@ -111,11 +113,11 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 }
 
 func (a *packing) subdirectory(dir int, at, base string, h *tar.Header, depth int) error {
-	fd, err := openBeneath(dir, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := sys.OpenBeneath(dir, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return fileError("open", at, err)
+		return sys.FileError("open", at, err)
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	if err := a.to.WriteHeader(h); err != nil {
 		return err
 	}
@@ -124,30 +126,30 @@ func (a *packing) subdirectory(dir int, at, base string, h *tar.Header, depth in
 
 // file packs a regular file as long as it is when it is opened.
 func (a *packing) file(p *place, h *tar.Header) error {
-	fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+	fd, err := sys.OpenBeneath(p.dir, p.name, sys.ReadFlags, 0)
 	if err != nil {
-		return fileError("open", p.path, err)
+		return sys.FileError("open", p.path, err)
 	}
-	defer closeAll(fd)
-	st, err := fstat(fd)
+	defer sys.Close(fd)
+	st, err := sys.Fstat(fd)
 	switch {
 	case err != nil:
-		return fileError("open", p.path, err)
-	case !isSame(&st, &p.st) || !isRegular(&st):
-		return newError(FileChanged, "%s was replaced while it was read: try again.", quote(p.path))
+		return sys.FileError("open", p.path, err)
+	case !sys.IsSame(&st, &p.st) || !sys.IsRegular(&st):
+		return sys.NewError(reason.FileChanged, "%s was replaced while it was read: try again.", sys.Quote(p.path))
 	case st.Size > a.c.rules.MaxReadBytes:
-		return newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", quote(p.path), st.Size, a.c.rules.MaxReadBytes)
+		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", sys.Quote(p.path), st.Size, a.c.rules.MaxReadBytes)
 	}
 	h.Size = st.Size
 	if err := a.to.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := copyPart(a.c.ctx, a.to, fd, span{0, st.Size})
+	n, err := sys.CopyPart(a.c.ctx, a.to, fd, sys.Span{End: st.Size})
 	switch {
 	case err != nil:
-		return fileError("read", p.path, err)
+		return sys.FileError("read", p.path, err)
 	case n < st.Size:
-		return newError(FileChanged, "%s became shorter while it was read: try again.", quote(p.path))
+		return sys.NewError(reason.FileChanged, "%s became shorter while it was read: try again.", sys.Quote(p.path))
 	}
 	return checkUnchanged(fd, p.path, &st)
 }
@@ -155,14 +157,14 @@ func (a *packing) file(p *place, h *tar.Header) error {
 // checkUnchanged says whether a file was written to since it was looked at. One that only became longer, as a log does, wasn't: what was
 // read of it is what it had.
 func checkUnchanged(fd int, at string, before *unix.Stat_t) error {
-	after, err := fstat(fd)
+	after, err := sys.Fstat(fd)
 	switch {
 	case err != nil:
-		return fileError("read", at, err)
+		return sys.FileError("read", at, err)
 	case after.Size > before.Size, after.Size == before.Size && after.Mtim == before.Mtim:
 		return nil
 	default:
-		return newError(FileChanged, "%s was written to while it was read: try again.", quote(at))
+		return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(at))
 	}
 }
 
@@ -187,9 +189,9 @@ func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return newError(InvalidRequest, "This is no tar archive from its entry %d on: %v.", entries+1, err)
+			return sys.NewError(reason.InvalidRequest, "This is no tar archive from its entry %d on: %v.", entries+1, err)
 		case entries >= MaxArchiveEntries:
-			return newError(InvalidRequest, "The archive has more than %d entries: send it in parts.", MaxArchiveEntries)
+			return sys.NewError(reason.InvalidRequest, "The archive has more than %d entries: send it in parts.", MaxArchiveEntries)
 		}
 		if err := unpackEntry(ctx, inside, h, archive); err != nil {
 			return err
@@ -240,15 +242,15 @@ func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Re
 	case tar.TypeSymlink:
 		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) ||
 			!filepath.IsLocal(path.Join(path.Dir(name), h.Linkname)) || !filepath.IsLocal(name+"/../"+h.Linkname) {
-			return newError(PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", quote(h.Name), quote(h.Linkname))
+			return sys.NewError(reason.PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", sys.Quote(h.Name), sys.Quote(h.Linkname))
 		}
 		err = makeLink(ctx, rules, r, h.Linkname)
 	default:
-		return newError(PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", quote(h.Name))
+		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", sys.Quote(h.Name))
 	}
 	var refused *Error
-	if errors.As(err, &refused) && refused.Reason == PathNotAllowed {
-		return newError(PathNotAllowed, "The archive's entry %s can't be written: %s", quote(h.Name), refused.Message)
+	if errors.As(err, &refused) && refused.Reason == reason.PathNotAllowed {
+		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s can't be written: %s", sys.Quote(h.Name), refused.Message)
 	}
 	return err
 }
@@ -257,14 +259,14 @@ func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Re
 func entryName(h *tar.Header) (string, error) {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse") {
-			return "", newError(NotSupported, "The archive's entry %s is sparse, which isn't supported.", quote(h.Name))
+			return "", sys.NewError(reason.NotSupported, "The archive's entry %s is sparse, which isn't supported.", sys.Quote(h.Name))
 		}
 	}
 	if strings.ContainsRune(h.Name, 0) || !filepath.IsLocal(h.Name) {
-		return "", newError(PathNotAllowed, "The archive's entry %s has a name that leads out of its directory: leave it out.", quote(h.Name))
+		return "", sys.NewError(reason.PathNotAllowed, "The archive's entry %s has a name that leads out of its directory: leave it out.", sys.Quote(h.Name))
 	}
 	if strings.Count(h.Name, "/") > MaxDepth || len(h.Name) > maxPathBytes {
-		return "", newError(InvalidRequest, "The archive's entry %s is too deep, or its name too long.", quote(h.Name))
+		return "", sys.NewError(reason.InvalidRequest, "The archive's entry %s is too deep, or its name too long.", sys.Quote(h.Name))
 	}
 	return path.Clean(h.Name), nil
 }
@@ -275,12 +277,12 @@ func unpackFile(ctx context.Context, rules *Rules, r *spec.File, content io.Read
 		return err
 	}
 	defer t.Close()
-	_, err = io.CopyBuffer(t, content, make([]byte, bufferBytes))
+	_, err = io.CopyBuffer(t, content, make([]byte, sys.BufferBytes))
 	if refused := (*Error)(nil); errors.As(err, &refused) || ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
-		return newError(InvalidRequest, "The archive breaks off in %s: %v.", quote(r.Path), err)
+		return sys.NewError(reason.InvalidRequest, "The archive breaks off in %s: %v.", sys.Quote(r.Path), err)
 	}
 	_, err = t.Commit()
 	return err
@@ -299,14 +301,14 @@ func makeLink(ctx context.Context, rules *Rules, r *spec.File, target string) er
 	defer p.close()
 	switch {
 	case p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink:
-		return newError(FileExists, "%s exists already, and the archive has a link there: remove it first.", quote(p.path))
+		return sys.NewError(reason.FileExists, "%s exists already, and the archive has a link there: remove it first.", sys.Quote(p.path))
 	case p.exists():
-		if now, err := readLink(p.fd); err == nil && now == target {
+		if now, err := sys.ReadLink(p.fd); err == nil && now == target {
 			return nil
 		}
-		return fileError("replace the symbolic link", p.path, p.replaceLink(target))
+		return sys.FileError("replace the symbolic link", p.path, p.replaceLink(target))
 	}
-	return fileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
+	return sys.FileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
 }
 
 func (p *place) replaceLink(target string) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -40,7 +41,7 @@ func unpackInto(t *testing.T, root, dir string, archive []byte) error {
 	return Unpack(t.Context(), &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}, &spec.File{Path: dir}, bytes.NewReader(archive))
 }
 
-func mustBe(t *testing.T, err error, reason Reason) {
+func mustBe(t *testing.T, err error, reason string) {
 	t.Helper()
 	var refused *Error
 	if !errors.As(err, &refused) || refused.Reason != reason {
@@ -96,7 +97,7 @@ func TestNoEntryOfAnArchiveLeadsOutOfItsDirectory(t *testing.T) {
 			if err := errors.Join(os.Symlink("../other", filepath.Join(target, "there")), os.Symlink("/", filepath.Join(target, "root"))); err != nil {
 				t.Fatal(err)
 			}
-			mustBe(t, unpackInto(t, root, target, archiveOf(t, entries...)), PathNotAllowed)
+			mustBe(t, unpackInto(t, root, target, archiveOf(t, entries...)), reason.PathNotAllowed)
 			if exists(filepath.Join(root, "escaped")) || exists(filepath.Join(root, "other", "escaped")) || exists("/escaped") {
 				t.Error("an entry is outside")
 			}
@@ -120,7 +121,7 @@ func TestAnArchiveIsUnpackedAgain(t *testing.T) {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
 	entries[1].Name = "a"
-	mustBe(t, unpackInto(t, root, root, archiveOf(t, entries[1])), FileExists)
+	mustBe(t, unpackInto(t, root, root, archiveOf(t, entries[1])), reason.FileExists)
 	if list, err := os.ReadDir(root); err != nil || len(list) != 2 {
 		t.Errorf("left are %v, %v", list, err)
 	}
@@ -141,11 +142,11 @@ func TestAFileThatIsWrittenToWhileItIsPacked(t *testing.T) {
 	const size = 4 << 20
 	for name, test := range map[string]struct {
 		flags  int
-		reason Reason
+		reason string
 	}{
-		"in place":   {os.O_WRONLY, FileChanged},
+		"in place":   {os.O_WRONLY, reason.FileChanged},
 		"at its end": {os.O_WRONLY | os.O_APPEND, ""},
-		"cut off":    {os.O_WRONLY | os.O_TRUNC, FileChanged},
+		"cut off":    {os.O_WRONLY | os.O_TRUNC, reason.FileChanged},
 	} {
 		root := t.TempDir()
 		file := filepath.Join(root, "f")

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -38,11 +39,11 @@ func TestABinaryFileIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for content, note := range map[string]string{
-		"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR":                 "is a binary file of 16 bytes",
-		strings.Repeat("\xff\xd8 ", 1000):                     "is a binary file of 3000 bytes",
-		"\xff\xfeh\x00i\x00":                                  "is text in UTF-16, of 6 bytes",
-		"caf\xe9 one\nplain two\n":                            "",
-		strings.Repeat("\u65e5\u672c\u8a9e\n", bufferBytes/4): "",
+		"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR":                     "is a binary file of 16 bytes",
+		strings.Repeat("\xff\xd8 ", 1000):                         "is a binary file of 3000 bytes",
+		"\xff\xfeh\x00i\x00":                                      "is text in UTF-16, of 6 bytes",
+		"caf\xe9 one\nplain two\n":                                "",
+		strings.Repeat("\u65e5\u672c\u8a9e\n", sys.BufferBytes/4): "",
 	} {
 		w.file("f", content)
 		out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -70,7 +72,7 @@ func TestPermissions(t *testing.T) {
 		{Operation: spec.OperationMove, Path: "fixed/f", Destination: "f"},
 		{Operation: spec.OperationMove, Path: "readonly", Destination: "fixed/f", Overwrite: true},
 	} {
-		w.refused(r, PermissionDenied, "permission")
+		w.refused(r, reason.PermissionDenied, "permission")
 	}
 	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "text"})
 	if result.Matches != 2 || result.Skipped.Unreadable != 2 {
@@ -108,12 +110,12 @@ func testFull(t *testing.T) {
 	mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "size=64k,nr_inodes=10")
 	w.file("small/f", "old")
 	big := make([]byte, 128<<10)
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/f", Content: big}, NoSpace, "full")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/a/b/f", Content: big}, NoSpace, "full")
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "small/f", OldString: "old", NewString: string(big)}, NoSpace, "full")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small" + strings.Repeat("/d", 20), Content: []byte("x")}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/f", Content: big}, reason.NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/a/b/f", Content: big}, reason.NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "small/f", OldString: "old", NewString: string(big)}, reason.NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small" + strings.Repeat("/d", 20), Content: []byte("x")}, reason.NoSpace, "full")
 	w.file("big", string(big))
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "big", Destination: "small/big"}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "big", Destination: "small/big"}, reason.NoSpace, "full")
 	if w.content("small/f") != "old" || w.content("big") != string(big) {
 		t.Error("a file was changed")
 	}
@@ -127,10 +129,10 @@ func testFull(t *testing.T) {
 	if err := os.Chown(w.root+"/script", 7, 8); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "script", Destination: "small/f"}, reason.FileExists, "overwrite")
 	w.file("larger", "four")
 	w.rules.MaxWriteBytes = 3
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "larger", Destination: "small/larger"}, FileTooLarge, "maxWriteBytes")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "larger", Destination: "small/larger"}, reason.FileTooLarge, "maxWriteBytes")
 	w.must(spec.File{Operation: spec.OperationMove, Path: "larger", Destination: "same"})
 	w.must(spec.File{Operation: spec.OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
 	var st unix.Stat_t
@@ -140,11 +142,11 @@ func testFull(t *testing.T) {
 	if _, err := os.Stat(w.root + "/script"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the source is left: %v", err)
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: w.dir("dir"), Destination: "small/dir"}, NotSupported, "one by one")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: w.dir("dir"), Destination: "small/dir"}, reason.NotSupported, "one by one")
 	// A volume in the tree is neither deleted nor emptied.
 	w.dir("tree/volume")
 	mount(t, w.root+"/small", w.root+"/tree/volume", "", unix.MS_BIND, "")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true}, PermissionDenied, "volume")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true}, reason.PermissionDenied, "volume")
 	if w.content("small/f") != "x" {
 		t.Error("a volume was emptied")
 	}
@@ -161,7 +163,7 @@ func testDeletesOfVolumes(t *testing.T) {
 	mount(t, w.root+"/source", w.root+"/tree/inner", "", unix.MS_BIND, "")
 	mount(t, w.root+"/source", w.root+"/volume", "", unix.MS_BIND, "")
 	for _, path := range []string{"tree", "tree/inner", "volume", "volume/"} {
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, PermissionDenied, "is a mounted volume: delete what is in it")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, reason.PermissionDenied, "is a mounted volume: delete what is in it")
 	}
 	if w.content("source/precious/f") != "x" {
 		t.Error("a volume was emptied")
@@ -173,7 +175,7 @@ func testOtherKinds(t *testing.T) {
 	w := newWorld(t)
 	mount(t, "/proc", w.dir("proc"), "", unix.MS_BIND|unix.MS_REC, "")
 	for _, path := range []string{"proc/self/environ", "proc/self/root" + w.outside + "/canary", "proc/self/cwd", "proc"} {
-		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, PathNotAllowed, "kernel")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, reason.PathNotAllowed, "kernel")
 	}
 	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "PATH"})
 	if result.Matches != 0 || result.Skipped.Denied != 1 {
@@ -181,13 +183,13 @@ func testOtherKinds(t *testing.T) {
 	}
 	// A file of /proc can be mounted by itself.
 	mount(t, "/proc/self/environ", w.file("innocent", ""), "", unix.MS_BIND, "")
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "innocent"}, PathNotAllowed, "kernel")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "innocent"}, reason.PathNotAllowed, "kernel")
 	_, result = w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "PATH", Glob: "innocent"})
 	if result.Matches != 0 || result.Skipped.Denied != 2 {
 		t.Errorf("%+v", result)
 	}
 	mount(t, "tmpfs", w.dir("fixed"), "tmpfs", unix.MS_RDONLY, "")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "fixed/f"}, PermissionDenied, "read-only")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "fixed/f"}, reason.PermissionDenied, "read-only")
 }
 
 // failSyscall has the kernel refuse a system call to this process: openat2 with ENOSYS, as an old one does, or fsync with EDQUOT, as
@@ -227,7 +229,7 @@ func TestWritesFailWhenTheQuotaIsUsedUp(t *testing.T) {
 		{Operation: spec.OperationWrite, Path: "a/b/new", Content: []byte("new")},
 		{Operation: spec.OperationEdit, Path: "f", OldString: "text", NewString: "new"},
 	} {
-		w.refused(r, NoSpace, "the quota is used up")
+		w.refused(r, reason.NoSpace, "the quota is used up")
 	}
 	if w.content("f") != "text" {
 		t.Error("the file was changed")
@@ -245,7 +247,7 @@ func TestWithoutOpenat2(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", "text")
 	for operation := range operations {
-		w.refused(spec.File{Operation: operation, Path: "f", Destination: "g", Pattern: "x", OldString: "t"}, NotSupported, "Linux 5.6")
+		w.refused(spec.File{Operation: operation, Path: "f", Destination: "g", Pattern: "x", OldString: "t"}, reason.NotSupported, "Linux 5.6")
 	}
 	if w.content("f") != "text" {
 		t.Error("the file was changed")
@@ -320,13 +322,13 @@ func testMovesAcross(t *testing.T) {
 	for name, change := range map[string]func(w *world) error{
 		"written to": func(w *world) error { return os.WriteFile(w.root+"/f", []byte("new"), 0o644) },
 		"replaced": func(w *world) error {
-			return os.Rename(w.file("other", strings.Repeat("x", 2*bufferBytes)), w.root+"/f")
+			return os.Rename(w.file("other", strings.Repeat("x", 2*sys.BufferBytes)), w.root+"/f")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "")
-			w.file("f", strings.Repeat("x", 2*bufferBytes))
+			w.file("f", strings.Repeat("x", 2*sys.BufferBytes))
 			c, from := w.opened("f", how{})
 			_, to := w.opened("small/f", how{missing: true})
 			// The first write to the disk is after the first look.
@@ -343,7 +345,7 @@ func testMovesAcross(t *testing.T) {
 				return nil
 			}
 			c.ctx = ctx
-			if err := c.moveAcross(from, to); reasonOf(err) != FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
+			if err := c.moveAcross(from, to); reasonOf(err) != reason.FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%v", err)
 			}
 			if _, err := os.Stat(w.root + "/f"); err != nil || !ctx.done {

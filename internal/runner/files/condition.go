@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -32,8 +34,8 @@ func conditionOf(r *spec.File) (condition, error) {
 		return condition{absent: true}, nil
 	}
 	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
-		return condition{}, newError(InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
-			"exist.", quote(*r.IfSHA256))
+		return condition{}, sys.NewError(reason.InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
+			"exist.", sys.Quote(*r.IfSHA256))
 	}
 	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
 }
@@ -45,9 +47,9 @@ func (c condition) needsFile() bool { return c.sha256 != "" }
 func (p *place) needReplaceable(condition condition) error {
 	switch {
 	case p.isRoot():
-		return newError(IsDirectory, "%s is an allowed directory: name a file in it.", quote(p.path))
+		return sys.NewError(reason.IsDirectory, "%s is an allowed directory: name a file in it.", sys.Quote(p.path))
 	case !p.exists() && p.mustBeDir:
-		return newError(IsDirectory, "%s ends like a directory: leave out the slash to write a file.", quote(p.asked))
+		return sys.NewError(reason.IsDirectory, "%s ends like a directory: leave out the slash to write a file.", sys.Quote(p.asked))
 	case !p.exists():
 		return nil
 	}
@@ -58,15 +60,15 @@ func (p *place) needReplaceable(condition condition) error {
 		return p.existsAlready()
 	}
 	if err := unix.Faccessat(p.dir, p.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fileError("write", p.path, err)
+		return sys.FileError("write", p.path, err)
 	}
 	return nil
 }
 
 // existsAlready refuses to replace what a request may only make.
 func (p *place) existsAlready() error {
-	return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
-		"replaced.", quote(p.path))
+	return sys.NewError(reason.FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
+		"replaced.", sys.Quote(p.path))
 }
 
 // check compares what is at a place with a condition. That nothing is there is checked by the rename itself.
@@ -76,10 +78,10 @@ func (c *call) check(p *place, condition condition) error {
 	}
 	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
 	err := now.lookAgain()
-	defer func() { closeAll(now.fd) }()
+	defer func() { sys.Close(now.fd) }()
 	if errors.Is(err, unix.ENOENT) || err == nil && !p.exists() {
-		return newError(FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
-			"read it, and decide again.", quote(p.path), condition.sha256)
+		return sys.NewError(reason.FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
+			"read it, and decide again.", sys.Quote(p.path), condition.sha256)
 	}
 	if err != nil {
 		return err
@@ -96,7 +98,7 @@ func (c *call) check(p *place, condition condition) error {
 
 // changed says that a file isn't the one of a condition. It doesn't say which sum the file has: see shownSum.
 func (p *place) changed(condition condition) error {
-	return newError(FileChanged, "%s doesn't have the checksum %s: it has changed; read it again, and decide again.", quote(p.path), condition.sha256)
+	return sys.NewError(reason.FileChanged, "%s doesn't have the checksum %s: it has changed; read it again, and decide again.", sys.Quote(p.path), condition.sha256)
 }
 
 func (c *call) copyFile(to io.Writer, p *place) error {
@@ -104,8 +106,8 @@ func (c *call) copyFile(to io.Writer, p *place) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll(fd)
-	_, err = copyPart(c.ctx, to, fd, span{0, st.Size})
+	defer sys.Close(fd)
+	_, err = sys.CopyPart(c.ctx, to, fd, sys.Span{End: st.Size})
 	return err
 }
 
@@ -149,7 +151,7 @@ func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
 
 // lockIndex returns which lock a name in a directory has.
 func (p *place) lockIndex() (int, error) {
-	st, err := fstat(p.dir)
+	st, err := sys.Fstat(p.dir)
 	if err != nil {
 		return 0, err
 	}
@@ -178,19 +180,10 @@ func rename(fromDir int, from string, toDir int, to string, exclusive bool) erro
 
 // syncDir makes a rename durable. Some file systems can't, and a directory that can't be read can't be synchronized.
 func syncDir(dir int) error {
-	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := sys.OpenBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return ignoring(err, unix.EACCES)
+		return sys.Ignoring(err, unix.EACCES)
 	}
 	defer unix.Close(fd)
-	return ignoring(unix.Fsync(fd), unix.EINVAL, unix.EROFS)
-}
-
-func ignoring(err error, harmless ...error) error {
-	for _, h := range harmless {
-		if errors.Is(err, h) {
-			return nil
-		}
-	}
-	return err
+	return sys.Ignoring(unix.Fsync(fd), unix.EINVAL, unix.EROFS)
 }

@@ -3,6 +3,8 @@ package files
 import (
 	"bytes"
 	"slices"
+
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // maxContextBytes is how far before and after a match its context is looked for.
@@ -12,7 +14,7 @@ const maxContextBytes = 32 << 10
 func (s *searcher) addContext(h *hit, m lineMatch) {
 	start, stop := s.at+int64(m.start), s.at+int64(m.stop)
 	low := max(start-maxContextBytes, 0)
-	text, err := readSpan(s.ctx, s.fd, span{low, stop + maxContextBytes})
+	text, err := sys.ReadSpan(s.ctx, s.fd, sys.Span{Start: low, End: stop + maxContextBytes})
 	if err != nil || low+int64(len(text)) < stop {
 		return
 	}
@@ -24,7 +26,7 @@ func (s *searcher) addContext(h *hit, m lineMatch) {
 		return
 	}
 	for i, line := range all {
-		shown, hidden := w.show(int(line.start), int(line.end))
+		shown, hidden := w.show(int(line.Start), int(line.End))
 		if shown = bytes.TrimSuffix(shown, []byte{'\r'}); len(shown) > MaxLineBytes {
 			shown = cutRunes(shown[:MaxLineBytes], false)
 		}
@@ -40,24 +42,24 @@ func (s *searcher) addContext(h *hit, m lineMatch) {
 }
 
 // linesBefore returns where the lines before a line are in a text, which may begin inside of a line unless it is the file's start.
-func linesBefore(text []byte, line, most int, isStart bool) (lines []span) {
+func linesBefore(text []byte, line, most int, isStart bool) (lines []sys.Span) {
 	for len(lines) < most && line > 0 && text[line-1] == '\n' {
 		from := bytes.LastIndexByte(text[:line-1], '\n') + 1
 		if from == 0 && !isStart {
 			break
 		}
-		lines = append(lines, span{int64(from), int64(line - 1)})
+		lines = append(lines, sys.Span{Start: int64(from), End: int64(line - 1)})
 		line = from
 	}
 	slices.Reverse(lines)
-	if len(lines) > 0 && lines[0].start == 0 && bytes.HasPrefix(text, []byte(byteOrderMark)) {
-		lines[0].start = int64(len(byteOrderMark))
+	if len(lines) > 0 && lines[0].Start == 0 && bytes.HasPrefix(text, []byte(byteOrderMark)) {
+		lines[0].Start = int64(len(byteOrderMark))
 	}
 	return lines
 }
 
 // linesAfter returns where the lines after a position are in a text, which may end inside of a line unless it is the file's end.
-func linesAfter(text []byte, at, most int, isEnd bool) (lines []span) {
+func linesAfter(text []byte, at, most int, isEnd bool) (lines []sys.Span) {
 	feed := bytes.IndexByte(text[at:], '\n')
 	if feed < 0 {
 		return nil
@@ -69,7 +71,7 @@ func linesAfter(text []byte, at, most int, isEnd bool) (lines []span) {
 				break
 			}
 		}
-		lines = append(lines, span{int64(at), int64(at + end)})
+		lines = append(lines, sys.Span{Start: int64(at), End: int64(at + end)})
 		at += end + 1
 	}
 	return lines

@@ -13,7 +13,7 @@
 //     can't tell hard links: a file with an allowed name and a denied one is allowed by the first;
 //   - nothing reaches the paths of the runner's own, by their names. What another process moved or linked elsewhere has
 //     another name;
-//   - with Rules.Shown, nothing is written to the output that it hides, whatever is cut: a line, a page or the results. It is
+//   - nothing is written to the output that Rules.Hidden names, whatever is cut: a line, a page or the results. It is
 //     asked for a page, and for the lines that a Grep found, with as much around them as can matter: it hides texts of several
 //     lines. Sums, offsets and what a Grep matches are those of the file;
 //   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
@@ -31,7 +31,9 @@
 //   - what matches an expression, package regexp decides alone. Texts of which a match contains one only leave out lines
 //     before.
 //
+// Package sys opens and reads, patterns has what names and lines are compared with.
+//
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
-// processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs
+// processes, or import other modules than the standard library and golang.org/x/sys: it is linked into the supervisor that runs
 // in every pod. It works on Linux only.
 package files

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -64,13 +66,13 @@ func (c *call) readWhole(p *place) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); st.Size > limit {
-		return nil, newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
-			"to %d be edited.", quote(p.path), st.Size, limit)
+		return nil, sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
+			"to %d be edited.", sys.Quote(p.path), st.Size, limit)
 	}
-	content, err := readSpan(c.ctx, fd, span{0, st.Size})
-	return content, fileError("read", p.path, err)
+	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: st.Size})
+	return content, sys.FileError("read", p.path, err)
 }
 
 func sumOf(content []byte) string {
@@ -86,17 +88,17 @@ func edits(r *spec.File) ([]spec.Replacement, error) {
 	case len(all) == 0:
 		all = []spec.Replacement{one}
 	case one != spec.Replacement{}:
-		return nil, newError(InvalidRequest, "There are edits and an oldString, newString or replaceAll beside them: use one form.")
+		return nil, sys.NewError(reason.InvalidRequest, "There are edits and an oldString, newString or replaceAll beside them: use one form.")
 	case len(all) > MaxEdits:
-		return nil, newError(InvalidRequest, "There are %d edits: use at most %d.", len(all), MaxEdits)
+		return nil, sys.NewError(reason.InvalidRequest, "There are %d edits: use at most %d.", len(all), MaxEdits)
 	}
 	for i, e := range all {
 		var err error
 		switch {
 		case e.OldString == "":
-			err = newError(InvalidRequest, "The oldString is empty: name the text to replace, or use Write for a new file.")
+			err = sys.NewError(reason.InvalidRequest, "The oldString is empty: name the text to replace, or use Write for a new file.")
 		case e.OldString == e.NewString:
-			err = newError(InvalidRequest, "The oldString and newString are the same: there is nothing to change.")
+			err = sys.NewError(reason.InvalidRequest, "The oldString and newString are the same: there is nothing to change.")
 		}
 		if err != nil {
 			return nil, ofEdit(i, len(all), err)
@@ -108,7 +110,7 @@ func edits(r *spec.File) ([]spec.Replacement, error) {
 // ofEdit says of several edits which one failed.
 func ofEdit(i, count int, err error) error {
 	if known := (*Error)(nil); errors.As(err, &known) && count > 1 {
-		return &Error{known.Reason, fmt.Sprintf("Nothing was changed, because of edits[%d]: %s", i, known.Message), known.Cause}
+		return known.With(fmt.Sprintf("Nothing was changed, because of edits[%d]: %s", i, known.Message))
 	}
 	return err
 }
@@ -118,15 +120,15 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	t := newEditText(content, e)
 	count := bytes.Count(t.text, []byte(e.OldString))
 	if count == 0 {
-		return nil, 0, newError(EditNotFound, "The oldString was found 0 times in %s: %s.", quote(p.path), t.whyNotFound(e.OldString))
+		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path), t.whyNotFound(e.OldString))
 	}
 	if first := bytes.Index(t.text, []byte(e.OldString)); count == 1 && !e.ReplaceAll && bytes.Contains(t.text[first+1:], []byte(e.OldString)) {
 		// Two occurrences can overlap.
 		count = 2
 	}
 	if count > 1 && !e.ReplaceAll {
-		return nil, 0, newError(EditAmbiguous, "The oldString was found %d times in %s: add lines around it until there is one, or set "+
-			"replaceAll.", count, quote(p.path))
+		return nil, 0, sys.NewError(reason.EditAmbiguous, "The oldString was found %d times in %s: add lines around it until there is one, or set "+
+			"replaceAll.", count, sys.Quote(p.path))
 	}
 	with := []byte(e.NewString)
 	if t.ends != nil {
@@ -137,8 +139,8 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 		size += int64(count) * int64(bytes.Count(with, []byte("\n")))
 	}
 	if size > c.rules.MaxWriteBytes {
-		return nil, 0, newError(FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
-			quote(p.path), size, c.rules.MaxWriteBytes)
+		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
+			sys.Quote(p.path), size, c.rules.MaxWriteBytes)
 	}
 	t.replace([]byte(e.OldString), with)
 	return t.content(), count, nil

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -36,7 +37,7 @@ func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
 		t.Errorf("all of them: %q", got)
 	}
 	w.file("f", "a\nb\n")
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, EditNotFound, `lines end with "\n"`)
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, reason.EditNotFound, `lines end with "\n"`)
 }
 
 func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
@@ -44,9 +45,9 @@ func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.file("latin", "first\ncaf\xe9 one\nplain two\n")
 	for _, old := range []string{"caf\ufffd one", "caf\u00e9 one", "caf\u00e9", "first\ncaf\ufffd one\n"} {
-		w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, EditNotFound, "line 2 has bytes that aren't UTF-8")
+		w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, reason.EditNotFound, "line 2 has bytes that aren't UTF-8")
 	}
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, EditNotFound, "compare it with what Read returns")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, reason.EditNotFound, "compare it with what Read returns")
 	w.must(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
 	if got := w.content("latin"); got != "first\ncaf\xe9 one\nplain 2\n" {
 		t.Errorf("other lines can be edited: %q", got)
@@ -61,13 +62,13 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	edit := func(edits ...spec.Replacement) spec.File {
 		return spec.File{Operation: spec.OperationEdit, Path: "f", Edits: edits}
 	}
-	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "four", NewString: "4"}), EditNotFound, "edits[1]: The oldString was found 0 times")
-	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "two", NewString: "2"}), EditAmbiguous, "edits[1]")
-	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "", NewString: "2"}), InvalidRequest, "edits[1]")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "four", NewString: "4"}), reason.EditNotFound, "edits[1]: The oldString was found 0 times")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "two", NewString: "2"}), reason.EditAmbiguous, "edits[1]")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "", NewString: "2"}), reason.InvalidRequest, "edits[1]")
 	both := edit(spec.Replacement{OldString: "one", NewString: "1"})
 	both.OldString = "two"
-	w.refused(both, InvalidRequest, "one form")
-	w.refused(edit(make([]spec.Replacement, MaxEdits+1)...), InvalidRequest, "at most")
+	w.refused(both, reason.InvalidRequest, "one form")
+	w.refused(edit(make([]spec.Replacement, MaxEdits+1)...), reason.InvalidRequest, "at most")
 	if w.content("f") != content {
 		t.Fatalf("a refused edit has changed the file: %q", w.content("f"))
 	}
@@ -79,5 +80,5 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 		t.Errorf("%q, %+v", got, result)
 	}
 	w.rules.MaxWriteBytes = 20
-	w.refused(edit(spec.Replacement{OldString: "1", NewString: strings.Repeat("x", 30)}, spec.Replacement{OldString: "three", NewString: ""}), FileTooLarge, "edits[0]")
+	w.refused(edit(spec.Replacement{OldString: "1", NewString: strings.Repeat("x", 30)}, spec.Replacement{OldString: "three", NewString: ""}), reason.FileTooLarge, "edits[0]")
 }

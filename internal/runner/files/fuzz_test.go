@@ -17,6 +17,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/go-cmp/cmp"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -386,9 +388,9 @@ func compareOne(t *testing.T, w *world, m *model, r *spec.File) {
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%+v in %v:\n%v, want %v", r, before, err, wantErr)
 	}
-	isUnexpected := map[Reason]bool{FileError: true, NotSupported: true, FileChanged: !comparesContent(r), "not a reason": true}
-	if reason := reasonOf(err); isUnexpected[reason] {
-		t.Errorf("%+v: %s: %v", r, reason, err)
+	isUnexpected := map[string]bool{reason.FileError: true, reason.NotSupported: true, reason.FileChanged: !comparesContent(r), "not a reason": true}
+	if failed := reasonOf(err); isUnexpected[failed] {
+		t.Errorf("%+v: %s: %v", r, failed, err)
 	}
 	if err == nil {
 		compareAnswers(t, r, out, &result, want)
@@ -447,7 +449,7 @@ func FuzzGlob(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		glob, name, _ := strings.Cut(data, "\x00")
-		p, err := compileGlob(glob)
+		p, err := patterns.CompileGlob(glob)
 		simple := regexp.MustCompile(`^[a-d*?/.]*$`)
 		if err != nil || !simple.MatchString(glob) || strings.Contains(glob, "***") || !simple.MatchString(name) || path.Clean("/"+name) != "/"+name || name == "" {
 			return
@@ -456,11 +458,11 @@ func FuzzGlob(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got := p.isMatch(name); got != want {
+		if got := p.IsMatch(name); got != want {
 			t.Errorf("%q matches %q: %v, want %v", glob, name, got, want)
 		}
 		for dir := path.Dir(name); want && dir != "."; dir = path.Dir(dir) {
-			if !p.mayMatchBelow(dir, strings.Count(dir, "/")+1) {
+			if !p.MayMatchBelow(dir, strings.Count(dir, "/")+1) {
 				t.Errorf("%q matches %q, and isn't looked for in %q", glob, name, dir)
 			}
 		}
@@ -485,12 +487,12 @@ func FuzzGrep(f *testing.F) {
 // expectLines holds a search to the expression. A small number that is even has it match as if that took long.
 func expectLines(t *testing.T, w *world, text, content string, small byte) {
 	t.Helper()
-	p, err := compilePattern(text, false)
+	p, err := patterns.Compile(text, false)
 	if err != nil || strings.Contains(content, "\x00") {
 		return
 	}
 	if small%2 == 0 {
-		p.size = 2 * maxStepsAtOnce
+		p.Size = 2 * maxStepsAtOnce
 	}
 	var want []int64
 	expr := regexp.MustCompile(text)
@@ -524,7 +526,7 @@ func expectLines(t *testing.T, w *world, text, content string, small byte) {
 		got = append(got, m.number)
 	}
 	if len(want) <= MaxResults && !slices.Equal(got, want) {
-		t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.literals)
+		t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.Literals)
 	}
 }
 
@@ -561,7 +563,7 @@ func randomExpression(random *rand.Rand, depth int) string {
 }
 
 // testSearcher returns a searcher without bounds.
-func testSearcher(t *testing.T, p *pattern) *searcher {
+func testSearcher(t *testing.T, p *patterns.Pattern) *searcher {
 	c := &call{ctx: t.Context(), rules: &compiledRules{Rules: Rules{MaxOutputBytes: math.MaxInt64}}, req: &spec.File{}}
 	return c.newSearcher(p, MaxResults)
 }

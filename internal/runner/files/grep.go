@@ -7,6 +7,10 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/patterns"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // taskFiles is how many files of a directory a worker takes at once.
@@ -26,25 +30,25 @@ func (c *call) grep() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	wanted, err := compilePattern(c.req.Pattern, c.req.Literal)
+	wanted, err := patterns.Compile(c.req.Pattern, c.req.Literal)
 	if err != nil {
 		return Result{}, err
 	}
-	var glob *globPattern
+	var glob *patterns.Glob
 	if c.req.Glob != "" {
-		if glob, err = compileGlob(c.req.Glob); err != nil {
+		if glob, err = patterns.CompileGlob(c.req.Glob); err != nil {
 			return Result{}, err
 		}
 	}
 	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
-		return Result{}, newError(InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
+		return Result{}, sys.NewError(reason.InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
 	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err
 	}
 	defer p.close()
-	if !isDir(&p.st) {
+	if !sys.IsDir(&p.st) {
 		return c.grepFile(p, wanted, limit)
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -62,15 +66,15 @@ func (c *call) grep() (Result, error) {
 }
 
 // grepFile searches one file.
-func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
+func (c *call) grepFile(p *place, wanted *patterns.Pattern, limit int) (Result, error) {
 	fd, st, err := p.openFile()
 	if err != nil {
 		return Result{}, err
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	found, err := c.newSearcher(wanted, limit).file(fd, p.name, st.Size)
 	if err != nil {
-		return Result{}, fileError("read", p.path, err)
+		return Result{}, sys.FileError("read", p.path, err)
 	}
 	out := c.newResults(limit)
 	result, err := out.finish(p, out.addHits(found.found))
@@ -95,9 +99,9 @@ func (r *results) addHits(found []hit) error {
 // walk. What is searched ahead is bounded by the length of the queue.
 type grepping struct {
 	w       *walker
-	pattern *pattern
+	pattern *patterns.Pattern
 	limit   int
-	glob    *globPattern
+	glob    *patterns.Glob
 	// files is how many there are to search.
 	files int
 	// pending are files of one directory that aren't a task yet.
@@ -152,7 +156,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 // walk makes tasks of the files of a tree.
 func (g *grepping) walk(p *place) error {
 	descend := func(relative string, depth int) bool {
-		return g.glob == nil || g.glob.isName || g.glob.mayMatchBelow(relative, depth)
+		return g.glob == nil || g.glob.IsName || g.glob.MayMatchBelow(relative, depth)
 	}
 	err := g.w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
 		if e.kind != unix.DT_REG || !g.isWanted(relative, e.name) {
@@ -198,7 +202,7 @@ func (g *grepping) send() error {
 // search takes tasks until there are no more.
 func (g *grepping) search() {
 	s := g.w.c.newSearcher(g.pattern, g.limit)
-	var known devices
+	var known sys.Devices
 	for t := range g.work {
 		var all hits
 		for _, name := range t.names {
@@ -213,17 +217,17 @@ func (g *grepping) search() {
 }
 
 // name searches a file of a task by its name.
-func (s *searcher) name(t *grepTask, name string, known *devices) hits {
-	fd, err := openBeneath(t.dir.fd, name, readFlags, 0)
+func (s *searcher) name(t *grepTask, name string, known *sys.Devices) hits {
+	fd, err := sys.OpenBeneath(t.dir.fd, name, sys.ReadFlags, 0)
 	if err != nil {
 		return hits{skipped: Skipped{Unreadable: 1}}
 	}
 	defer unix.Close(fd)
-	st, err := fstat(fd)
-	if err != nil || !isRegular(&st) {
+	st, err := sys.Fstat(fd)
+	if err != nil || !sys.IsRegular(&st) {
 		return hits{skipped: Skipped{Unreadable: 1}}
 	}
-	if known.isKernels(fd, &st) {
+	if known.IsKernels(fd, &st) {
 		return hits{skipped: Skipped{Denied: 1}}
 	}
 	h, err := s.file(fd, t.prefix+name, st.Size)
@@ -238,8 +242,8 @@ func (g *grepping) isWanted(relative, name string) bool {
 	if g.glob == nil {
 		return true
 	}
-	if g.glob.isName {
-		return g.glob.isMatch(name)
+	if g.glob.IsName {
+		return g.glob.IsMatch(name)
 	}
-	return g.glob.isMatch(relative)
+	return g.glob.IsMatch(relative)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -47,8 +48,8 @@ func TestATildeIsTheHomeDirectory(t *testing.T) {
 	if _, err := os.Stat(w.root + "/work/~/y"); err != nil {
 		t.Error(err)
 	}
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "~/a", WorkingDir: w.root}, InvalidRequest, "HOME")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "~/a", Home: w.outside}, PathNotAllowed, "leads to")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "~/a", WorkingDir: w.root}, reason.InvalidRequest, "HOME")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "~/a", Home: w.outside}, reason.PathNotAllowed, "leads to")
 	w.checkOutside()
 }
 
@@ -56,7 +57,7 @@ func TestAMissingWorkingDirectoryIsMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	repo := w.root + "/deep/repo"
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "a", WorkingDir: repo}, FileNotFound, w.root+"/deep")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "a", WorkingDir: repo}, reason.FileNotFound, w.root+"/deep")
 	if _, result := w.must(spec.File{Operation: spec.OperationMakeDirectory, Path: ".", WorkingDir: repo}); !result.Created || result.Path != repo {
 		t.Errorf("it is %+v", result)
 	}
@@ -72,8 +73,8 @@ func TestAnAllowedDirectoryThatIsMissingIsMade(t *testing.T) {
 	w := newWorld(t)
 	missing := w.root + "/data/repo"
 	w.rules = Rules{FileRules: spec.FileRules{ReadPaths: []string{missing}, WritePaths: []string{missing}}}
-	w.refused(spec.File{Operation: spec.OperationList, Path: missing}, FileNotFound, "doesn't exist")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: missing, Content: []byte("x")}, IsDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationList, Path: missing}, reason.FileNotFound, "doesn't exist")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: missing, Content: []byte("x")}, reason.IsDirectory, "")
 	if _, err := os.Stat(w.root + "/data"); !os.IsNotExist(err) {
 		t.Errorf("what was refused left a directory: %v", err)
 	}
@@ -87,6 +88,6 @@ func TestAnAllowedDirectoryThatIsMissingIsMade(t *testing.T) {
 	w.link(w.outside, "link")
 	led := w.root + "/link/x"
 	w.rules = Rules{FileRules: spec.FileRules{WritePaths: []string{led}}}
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: led + "/a", Content: []byte("x")}, PathNotAllowed, "symbolic link")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: led + "/a", Content: []byte("x")}, reason.PathNotAllowed, "symbolic link")
 	w.checkOutside()
 }

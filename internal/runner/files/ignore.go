@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"toolcall.dev/operator/internal/glob"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // Bounds of the .gitignore files that a walk respects at the same time: as a pattern, text takes a hundred times its size. What
@@ -116,13 +117,13 @@ func (p *ignorePattern) isMatch(relative string, isDir bool) bool {
 
 // read reads the patterns of a directory; none if it has no file of them that can be read.
 func (i *ignored) read(dir int, f ignoreFile) ignoreFile {
-	fd, err := openBeneath(dir, ignoreName, readFlags, 0)
+	fd, err := sys.OpenBeneath(dir, ignoreName, sys.ReadFlags, 0)
 	if err != nil {
 		return f
 	}
-	defer closeAll(fd)
-	st, err := fstat(fd)
-	if err != nil || !isRegular(&st) {
+	defer sys.Close(fd)
+	st, err := sys.Fstat(fd)
+	if err != nil || !sys.IsRegular(&st) {
 		return f
 	}
 	bytesLeft, patternsLeft := int64(maxIgnoreBytes), maxIgnorePatterns
@@ -130,7 +131,7 @@ func (i *ignored) read(dir int, f ignoreFile) ignoreFile {
 		bytesLeft, patternsLeft = bytesLeft-other.size, patternsLeft-len(other.patterns)
 	}
 	f.size = min(st.Size, bytesLeft)
-	text, err := readSpan(i.c.ctx, fd, span{0, f.size})
+	text, err := sys.ReadSpan(i.c.ctx, fd, sys.Span{End: f.size})
 	if err != nil {
 		return f
 	}

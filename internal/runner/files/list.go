@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/runner/files/patterns"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -96,16 +98,53 @@ func describe(dir *directory, relative, name string) (Entry, error) {
 	if entry.Type != TypeLink {
 		return entry, nil
 	}
-	fd, err := openBeneath(dir.fd, name, pathFlags, 0)
+	fd, err := sys.OpenBeneath(dir.fd, name, sys.PathFlags, 0)
 	if err != nil {
 		return Entry{}, err
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	// It may be something else by now: then it has no target.
-	if target, err := readLink(fd); err == nil {
+	if target, err := sys.ReadLink(fd); err == nil {
 		entry.Target, entry.TargetBase64 = exact(target)
 	}
 	return entry, nil
+}
+
+func (c *call) stat() (Result, error) {
+	p, err := c.resolve(c.req.Path, how{})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	entry := newEntry(p.path, &p.st)
+	if entry.Type == TypeLink {
+		target, err := sys.ReadLink(p.fd)
+		if err != nil {
+			return Result{}, sys.FileError("read the symbolic link", p.path, err)
+		}
+		entry.Target, entry.TargetBase64 = exact(target)
+	}
+	sum, err := c.sumOfEntry(p, &entry)
+	if err != nil {
+		return Result{}, err
+	}
+	out := c.newResults(1)
+	result, err := out.finish(p, out.add(entry))
+	result.Bytes, result.SHA256 = entry.Size, sum
+	return result, err
+}
+
+// sumOfEntry returns the checksum of a file that may be compared, so that a file too large for one Read can be replaced on
+// condition; empty for what can't be read, or isn't shown whole.
+func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
+	if entry.Type != TypeFile || entry.Size > c.rules.MaxReadBytes {
+		return "", nil
+	}
+	sum := c.newShownSum()
+	if err := c.copyFile(sum, p); err != nil {
+		return "", c.ctx.Err()
+	}
+	return sum.hex(), nil
 }
 
 func (c *call) glob() (Result, error) {
@@ -119,7 +158,7 @@ func (c *call) glob() (Result, error) {
 	if isHome {
 		dir, prefix = "~", "~/"
 	}
-	glob, err := compileGlob(pattern)
+	glob, err := patterns.CompileGlob(pattern)
 	if err != nil {
 		return Result{}, err
 	}
@@ -131,8 +170,8 @@ func (c *call) glob() (Result, error) {
 	w, out := c.underRules(p), c.newResults(limit)
 	w.hidden = isLeftOut
 	w.respectGitIgnore(p)
-	err = w.walk(p, glob.mayMatchBelow, func(relative string, _ *directory, e dirent) error {
-		if !glob.isMatch(relative) {
+	err = w.walk(p, glob.MayMatchBelow, func(relative string, _ *directory, e dirent) error {
+		if !glob.IsMatch(relative) {
 			return nil
 		}
 		found := Found{Type: kinds[e.kind]}
@@ -152,16 +191,16 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 	if quoted == pattern || strings.Contains(pattern, `\`) {
 		return ""
 	}
-	glob, err := compileGlob(quoted)
+	glob, err := patterns.CompileGlob(quoted)
 	if err != nil {
 		return ""
 	}
 	there := ""
 	w := c.underRules(p)
 	w.hidden = isLeftOut
-	isMatch, descend := glob.isMatch, glob.mayMatchBelow
-	if glob.isName && c.req.Operation == spec.OperationGrep {
-		isMatch = func(relative string) bool { return glob.isMatch(path.Base(relative)) }
+	isMatch, descend := glob.IsMatch, glob.MayMatchBelow
+	if glob.IsName && c.req.Operation == spec.OperationGrep {
+		isMatch = func(relative string) bool { return glob.IsMatch(path.Base(relative)) }
 		descend = func(string, int) bool { return true }
 	}
 	_ = w.walk(p, descend, func(relative string, _ *directory, _ dirent) error {
@@ -174,7 +213,7 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 	if there == "" {
 		return ""
 	}
-	return fmt.Sprintf("There is %s: in a glob, brackets name one character of several; write %s for the brackets themselves.", quote(there), quoted)
+	return fmt.Sprintf("There is %s: in a glob, brackets name one character of several; write %s for the brackets themselves.", sys.Quote(there), quoted)
 }
 
 // isLeftOut says of an entry that Glob and Grep leave it out.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -89,7 +90,7 @@ func TestMovesAtOnce(t *testing.T) {
 				from, to := strconv.Itoa((i*7+worker)%names), strconv.Itoa((i*11+worker*13)%names)
 				r := spec.File{Operation: spec.OperationMove, Path: from, Destination: to}
 				switch _, _, err := w.do(r); reasonOf(err) {
-				case "", FileNotFound, FileExists, InvalidRequest:
+				case "", reason.FileNotFound, reason.FileExists, reason.InvalidRequest:
 				default:
 					t.Error(err)
 				}

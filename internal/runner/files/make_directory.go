@@ -4,6 +4,9 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 func (c *call) makeDirectory() (_ Result, err error) {
@@ -26,23 +29,23 @@ func (c *call) makeDirectory() (_ Result, err error) {
 		if err = p.lookAgain(); err == nil {
 			return p.existingDirectory()
 		}
-		return Result{}, fileError("make the directory", p.path, err)
+		return Result{}, sys.FileError("make the directory", p.path, err)
 	default:
 		p.removeMade()
-		return Result{}, fileError("make the directory", p.path, err)
+		return Result{}, sys.FileError("make the directory", p.path, err)
 	}
 	if err := chmodDir(p.dir, p.name, mode); err != nil {
 		_ = unix.Unlinkat(p.dir, p.name, unix.AT_REMOVEDIR)
 		p.removeMade()
-		return Result{}, fileError("set the mode of", p.path, err)
+		return Result{}, sys.FileError("set the mode of", p.path, err)
 	}
-	return Result{Path: p.path, Created: true}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+	return Result{Path: p.path, Created: true}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 }
 
 // existingDirectory is the result of making a directory that is there already.
 func (p *place) existingDirectory() (Result, error) {
-	if !isDir(&p.st) {
-		return Result{}, newError(FileExists, "%s exists already and is a %s: choose another path.", quote(p.path), typeOf(p.st.Mode))
+	if !sys.IsDir(&p.st) {
+		return Result{}, sys.NewError(reason.FileExists, "%s exists already and is a %s: choose another path.", sys.Quote(p.path), typeOf(p.st.Mode))
 	}
 	// An allowed directory that was missing was made on the way.
 	return Result{Path: p.path, Created: len(p.made) > 0}, nil
@@ -51,12 +54,12 @@ func (p *place) existingDirectory() (Result, error) {
 // chmodDir sets the mode of a new directory, which its owner can open. It keeps the bit that gives the directory's group to
 // what is made in it, which volumes with a group have.
 func chmodDir(dir int, name string, mode uint32) error {
-	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := sys.OpenBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	st, err := fstat(fd)
+	st, err := sys.Fstat(fd)
 	if err != nil {
 		return err
 	}

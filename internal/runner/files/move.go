@@ -2,15 +2,17 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 func (c *call) move() (Result, error) {
 	if c.req.Destination == "" {
-		return Result{}, newError(InvalidRequest, "The destination is empty: name the new path.")
+		return Result{}, sys.NewError(reason.InvalidRequest, "The destination is empty: name the new path.")
 	}
 	from, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
@@ -35,7 +37,7 @@ func (c *call) move() (Result, error) {
 	}
 	for _, dir := range []int{to.dir, from.dir} {
 		if err := syncDir(dir); err != nil {
-			return result, fileError("synchronize the directory of", to.path, err)
+			return result, sys.FileError("synchronize the directory of", to.path, err)
 		}
 	}
 	return result, nil
@@ -62,21 +64,21 @@ func (c *call) rename(from, to *place) error {
 // isSecondName says that both places are now names of one file. Where upper and lower case don't differ, and where one
 // directory is mounted twice, two names can be one: removing one would remove both.
 func isSecondName(from, to *place) (bool, error) {
-	if !to.exists() || !isSame(&from.st, &to.st) {
+	if !to.exists() || !sys.IsSame(&from.st, &to.st) {
 		return false, nil
 	}
 	for _, p := range []*place{from, to} {
 		if err := p.lookAgain(); err != nil {
-			return false, ignoring(err, unix.ENOENT)
+			return false, sys.Ignoring(err, unix.ENOENT)
 		}
 	}
-	fromDir, err := fstat(from.dir)
+	fromDir, err := sys.Fstat(from.dir)
 	if err != nil {
 		return false, err
 	}
-	toDir, err := fstat(to.dir)
-	isOneName := isSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
-	return isSame(&from.st, &to.st) && !isOneName, err
+	toDir, err := sys.Fstat(to.dir)
+	isOneName := sys.IsSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
+	return sys.IsSame(&from.st, &to.st) && !isOneName, err
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
@@ -88,35 +90,35 @@ func (c *call) mayMove(from, to *place) error {
 	}
 	switch kind := typeOf(from.st.Mode); {
 	case kind != TypeDirectory && to.mustBeDir:
-		return newError(NotDirectory, "%s isn't a directory: leave out the slash at the end.", quote(from.path))
+		return sys.NewError(reason.NotDirectory, "%s isn't a directory: leave out the slash at the end.", sys.Quote(from.path))
 	case kind != TypeDirectory && kind != TypeFile && kind != TypeLink:
-		return newError(PathNotAllowed, "%s is a %s: only files, directories and links can be moved.", quote(from.path), kind)
+		return sys.NewError(reason.PathNotAllowed, "%s is a %s: only files, directories and links can be moved.", sys.Quote(from.path), kind)
 	case from.path == to.path:
-		return newError(InvalidRequest, "%s can't be moved onto itself: name another destination.", quote(from.path))
+		return sys.NewError(reason.InvalidRequest, "%s can't be moved onto itself: name another destination.", sys.Quote(from.path))
 	case kind == TypeDirectory && isWithin(from.path, to.path):
-		return newError(InvalidRequest, "The directory %s can't be moved into itself: name another destination.", quote(from.path))
+		return sys.NewError(reason.InvalidRequest, "The directory %s can't be moved into itself: name another destination.", sys.Quote(from.path))
 	case !to.exists():
-	case isDir(&to.st):
-		return newError(IsDirectory, "The destination %s is a directory, which a Move doesn't replace: add the new name to it.",
-			quote(to.path))
+	case sys.IsDir(&to.st):
+		return sys.NewError(reason.IsDirectory, "The destination %s is a directory, which a Move doesn't replace: add the new name to it.",
+			sys.Quote(to.path))
 	case !c.req.Overwrite:
 		return existsError(to)
 	case kind == TypeDirectory:
-		return newError(FileExists, "A directory can't replace the file %s: choose another destination.", quote(to.path))
+		return sys.NewError(reason.FileExists, "A directory can't replace the file %s: choose another destination.", sys.Quote(to.path))
 	}
-	if !isDir(&from.st) {
+	if !sys.IsDir(&from.st) {
 		return nil
 	}
 	return c.holdsNothingDenied(from, to.path)
 }
 
 func keptError(p *place) error {
-	return newError(PathNotAllowed, "%s is one of the policy's allowed directories, or has one below it, and stays where it is: "+
-		"name something in it.", quote(p.path))
+	return sys.NewError(reason.PathNotAllowed, "%s is one of the policy's allowed directories, or has one below it, and stays where it is: "+
+		"name something in it.", sys.Quote(p.path))
 }
 
 func existsError(p *place) error {
-	return newError(FileExists, "The destination %s exists already: choose another, or set overwrite.", quote(p.path))
+	return sys.NewError(reason.FileExists, "The destination %s exists already: choose another, or set overwrite.", sys.Quote(p.path))
 }
 
 func (c *call) moveError(from, to *place, err error) error {
@@ -124,10 +126,10 @@ func (c *call) moveError(from, to *place, err error) error {
 	case errors.Is(err, unix.EEXIST):
 		return existsError(to)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return &Error{NotSupported, fmt.Sprintf("The file system can't move %s without replacing what may be at %s: set overwrite.",
-			quote(from.path), quote(to.path)), err}
+		return sys.NewError(reason.NotSupported, "The file system can't move %s without replacing what may be at %s: set overwrite.",
+			sys.Quote(from.path), sys.Quote(to.path)).Caused(err)
 	}
-	return fileError("move to "+quote(to.path)+" from", from.path, err)
+	return sys.FileError("move to "+sys.Quote(to.path)+" from", from.path, err)
 }
 
 // holdsNothingDenied refuses to change the path of anything that is denied, or to give it a denied path.
@@ -148,35 +150,35 @@ func (c *call) holdsNothingDenied(p *place, newPath string) error {
 	case err != nil:
 		return err
 	case w.skipped.Denied > 0:
-		return newError(PathNotAllowed, "%s has something below it that is the runner's own or that the policy's files.deniedPaths deny: name the other entries "+
-			"one by one.", quote(p.path))
+		return sys.NewError(reason.PathNotAllowed, "%s has something below it that is the runner's own or that the policy's files.deniedPaths deny: name the other entries "+
+			"one by one.", sys.Quote(p.path))
 	case w.truncated || w.skipped != (Skipped{}):
-		return newError(PathNotAllowed, "%s is too large or too deep, or has unreadable directories, to make sure that it holds "+
-			"nothing that is the runner's own or that the policy's files.deniedPaths deny: name what is in it one by one.", quote(p.path))
+		return sys.NewError(reason.PathNotAllowed, "%s is too large or too deep, or has unreadable directories, to make sure that it holds "+
+			"nothing that is the runner's own or that the policy's files.deniedPaths deny: name what is in it one by one.", sys.Quote(p.path))
 	}
 	return nil
 }
 
 // moveAcross moves a file to another file system: it is copied as a whole, then removed.
 func (c *call) moveAcross(from, to *place) error {
-	if !isRegular(&from.st) {
-		return newError(NotSupported, "%s and %s are on different file systems, between which only files can be moved: make the "+
-			"directory, and move the files in it one by one.", quote(from.path), quote(to.path))
+	if !sys.IsRegular(&from.st) {
+		return sys.NewError(reason.NotSupported, "%s and %s are on different file systems, between which only files can be moved: make the "+
+			"directory, and move the files in it one by one.", sys.Quote(from.path), sys.Quote(to.path))
 	}
 	fd, st, err := from.openFile()
 	if err != nil {
 		return err
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	if st.Size > c.rules.MaxWriteBytes {
-		return newError(FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
-			"copies of %d.", quote(from.path), st.Size, quote(to.path), c.rules.MaxWriteBytes)
+		return sys.NewError(reason.FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
+			"copies of %d.", sys.Quote(from.path), st.Size, sys.Quote(to.path), c.rules.MaxWriteBytes)
 	}
-	content := &reader{c.ctx, fd, span{0, st.Size}}
+	content := sys.NewReader(c.ctx, fd, sys.Span{End: st.Size})
 	// The owner is that of the file that moves, not of the one that it replaces.
 	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
 	err = c.replace(target, content, st.Mode&0o777, condition{absent: !c.req.Overwrite})
-	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == FileExists {
+	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == reason.FileExists {
 		return existsError(to)
 	}
 	if err != nil {
@@ -193,12 +195,12 @@ func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
 	}
 	defer unlock()
 	err = from.lookAgain()
-	if err == nil && (!isSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
-		return newError(FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
-			quote(from.path), quote(to.path))
+	if err == nil && (!sys.IsSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
+		return sys.NewError(reason.FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
+			sys.Quote(from.path), sys.Quote(to.path))
 	}
 	if err == nil {
 		err = unix.Unlinkat(from.dir, from.name, 0)
 	}
-	return fileError("remove, after it was copied,", from.path, err)
+	return sys.FileError("remove, after it was copied,", from.path, err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -15,7 +16,7 @@ func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 	if err := os.Link(w.file("a", "x"), w.root+"/b"); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "b"}, FileExists, "overwrite")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "b"}, reason.FileExists, "overwrite")
 	w.must(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "b", Overwrite: true})
 	if _, err := os.Lstat(w.root + "/a"); !errors.Is(err, os.ErrNotExist) || w.content("b") != "x" {
 		t.Errorf("the source is left (%v), or the content is gone", err)

@@ -3,7 +3,6 @@ package files
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,11 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
 const (
-	bufferBytes = 64 << 10
 	// maxScanBytes is how far into a file lines are looked for.
 	maxScanBytes = 4 << 30
 	// clockTick is longer than the time in which many file systems give two writes the same time stamp.
@@ -33,23 +33,23 @@ func (p *place) openFile() (int, *unix.Stat_t, error) {
 		if err := p.needFile(); err != nil {
 			return -1, nil, err
 		}
-		fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+		fd, err := sys.OpenBeneath(p.dir, p.name, sys.ReadFlags, 0)
 		if err != nil {
-			return -1, nil, fileError("open", p.path, err)
+			return -1, nil, sys.FileError("open", p.path, err)
 		}
-		st, err := fstat(fd)
-		if err == nil && isSame(&st, &p.st) && isRegular(&st) {
+		st, err := sys.Fstat(fd)
+		if err == nil && sys.IsSame(&st, &p.st) && sys.IsRegular(&st) {
 			return fd, &st, nil
 		}
-		closeAll(fd)
+		sys.Close(fd)
 		if err == nil {
 			err = p.lookAgain()
 		}
 		if err != nil {
-			return -1, nil, fileError("open", p.path, err)
+			return -1, nil, sys.FileError("open", p.path, err)
 		}
 	}
-	return -1, nil, newError(FileChanged, "%s is replaced again and again while it is opened: try again.", quote(p.path))
+	return -1, nil, sys.NewError(reason.FileChanged, "%s is replaced again and again while it is opened: try again.", sys.Quote(p.path))
 }
 
 // maxLooks bounds the attempts to open a file that others replace.
@@ -57,19 +57,19 @@ const maxLooks = 100
 
 // lookAgain finds what has the name now.
 func (p *place) lookAgain() error {
-	fd, err := openBeneath(p.dir, p.name, pathFlags, 0)
+	fd, err := sys.OpenBeneath(p.dir, p.name, sys.PathFlags, 0)
 	if err != nil {
 		return err
 	}
-	st, err := fstat(fd)
-	if err == nil && new(devices).isKernels(fd, &st) {
+	st, err := sys.Fstat(fd)
+	if err == nil && new(sys.Devices).IsKernels(fd, &st) {
 		err = kernelsError(p.path, p.path)
 	}
 	if err != nil {
-		closeAll(fd)
+		sys.Close(fd)
 		return err
 	}
-	closeAll(p.fd)
+	sys.Close(p.fd)
 	p.fd, p.st = fd, st
 	return nil
 }
@@ -78,15 +78,12 @@ func (p *place) lookAgain() error {
 func (p *place) needFile() error {
 	switch kind := typeOf(p.st.Mode); {
 	case kind == TypeDirectory:
-		return newError(IsDirectory, "%s is a directory: name a file in it, or use List.", quote(p.path))
+		return sys.NewError(reason.IsDirectory, "%s is a directory: name a file in it, or use List.", sys.Quote(p.path))
 	case kind != TypeFile:
-		return newError(PathNotAllowed, "%s is a %s: only regular files can be read and written.", quote(p.path), kind)
+		return sys.NewError(reason.PathNotAllowed, "%s is a %s: only regular files can be read and written.", sys.Quote(p.path), kind)
 	}
 	return nil
 }
-
-// span is a part of a file.
-type span struct{ start, end int64 }
 
 func (c *call) read() (Result, error) {
 	unit := c.req.Unit
@@ -95,9 +92,9 @@ func (c *call) read() (Result, error) {
 	}
 	switch {
 	case unit != spec.UnitLines && unit != spec.UnitBytes:
-		return Result{}, newError(InvalidRequest, "There is no unit %s: use Lines or Bytes.", quote(string(unit)))
+		return Result{}, sys.NewError(reason.InvalidRequest, "There is no unit %s: use Lines or Bytes.", sys.Quote(string(unit)))
 	case c.req.Offset < 0 || c.req.Limit < 0:
-		return Result{}, newError(InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
+		return Result{}, sys.NewError(reason.InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
 			c.req.Offset, c.req.Limit)
 	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
@@ -109,9 +106,9 @@ func (c *call) read() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	result := Result{Path: p.path}
-	var part span
+	var part sys.Span
 	if unit == spec.UnitLines {
 		part, err = c.linePart(&result, p.path, fd)
 	} else {
@@ -125,42 +122,42 @@ func (c *call) read() (Result, error) {
 }
 
 // readPart copies a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
-func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) error {
+func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Span) error {
 	start, sum := time.Now(), sha256.New()
 	to, page := c.stdout, &bytes.Buffer{}
 	if c.rules.Hidden != nil {
 		to = page
 	}
 	check := &textCheck{}
-	n, err := copyPart(c.ctx, io.MultiWriter(to, sum, check), fd, part)
+	n, err := sys.CopyPart(c.ctx, io.MultiWriter(to, sum, check), fd, part)
 	result.Bytes = n
 	if err != nil {
-		return fileError("read", result.Path, err)
+		return sys.FileError("read", result.Path, err)
 	}
 	if readsLines(c.req) {
 		result.noteBinary(check, before)
 	}
-	after, err := fstat(fd)
+	after, err := sys.Fstat(fd)
 	if err != nil {
-		return fileError("read", result.Path, err)
+		return sys.FileError("read", result.Path, err)
 	}
-	result.Changed = n < part.end-part.start || before.Size != after.Size || before.Mtim != after.Mtim
+	result.Changed = n < part.End-part.Start || before.Size != after.Size || before.Mtim != after.Mtim
 	recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick))
 	if !result.Changed && (recent || before.Ctim != after.Ctim) {
 		// The time stamps can't tell a write just now from one just before, and a new name from new content.
 		again := sha256.New()
-		if _, err := copyPart(c.ctx, again, fd, part); err != nil {
-			return fileError("read", result.Path, err)
+		if _, err := sys.CopyPart(c.ctx, again, fd, part); err != nil {
+			return sys.FileError("read", result.Path, err)
 		}
 		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
 	}
 	isWhole := true
 	if c.rules.Hidden != nil {
-		if isWhole, err = c.showPart(result, fd, part.start, page.Bytes()); err != nil {
+		if isWhole, err = c.showPart(result, fd, part.Start, page.Bytes()); err != nil {
 			return err
 		}
 	}
-	if isWhole && part.start == 0 && !result.Truncated && !result.Changed {
+	if isWhole && part.Start == 0 && !result.Truncated && !result.Changed {
 		result.SHA256 = hexSum(sum)
 	}
 	return nil
@@ -169,7 +166,7 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // bytePart returns the part of a Read of bytes.
-func (c *call) bytePart(result *Result, size int64) span {
+func (c *call) bytePart(result *Result, size int64) sys.Span {
 	limit := c.rules.maxReadAtOnce()
 	if c.req.Limit > 0 {
 		limit = min(limit, c.req.Limit)
@@ -180,10 +177,10 @@ func (c *call) bytePart(result *Result, size int64) span {
 	}
 	// The difference can't overflow, the sum can.
 	if size-start <= limit {
-		return span{start, size}
+		return sys.Span{Start: start, End: size}
 	}
 	result.truncate(start + limit)
-	return span{start, start + limit}
+	return sys.Span{Start: start, End: start + limit}
 }
 
 // maxReadAtOnce is how much one Read returns.
@@ -192,26 +189,26 @@ func (c *compiledRules) maxReadAtOnce() int64 { return min(c.MaxReadBytes, c.Max
 func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next }
 
 // linePart returns the part of a Read of lines. It looks for the ends of lines first, so that no line has to be held.
-func (c *call) linePart(result *Result, path string, fd int) (span, error) {
+func (c *call) linePart(result *Result, path string, fd int) (sys.Span, error) {
 	first, limit := max(c.req.Offset, 1), c.req.Limit
 	if limit == 0 {
 		limit = DefaultLines
 	}
 	most := c.rules.maxReadAtOnce()
-	s := &lineScan{buffer: bufio.NewReaderSize(&reader{c.ctx, fd, span{0, math.MaxInt64}}, bufferBytes)}
+	s := &lineScan{buffer: bufio.NewReaderSize(sys.NewReader(c.ctx, fd, sys.Span{End: math.MaxInt64}), sys.BufferBytes)}
 	for line := int64(1); line < first; line++ {
 		ok, err := s.next()
 		if err == nil && !ok {
 			result.noteEnd(line-1, first, "line")
 		}
 		if err != nil || !ok {
-			return span{s.at, s.at}, s.fail(path, err)
+			return sys.Span{Start: s.at, End: s.at}, s.fail(path, err)
 		}
 	}
-	part := span{s.at, s.at}
+	part := sys.Span{Start: s.at, End: s.at}
 	for lines := int64(0); ; lines++ {
 		if lines < limit {
-			s.stop = part.start + most
+			s.stop = part.Start + most
 		}
 		ok, err := s.next()
 		switch {
@@ -222,15 +219,15 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 				result.noteEnd(first-1, first, "line")
 			}
 			return part, nil
-		case lines == limit, s.at-part.start > most:
+		case lines == limit, s.at-part.Start > most:
 			if lines == 0 {
-				return part, newError(FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
-					"unit Bytes from offset %d.", first, quote(path), most, part.start)
+				return part, sys.NewError(reason.FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
+					"unit Bytes from offset %d.", first, sys.Quote(path), most, part.Start)
 			}
 			result.truncate(first + lines)
 			return part, nil
 		}
-		part.end = s.at
+		part.End = s.at
 		result.Lines++
 	}
 }
@@ -270,47 +267,10 @@ var errScanTooLong = fmt.Errorf("more than %d bytes before the line", int64(maxS
 
 func (s *lineScan) fail(path string, err error) error {
 	if errors.Is(err, errScanTooLong) {
-		return newError(FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
-			int64(maxScanBytes), quote(path))
+		return sys.NewError(reason.FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
+			int64(maxScanBytes), sys.Quote(path))
 	}
-	return fileError("read", path, err)
-}
-
-// copyPart copies a part of a file; less, if the file has become shorter.
-func copyPart(ctx context.Context, to io.Writer, fd int, part span) (int64, error) {
-	buffer := make([]byte, min(bufferBytes, max(part.end-part.start, 1)))
-	n, err := io.CopyBuffer(to, &reader{ctx, fd, part}, buffer)
-	return n, ignoring(err, io.ErrUnexpectedEOF)
-}
-
-// readSpan returns a part of a file; less, if the file ends before.
-func readSpan(ctx context.Context, fd int, part span) ([]byte, error) {
-	return readInto(ctx, fd, make([]byte, part.end-part.start), part.start)
-}
-
-// readInto fills a buffer from an offset of a file.
-func readInto(ctx context.Context, fd int, buffer []byte, at int64) ([]byte, error) {
-	n, err := io.ReadFull(&reader{ctx, fd, span{at, at + int64(len(buffer))}}, buffer)
-	return buffer[:n], ignoring(err, io.ErrUnexpectedEOF)
-}
-
-// reader reads a part of a file. Where the file ends before, that is unexpected.
-type reader struct {
-	ctx  context.Context
-	fd   int
-	part span
-}
-
-func (r *reader) Read(buffer []byte) (int, error) {
-	if r.part.start >= r.part.end {
-		return 0, io.EOF
-	}
-	n, err := readAt(r.ctx, r.fd, buffer[:min(int64(len(buffer)), r.part.end-r.part.start)], r.part.start)
-	r.part.start += int64(n)
-	if n == 0 && err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
+	return sys.FileError("read", path, err)
 }
 
 // output is where results go. Its errors aren't taken for those of a file: they don't unwrap.
@@ -330,16 +290,3 @@ func (e *outputError) Error() string { return e.err.Error() }
 
 // Is lets callers recognize their own error.
 func (e *outputError) Is(target error) bool { return e.err == target }
-
-// readAt reads once. It repeats a call that a signal interrupted.
-func readAt(ctx context.Context, fd int, buffer []byte, at int64) (int, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		n, err := unix.Pread(fd, buffer, at)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
-}

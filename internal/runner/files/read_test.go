@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -30,7 +32,7 @@ func TestRead(t *testing.T) {
 		lines            int
 		truncated, whole bool
 		next             int64
-		reason           Reason
+		reason           string
 	}{
 		{name: "a file whole", content: "a\nb\n", want: "a\nb\n", lines: 2, whole: true},
 		{name: "an empty file", whole: true},
@@ -42,7 +44,7 @@ func TestRead(t *testing.T) {
 		{name: "far behind the last line", content: "a\n", offset: math.MaxInt64, limit: math.MaxInt64},
 		{name: "lines as they fit", content: "aaaa\nbbbb\ncccc\n", maxRead: 12, want: "aaaa\nbbbb\n", lines: 2, truncated: true, next: 3},
 		{name: "lines that fit exactly", content: "aaaa\nbbbb\n", maxRead: 10, want: "aaaa\nbbbb\n", lines: 2, whole: true},
-		{name: "a first line that doesn't fit", content: long + "\nb\n", maxRead: 100, reason: FileTooLarge},
+		{name: "a first line that doesn't fit", content: long + "\nb\n", maxRead: 100, reason: reason.FileTooLarge},
 		{name: "a second line that doesn't fit", content: "a\n" + long, maxRead: 100, want: "a\n", lines: 1, truncated: true, next: 2},
 		{name: "bytes", content: "abcdef", unit: spec.UnitBytes, offset: 2, limit: 3, want: "cde", truncated: true, next: 5},
 		{name: "bytes to the end", content: "abcdef", unit: spec.UnitBytes, offset: 2, want: "cdef"},
@@ -50,9 +52,9 @@ func TestRead(t *testing.T) {
 		{name: "binary lines", content: "\xff\x00\n\x01", want: "\xff\x00\n\x01", lines: 2, whole: true},
 		{name: "bytes as they fit", content: "abcdef", unit: spec.UnitBytes, maxRead: 4, limit: 5, want: "abcd", truncated: true, next: 4},
 		{name: "bytes behind the end", content: "abc", unit: spec.UnitBytes, offset: math.MaxInt64, limit: math.MaxInt64},
-		{name: "a negative offset", offset: -1, reason: InvalidRequest},
-		{name: "a negative limit", limit: math.MinInt64, reason: InvalidRequest},
-		{name: "an unknown unit", unit: "Words", reason: InvalidRequest},
+		{name: "a negative offset", offset: -1, reason: reason.InvalidRequest},
+		{name: "a negative limit", limit: math.MinInt64, reason: reason.InvalidRequest},
+		{name: "an unknown unit", unit: "Words", reason: reason.InvalidRequest},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,7 +95,7 @@ func TestReadReturnsTwoThousandLinesWithoutALimit(t *testing.T) {
 // TestReadGoesOnWhereItWasCut reads files piece by piece.
 func TestReadGoesOnWhereItWasCut(t *testing.T) {
 	w := newWorld(t)
-	w.rules.MaxReadBytes = bufferBytes + 7
+	w.rules.MaxReadBytes = sys.BufferBytes + 7
 	var content bytes.Buffer
 	for i := range 40000 {
 		fmt.Fprintf(&content, "%d%s\n", i, strings.Repeat("é", i%17))
@@ -128,7 +130,7 @@ func TestReadOfASparseFileIsBounded(t *testing.T) {
 	if result.Bytes != 1<<20 || *result.NextOffset != 1<<20 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, FileTooLarge, "unit Bytes")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, reason.FileTooLarge, "unit Bytes")
 	out, _, err := w.do(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "x"})
 	if err != nil || out != "" {
 		t.Errorf("%q, %v", out, err)
@@ -165,7 +167,7 @@ func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			path := w.file("f", strings.Repeat("x", 2*bufferBytes))
+			path := w.file("f", strings.Repeat("x", 2*sys.BufferBytes))
 			done := false
 			out := writerFunc(func(p []byte) (int, error) {
 				if !done {
@@ -194,29 +196,29 @@ func TestReadComparesWhatTimeStampsDoNot(t *testing.T) {
 	c := &call{rules: &compiledRules{}, ctx: t.Context(), req: &spec.File{}, stdout: out}
 	var result Result
 	// What comes before is taken from after the change, so that only the content differs.
-	st, err := fstat(fd)
+	st, err := sys.Fstat(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := writerFunc(func(p []byte) (int, error) {
 		n, err := out(p)
-		st, _ = fstat(fd)
+		st, _ = sys.Fstat(fd)
 		return n, err
 	})
 	c.stdout = first
-	if err := c.readPart(&result, fd, &st, span{0, 2}); err != nil || !result.Changed {
+	if err := c.readPart(&result, fd, &st, sys.Span{End: 2}); err != nil || !result.Changed {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
 
 func TestReadEndsWithItsContextAndItsOutput(t *testing.T) {
 	w := newWorld(t)
-	path := w.file("f", strings.Repeat("x", 8*bufferBytes))
+	path := w.file("f", strings.Repeat("x", 8*sys.BufferBytes))
 	ctx, cancel := context.WithCancel(t.Context())
 	written := 0
 	out := writerFunc(func(p []byte) (int, error) { written += len(p); cancel(); return len(p), nil })
 	_, err := Do(ctx, &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, out)
-	if !errors.Is(err, context.Canceled) || written != bufferBytes {
+	if !errors.Is(err, context.Canceled) || written != sys.BufferBytes {
 		t.Errorf("%v after %d bytes", err, written)
 	}
 	broken := writerFunc(func([]byte) (int, error) { return 0, unix.ENOSPC })
@@ -249,7 +251,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 			{Operation: spec.OperationEdit, OldString: "x"}, {Operation: spec.OperationMove, Destination: "new"},
 		} {
 			r.Path = name
-			w.refused(r, PathNotAllowed, name)
+			w.refused(r, reason.PathNotAllowed, name)
 		}
 		w.must(spec.File{Operation: spec.OperationStat, Path: name})
 	}
@@ -282,7 +284,7 @@ func TestReadOfAPipeWakesNobody(t *testing.T) {
 		}
 	})
 	for range 2000 {
-		w.refused(spec.File{Operation: spec.OperationRead, Path: "pipe"}, PathNotAllowed, "Pipe")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: "pipe"}, reason.PathNotAllowed, "Pipe")
 		_, _ = w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "x"})
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY, 0)
@@ -319,7 +321,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		// What is too large may be refused instead.
-		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil && reasonOf(err) != InvalidPattern {
+		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil && reasonOf(err) != reason.InvalidPattern {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

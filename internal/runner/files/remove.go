@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 func (c *call) remove() (Result, error) {
@@ -20,16 +23,16 @@ func (c *call) remove() (Result, error) {
 	switch {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
-	case !isDir(&p.st):
+	case !sys.IsDir(&p.st):
 		if err := c.unlink(p, condition); err != nil {
-			return Result{}, fileError("delete", p.path, err)
+			return Result{}, sys.FileError("delete", p.path, err)
 		}
-		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+		return Result{Path: p.path, Matches: 1}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	case condition.needsFile():
-		return Result{}, newError(IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
-			quote(p.path), condition.sha256)
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
+			sys.Quote(p.path), condition.sha256)
 	case !c.req.Recursive:
-		return Result{}, newError(IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", quote(p.path))
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", sys.Quote(p.path))
 	}
 	if err := c.holdsNothingDenied(p, ""); err != nil {
 		return Result{}, err
@@ -37,7 +40,7 @@ func (c *call) remove() (Result, error) {
 	t := &treeRemoval{c: c}
 	err = t.removeDir(p.dir, p.name, p.path, 0)
 	if err == nil {
-		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
+		err = sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
 	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
 }
@@ -68,7 +71,7 @@ func (t *treeRemoval) inPart(err error) error {
 	}
 	deleted := fmt.Sprintf("%d files and directories in it were deleted before.", t.removed)
 	if known := (*Error)(nil); errors.As(err, &known) {
-		return &Error{known.Reason, known.Message + " " + deleted, known.Cause}
+		return known.With(known.Message + " " + deleted)
 	}
 	return fmt.Errorf("%w: %s", err, deleted)
 }
@@ -76,22 +79,22 @@ func (t *treeRemoval) inPart(err error) error {
 // removeDir deletes a directory with everything in it.
 func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
 	if depth > MaxDepth {
-		return newError(NotSupported, "%s is more than %d directories deep: delete a directory further down first.", quote(path), MaxDepth)
+		return sys.NewError(reason.NotSupported, "%s is more than %d directories deep: delete a directory further down first.", sys.Quote(path), MaxDepth)
 	}
-	fd, err := openSameMount(dir, name)
+	fd, err := sys.OpenSameMount(dir, name)
 	if errors.Is(err, unix.EXDEV) {
-		return &Error{PermissionDenied, quote(path) + " is a mounted volume: delete what is in it, not the directory that it is " +
-			"mounted in.", err}
+		return sys.NewError(reason.PermissionDenied, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
+			sys.Quote(path)).Caused(err)
 	}
 	if err != nil {
-		return fileError("open", path, err)
+		return sys.FileError("open", path, err)
 	}
-	defer closeAll(fd)
+	defer sys.Close(fd)
 	if err := t.empty(fd, path, depth); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
-		return fileError("delete", path, err)
+		return sys.FileError("delete", path, err)
 	}
 	t.removed++
 	return nil
@@ -103,11 +106,11 @@ func (t *treeRemoval) empty(fd int, path string, depth int) error {
 	for {
 		before := t.removed
 		if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
-			return fileError("list", path, err)
+			return sys.FileError("list", path, err)
 		}
 		err := readDir(t.c.ctx, fd, func(e dirent) error { return t.removeEntry(fd, path, e, depth) })
 		if err != nil {
-			return fileError("list", path, err)
+			return sys.FileError("list", path, err)
 		}
 		if t.removed == before {
 			return nil
@@ -132,6 +135,6 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 	case errors.Is(err, unix.ENOENT):
 		return nil
 	default:
-		return fileError("delete", full, err)
+		return sys.FileError("delete", full, err)
 	}
 }

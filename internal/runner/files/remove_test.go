@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -20,7 +21,7 @@ func TestDeleteSaysWhatItDeletedBeforeItFailed(t *testing.T) {
 	}
 	_, result, err := w.do(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true})
 	says := fmt.Sprintf("%d files and directories in it were deleted before", result.Matches)
-	if reasonOf(err) != NotSupported || result.Matches == 0 || !strings.Contains(err.Error(), says) {
+	if reasonOf(err) != reason.NotSupported || result.Matches == 0 || !strings.Contains(err.Error(), says) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	left := 0
@@ -63,9 +64,9 @@ func TestAConditionalDeleteDeletesNoDirectory(t *testing.T) {
 	w.link("f", "link")
 	sum := sumOf([]byte("text"))
 	for _, recursive := range []bool{true, false} {
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: recursive, IfSHA256: &sum}, IsDirectory, "checksum")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: recursive, IfSHA256: &sum}, reason.IsDirectory, "checksum")
 	}
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "link", IfSHA256: &sum}, PathNotAllowed, "regular files")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "link", IfSHA256: &sum}, reason.PathNotAllowed, "regular files")
 	if w.content("d/f") != "text" || w.content("link") != "text" {
 		t.Error("something was changed")
 	}

@@ -2,10 +2,11 @@ package files
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -18,8 +19,6 @@ const (
 	MaxResults = 1000
 	// DefaultMaxBytes is the limit of Rules without one.
 	DefaultMaxBytes = 4 << 20
-	// MaxPatternBytes is the longest pattern or glob.
-	MaxPatternBytes = 8 << 10
 	// MaxLineBytes is how much of a line a Grep returns.
 	MaxLineBytes = 512
 	// MaxContextLines is how many lines before and after a match a Grep returns at most.
@@ -103,6 +102,9 @@ func (s *Skipped) add(other Skipped) {
 	s.LongLines += other.LongLines
 }
 
+// Error says why a request failed. Its Reason is part of the API.
+type Error = sys.Error
+
 // call is one Do.
 type call struct {
 	ctx    context.Context
@@ -132,8 +134,8 @@ var operations = map[spec.Operation]struct {
 func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Result, error) {
 	operation, ok := operations[r.Operation]
 	if !ok {
-		return Result{}, newError(InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
-			"Grep, Stat, Delete, MakeDirectory and Move.", quote(string(r.Operation)))
+		return Result{}, sys.NewError(reason.InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
+			"Grep, Stat, Delete, MakeDirectory and Move.", sys.Quote(string(r.Operation)))
 	}
 	c, err := newCall(ctx, rules, r, operation.writes)
 	if err != nil {
@@ -150,22 +152,22 @@ func readsLines(r *spec.File) bool { return r.Unit != spec.UnitBytes }
 func absolute(r *spec.File, path string) (string, error) {
 	switch {
 	case path == "":
-		return "", newError(InvalidRequest, "The path is empty: name a file or directory; \".\" is the working directory.")
+		return "", sys.NewError(reason.InvalidRequest, "The path is empty: name a file or directory; \".\" is the working directory.")
 	case strings.ContainsRune(path, 0):
-		return "", newError(InvalidRequest, "The path %s contains a NUL byte, which no file name can.", quote(path))
+		return "", sys.NewError(reason.InvalidRequest, "The path %s contains a NUL byte, which no file name can.", sys.Quote(path))
 	case len(path) > maxPathBytes:
-		return "", newError(InvalidRequest, "The path is %d bytes long: a path has at most %d.", len(path), maxPathBytes)
+		return "", sys.NewError(reason.InvalidRequest, "The path is %d bytes long: a path has at most %d.", len(path), maxPathBytes)
 	case strings.HasPrefix(path, "/"):
 		return path, nil
 	case path == "~", strings.HasPrefix(path, "~/"):
 		if !strings.HasPrefix(r.Home, "/") || strings.ContainsRune(r.Home, 0) {
-			return "", newError(InvalidRequest, "The path %s is in the home directory, and HOME is %s, which isn't an absolute path: set "+
-				"HOME, or name an absolute path.", quote(path), quote(r.Home))
+			return "", sys.NewError(reason.InvalidRequest, "The path %s is in the home directory, and HOME is %s, which isn't an absolute path: set "+
+				"HOME, or name an absolute path.", sys.Quote(path), sys.Quote(r.Home))
 		}
 		return r.Home + path[1:], nil
 	case !strings.HasPrefix(r.WorkingDir, "/") || strings.ContainsRune(r.WorkingDir, 0):
-		return "", newError(InvalidRequest, "The path %s is relative to the working directory, and %s isn't an absolute path: "+
-			"name an absolute path.", quote(path), quote(r.WorkingDir))
+		return "", sys.NewError(reason.InvalidRequest, "The path %s is relative to the working directory, and %s isn't an absolute path: "+
+			"name an absolute path.", sys.Quote(path), sys.Quote(r.WorkingDir))
 	}
 	return r.WorkingDir + "/" + path, nil
 }
@@ -176,7 +178,7 @@ func permissions(r *spec.File, otherwise uint32) (uint32, error) {
 	case r.Mode == nil:
 		return otherwise, nil
 	case *r.Mode > 0o777:
-		return 0, newError(InvalidRequest, "The mode %#o isn't from 0 to 0777: it has permissions only.", *r.Mode)
+		return 0, sys.NewError(reason.InvalidRequest, "The mode %#o isn't from 0 to 0777: it has permissions only.", *r.Mode)
 	}
 	return *r.Mode, nil
 }
@@ -185,13 +187,9 @@ func permissions(r *spec.File, otherwise uint32) (uint32, error) {
 func maxResults(r *spec.File) (int, error) {
 	switch {
 	case r.MaxResults < 0:
-		return 0, newError(InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
+		return 0, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
 	case r.MaxResults == 0:
 		return MaxResults, nil
 	}
 	return min(r.MaxResults, MaxResults), nil
 }
-
-// quote makes text safe for a message. It stays whole: whoever shows the message may have values in it to redact, of which a cut
-// would leave a part.
-func quote(s string) string { return fmt.Sprintf("%q", s) }

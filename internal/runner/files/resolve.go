@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // Bounds of one lookup. The kernel follows 40 links; the other bounds the work that links of links cause.
@@ -42,9 +45,9 @@ func (p *place) exists() bool { return p.fd >= 0 }
 func (p *place) isRoot() bool { return p.dir < 0 }
 
 func (p *place) close() {
-	closeAll(p.dir, p.fd)
+	sys.Close(p.dir, p.fd)
 	for _, m := range p.made {
-		closeAll(m.dir)
+		sys.Close(m.dir)
 	}
 	p.dir, p.fd, p.made = -1, -1, nil
 }
@@ -53,14 +56,6 @@ func (p *place) close() {
 func (p *place) removeMade() {
 	for i := len(p.made) - 1; i >= 0; i-- {
 		_ = unix.Unlinkat(p.made[i].dir, p.made[i].name, unix.AT_REMOVEDIR)
-	}
-}
-
-func closeAll(fds ...int) {
-	for _, fd := range fds {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
 	}
 }
 
@@ -89,7 +84,7 @@ type resolver struct {
 	// mustBeDir is set when the last name was taken.
 	mustBeDir    bool
 	links, steps int
-	devices      devices
+	devices      sys.Devices
 	made         []madeDir
 }
 
@@ -106,7 +101,7 @@ func (c *call) resolve(asked string, how how) (*place, error) {
 	}
 	p.asked, p.made, p.mustBeDir = asked, r.made, r.mustBeDir
 	if p.dir != r.cur {
-		closeAll(r.cur)
+		sys.Close(r.cur)
 	}
 	if err == nil && !p.exists() && !how.missing {
 		err = r.notFound(p.path)
@@ -126,7 +121,7 @@ func (r *resolver) walk() (*place, error) {
 	}
 	for r.rest != "" {
 		if r.steps++; r.steps > maxSteps {
-			return nil, newError(InvalidRequest, "%s leads through too many names: choose a shorter path.", quote(r.asked))
+			return nil, sys.NewError(reason.InvalidRequest, "%s leads through too many names: choose a shorter path.", sys.Quote(r.asked))
 		}
 		if err := r.c.ctx.Err(); err != nil {
 			return nil, err
@@ -153,7 +148,7 @@ func (r *resolver) step() (*place, error) {
 	r.mustBeDir = last && slash
 	full := path.Join(r.at, name)
 	if len(full) > maxPathBytes {
-		return nil, newError(InvalidRequest, "%s leads to a path of %d bytes: a path has at most %d.", quote(r.asked), len(full),
+		return nil, sys.NewError(reason.InvalidRequest, "%s leads to a path of %d bytes: a path has at most %d.", sys.Quote(r.asked), len(full),
 			maxPathBytes)
 	}
 	if r.c.rules.isDenied(full) {
@@ -170,7 +165,7 @@ func isEnd(rest string) bool { return strings.Trim(rest, "/.") == "" && !strings
 
 // jump goes to a directory by a path without links: a parent, an allowed directory, or one on the way to it.
 func (r *resolver) jump(to string) error {
-	closeAll(r.cur)
+	sys.Close(r.cur)
 	r.at, r.cur = to, -1
 	root, ok := r.c.rules.rootOf(to)
 	if !ok {
@@ -187,51 +182,51 @@ func (r *resolver) jump(to string) error {
 		r.cur = fd
 		return nil
 	}
-	defer closeAll(fd)
-	r.cur, err = openBeneath(fd, strings.TrimPrefix(to[len(root):], "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
+	defer sys.Close(fd)
+	r.cur, err = sys.OpenBeneath(fd, strings.TrimPrefix(to[len(root):], "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		r.cur = -1
-		return fileError("open", to, err)
+		return sys.FileError("open", to, err)
 	}
 	return nil
 }
 
 // openRoot opens an allowed directory.
 func (r *resolver) openRoot(root string) (int, error) {
-	fd, err := openRoot(root)
+	fd, err := sys.OpenRoot(root)
 	if errors.Is(err, unix.ENOENT) && r.mayMake() {
 		fd, err = r.makeRoot(root)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ELOOP):
-		return -1, newError(PathNotAllowed, "The allowed directory %s is reached over a symbolic link, which a call could change: "+
-			"name the directory that the link leads to in the policy's files.%s.", quote(root), r.c.rules.listField)
+		return -1, sys.NewError(reason.PathNotAllowed, "The allowed directory %s is reached over a symbolic link, which a call could change: "+
+			"name the directory that the link leads to in the policy's files.%s.", sys.Quote(root), r.c.rules.listField)
 	case errors.Is(err, unix.ENOENT):
-		return -1, &Error{FileNotFound, "The allowed directory " + quote(root) + " doesn't exist: the image or a volume has to " +
-			"bring it.", err}
+		return -1, sys.NewError(reason.FileNotFound, "The allowed directory %s doesn't exist: the image or a volume has to bring it.",
+			sys.Quote(root)).Caused(err)
 	default:
-		return -1, fileError("open the allowed directory", root, err)
+		return -1, sys.FileError("open the allowed directory", root, err)
 	}
-	st, err := fstat(fd)
-	if err == nil && r.devices.isKernels(fd, &st) {
+	st, err := sys.Fstat(fd)
+	if err == nil && r.devices.IsKernels(fd, &st) {
 		err = kernelsError(r.asked, root)
 	}
 	if err != nil {
-		closeAll(fd)
-		return -1, fileError("open the allowed directory", root, err)
+		sys.Close(fd)
+		return -1, sys.FileError("open the allowed directory", root, err)
 	}
 	return fd, nil
 }
 
 func kernelsError(asked, path string) error {
-	return newError(PathNotAllowed, "%s leads to %s, on a file system of the kernel's own, such as /proc: choose another path.",
-		quote(asked), quote(path))
+	return sys.NewError(reason.PathNotAllowed, "%s leads to %s, on a file system of the kernel's own, such as /proc: choose another path.",
+		sys.Quote(asked), sys.Quote(path))
 }
 
 // enter looks at a name in the current directory, and goes on from there.
 func (r *resolver) enter(full, name string, last bool) (*place, error) {
-	fd, err := openBeneath(r.cur, name, pathFlags, 0)
+	fd, err := sys.OpenBeneath(r.cur, name, sys.PathFlags, 0)
 	if errors.Is(err, unix.ENOENT) {
 		if last {
 			return &place{path: full, dir: r.cur, name: name, fd: -1}, nil
@@ -239,18 +234,18 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 		if !r.mayMake() {
 			return nil, r.notFound(full)
 		}
-		fd, err = r.makeIn(r.cur, name, pathFlags)
+		fd, err = r.makeIn(r.cur, name, sys.PathFlags)
 	}
 	if err != nil {
-		return nil, fileError("find", full, err)
+		return nil, sys.FileError("find", full, err)
 	}
-	st, err := fstat(fd)
+	st, err := sys.Fstat(fd)
 	if err != nil {
-		closeAll(fd)
-		return nil, fileError("find", full, err)
+		sys.Close(fd)
+		return nil, sys.FileError("find", full, err)
 	}
-	if r.devices.isKernels(fd, &st) {
-		closeAll(fd)
+	if r.devices.IsKernels(fd, &st) {
+		sys.Close(fd)
 		return nil, kernelsError(r.asked, full)
 	}
 	switch typeOf(st.Mode) {
@@ -258,22 +253,22 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 		if last && !r.follow && !r.mustBeDir {
 			break
 		}
-		defer closeAll(fd)
+		defer sys.Close(fd)
 		if last && r.itself {
-			return nil, newError(NotDirectory, "%s is a symbolic link: leave out the slash at the end for the link itself, or name "+
-				"what it leads to.", quote(full))
+			return nil, sys.NewError(reason.NotDirectory, "%s is a symbolic link: leave out the slash at the end for the link itself, or name "+
+				"what it leads to.", sys.Quote(full))
 		}
 		return nil, r.followLink(full, fd)
 	case TypeDirectory:
 		if !last {
-			closeAll(r.cur)
+			sys.Close(r.cur)
 			r.at, r.cur = full, fd
 			return nil, nil
 		}
 	default:
 		if !last || r.mustBeDir {
-			closeAll(fd)
-			return nil, fileError("look below", full, unix.ENOTDIR)
+			sys.Close(fd)
+			return nil, sys.FileError("look below", full, unix.ENOTDIR)
 		}
 	}
 	return &place{path: full, dir: r.cur, name: name, fd: fd, st: st}, nil
@@ -290,29 +285,29 @@ func (r *resolver) makeIn(parent int, name string, flags int) (int, error) {
 		return -1, err
 	}
 	if err == nil {
-		dir, err := openBeneath(parent, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		dir, err := sys.OpenBeneath(parent, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			_ = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 			return -1, err
 		}
 		r.made = append(r.made, madeDir{dir, name})
 	}
-	return openBeneath(parent, name, flags, 0)
+	return sys.OpenBeneath(parent, name, flags, 0)
 }
 
 // makeRoot makes an allowed directory that is missing, such as the working directory of a call, with its parents.
 func (r *resolver) makeRoot(root string) (int, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY
-	at, err := openRoot("/")
+	at, err := sys.OpenRoot("/")
 	for name := range strings.SplitSeq(root[1:], "/") {
 		if err != nil {
 			return -1, err
 		}
-		next, openErr := openBeneath(at, name, flags, 0)
+		next, openErr := sys.OpenBeneath(at, name, flags, 0)
 		if errors.Is(openErr, unix.ENOENT) {
 			next, openErr = r.makeIn(at, name, flags)
 		}
-		closeAll(at)
+		sys.Close(at)
 		at, err = next, openErr
 	}
 	return at, err
@@ -321,15 +316,15 @@ func (r *resolver) makeRoot(root string) (int, error) {
 // followLink goes on with the target of a link.
 func (r *resolver) followLink(full string, fd int) error {
 	if r.links++; r.links > maxLinks {
-		return newError(InvalidRequest, "%s leads over more than %d symbolic links, or over a loop of them: name the path that "+
-			"the links lead to.", quote(r.asked), maxLinks)
+		return sys.NewError(reason.InvalidRequest, "%s leads over more than %d symbolic links, or over a loop of them: name the path that "+
+			"the links lead to.", sys.Quote(r.asked), maxLinks)
 	}
-	target, err := readLink(fd)
+	target, err := sys.ReadLink(fd)
 	if err != nil {
-		return fileError("read the symbolic link", full, err)
+		return sys.FileError("read the symbolic link", full, err)
 	}
 	if target == "" {
-		return fileError("follow the symbolic link", full, unix.ENOENT)
+		return sys.FileError("follow the symbolic link", full, unix.ENOENT)
 	}
 	slash := ""
 	if r.rest != "" || r.mustBeDir {
@@ -351,7 +346,7 @@ func (r *resolver) end() (*place, error) {
 	if root, _ := r.c.rules.rootOf(r.at); root == r.at {
 		fd := r.cur
 		r.cur = -1
-		st, err := fstat(fd)
+		st, err := sys.Fstat(fd)
 		return &place{path: r.at, dir: -1, fd: fd, st: st}, err
 	}
 	here := r.at

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -56,15 +57,15 @@ func TestPathsThatLeadOut(t *testing.T) {
 			{Operation: spec.OperationMakeDirectory}, {Operation: spec.OperationStat, Path: "/."},
 		} {
 			r.Path = path + r.Path
-			w.refused(r, PathNotAllowed, w.root)
+			w.refused(r, reason.PathNotAllowed, w.root)
 		}
-		reason := PathNotAllowed
+		want := reason.PathNotAllowed
 		if st, err := os.Lstat(filepath.Join(w.root, path)); err == nil && st.Mode()&os.ModeSymlink != 0 && !filepath.IsAbs(path) {
-			reason = NotDirectory
+			want = reason.NotDirectory
 		}
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: path + "/.", Recursive: true}, reason, w.root)
-		w.refused(spec.File{Operation: spec.OperationMove, Path: path + "/.", Destination: "a/new"}, reason, w.root)
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "a/f", Destination: path + "/new"}, PathNotAllowed, w.root)
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path + "/.", Recursive: true}, want, w.root)
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path + "/.", Destination: "a/new"}, want, w.root)
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "a/f", Destination: path + "/new"}, reason.PathNotAllowed, w.root)
 	}
 	w.checkOutside()
 }
@@ -89,9 +90,9 @@ func TestLinksWithASlash(t *testing.T) {
 	w.link("target", "link")
 	w.link("new", "dangling")
 	for _, path := range []string{"link/", "link//", "link/.", "dangling/"} {
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, NotDirectory, "slash")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "elsewhere"}, NotDirectory, "slash")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "dir", Destination: path, Overwrite: true}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, reason.NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "elsewhere"}, reason.NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "dir", Destination: path, Overwrite: true}, reason.NotDirectory, "slash")
 	}
 	out, _ := w.must(spec.File{Operation: spec.OperationStat, Path: "link/"})
 	if e := decode[Entry](t, out)[0]; e.Type != TypeDirectory || e.Path != w.root+"/target" {
@@ -119,28 +120,28 @@ func TestPathsThatAreNotRight(t *testing.T) {
 	w.link(strings.Repeat("d/../", 600)+"bomb", "bomb")
 	tests := []struct {
 		path   string
-		reason Reason
+		reason string
 		says   string
 	}{
-		{"", InvalidRequest, "empty"},
-		{"a\x00b", InvalidRequest, "NUL"},
-		{strings.Repeat("x", 256), InvalidRequest, "255"},
-		{strings.Repeat("x/", 2048) + "x", InvalidRequest, "4096"},
-		{"loop", InvalidRequest, "symbolic links"},
-		{"a", InvalidRequest, "symbolic links"},
-		{"chain0", InvalidRequest, "symbolic links"},
-		{"bomb", InvalidRequest, "too many names"},
-		{"missing", FileNotFound, "List"},
-		{"missing/f", FileNotFound, "missing"},
-		{"missing/../f", FileNotFound, "missing"},
-		{"dangling", FileNotFound, "missing"},
-		{"f/x", NotDirectory, "f"},
-		{"f/..", NotDirectory, "f"},
-		{"f/", NotDirectory, "f"},
-		{"f/.", NotDirectory, "f"},
-		{"d", IsDirectory, "List"},
-		{".", IsDirectory, "List"},
-		{"d/..", IsDirectory, "List"},
+		{"", reason.InvalidRequest, "empty"},
+		{"a\x00b", reason.InvalidRequest, "NUL"},
+		{strings.Repeat("x", 256), reason.InvalidRequest, "255"},
+		{strings.Repeat("x/", 2048) + "x", reason.InvalidRequest, "4096"},
+		{"loop", reason.InvalidRequest, "symbolic links"},
+		{"a", reason.InvalidRequest, "symbolic links"},
+		{"chain0", reason.InvalidRequest, "symbolic links"},
+		{"bomb", reason.InvalidRequest, "too many names"},
+		{"missing", reason.FileNotFound, "List"},
+		{"missing/f", reason.FileNotFound, "missing"},
+		{"missing/../f", reason.FileNotFound, "missing"},
+		{"dangling", reason.FileNotFound, "missing"},
+		{"f/x", reason.NotDirectory, "f"},
+		{"f/..", reason.NotDirectory, "f"},
+		{"f/", reason.NotDirectory, "f"},
+		{"f/.", reason.NotDirectory, "f"},
+		{"d", reason.IsDirectory, "List"},
+		{".", reason.IsDirectory, "List"},
+		{"d/..", reason.IsDirectory, "List"},
 	}
 	for _, test := range tests {
 		w.refused(spec.File{Operation: spec.OperationRead, Path: test.path}, test.reason, test.says)
@@ -148,8 +149,8 @@ func TestPathsThatAreNotRight(t *testing.T) {
 	if out, _ := w.must(spec.File{Operation: spec.OperationRead, Path: "chain1"}); out != "end" {
 		t.Errorf("forty links: %q", out)
 	}
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "f", WorkingDir: "relative"}, InvalidRequest, "absolute")
-	w.refused(spec.File{Operation: "Chmod", Path: "f"}, InvalidRequest, "MakeDirectory")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f", WorkingDir: "relative"}, reason.InvalidRequest, "absolute")
+	w.refused(spec.File{Operation: "Chmod", Path: "f"}, reason.InvalidRequest, "MakeDirectory")
 }
 
 func TestSeveralAllowedDirectories(t *testing.T) {
@@ -172,17 +173,17 @@ func TestSeveralAllowedDirectories(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"two/not", "one/not", "two", ".", "onex", "two/deeper"} {
-		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, PathNotAllowed, "readPaths")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, reason.PathNotAllowed, "readPaths")
 	}
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "missing/f"}, FileNotFound, "doesn't exist")
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "linked/f"}, PathNotAllowed, "symbolic link")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/f"}, PathNotAllowed, "writePaths")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "one/f", Destination: "two/deep/write/g"}, PathNotAllowed, "writePaths")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "two/deep/write/f", Destination: "one/g"}, PathNotAllowed, "writePaths")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/../two/deep/write/g"}, PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "missing/f"}, reason.FileNotFound, "doesn't exist")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "linked/f"}, reason.PathNotAllowed, "symbolic link")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/f"}, reason.PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "one/f", Destination: "two/deep/write/g"}, reason.PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "two/deep/write/f", Destination: "one/g"}, reason.PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/../two/deep/write/g"}, reason.PathNotAllowed, "writePaths")
 	w.must(spec.File{Operation: spec.OperationWrite, Path: "two/deep/write/g", Content: []byte("x")})
 	w.rules.ReadPaths = nil
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "one/f"}, PathNotAllowed, "allow nothing")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "one/f"}, reason.PathNotAllowed, "allow nothing")
 }
 
 func TestAllowedDirectoriesStayWhereTheyAre(t *testing.T) {
@@ -192,12 +193,12 @@ func TestAllowedDirectoriesStayWhereTheyAre(t *testing.T) {
 	w.dir("a/read")
 	w.dir("free")
 	for _, path := range []string{".", w.root, w.root + "/", "a/..", "a", "a/b", "a/b/write", "a/b/write/x/..", "a/read", "a/read/"} {
-		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, PathNotAllowed, "allowed director")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "free/new"}, PathNotAllowed, "allowed director")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "free", Destination: path, Overwrite: true}, PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, reason.PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "free/new"}, reason.PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "free", Destination: path, Overwrite: true}, reason.PathNotAllowed, "allowed director")
 	}
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "/", Recursive: true}, PathNotAllowed, "")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "."}, IsDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "/", Recursive: true}, reason.PathNotAllowed, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "."}, reason.IsDirectory, "")
 	w.must(spec.File{Operation: spec.OperationDelete, Path: "a/b/write/x", Recursive: true})
 }
 
@@ -210,9 +211,9 @@ func TestRulesThatCanNotBeApplied(t *testing.T) {
 	} {
 		rules.ReadPaths = append([]string{w.root}, rules.ReadPaths...)
 		w.rules = Rules{FileRules: rules}
-		w.refused(spec.File{Operation: spec.OperationList, Path: "."}, InvalidRules, "")
+		w.refused(spec.File{Operation: spec.OperationList, Path: "."}, reason.InvalidRules, "")
 	}
-	if _, err := Do(t.Context(), nil, &spec.File{Operation: spec.OperationList, Path: w.root}, nil); reasonOf(err) != InvalidRules {
+	if _, err := Do(t.Context(), nil, &spec.File{Operation: spec.OperationList, Path: w.root}, nil); reasonOf(err) != reason.InvalidRules {
 		t.Errorf("without rules: %v", err)
 	}
 }
@@ -236,11 +237,11 @@ func TestDeniedPaths(t *testing.T) {
 	w.link("../pem", "x/bad.pem")
 	for _, name := range append(denied, "x/innocent", "x/innocent-dir/f", "x/bad.pem", "secret", "secret/../pem", "x/../.env", "secret/missing",
 		"./secret//f", "x/innocent-dir/../pem") {
-		w.refused(spec.File{Operation: spec.OperationRead, Path: name}, PathNotAllowed, "deniedPaths")
-		w.refused(spec.File{Operation: spec.OperationWrite, Path: name}, PathNotAllowed, "deniedPaths")
-		w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: name + "/new"}, PathNotAllowed, "deniedPaths")
-		w.refused(spec.File{Operation: spec.OperationGrep, Path: name, Pattern: "x"}, PathNotAllowed, "deniedPaths")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "pem", Destination: name + "/new"}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: name}, reason.PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationWrite, Path: name}, reason.PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: name + "/new"}, reason.PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationGrep, Path: name, Pattern: "x"}, reason.PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "pem", Destination: name + "/new"}, reason.PathNotAllowed, "deniedPaths")
 	}
 	for _, name := range allowed {
 		w.must(spec.File{Operation: spec.OperationRead, Path: name})
@@ -269,10 +270,10 @@ func TestDeniedPathsCanNotBeMovedOrDeletedWithTheirParents(t *testing.T) {
 	w.file("a/b/secret/f", canary)
 	w.file("a/b/f", "fine")
 	w.file("c/config", "fine")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "z"}, PathNotAllowed, "deniedPaths")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "a/b", Destination: "a/z"}, PathNotAllowed, "deniedPaths")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "c", Destination: "new"}, PathNotAllowed, "deniedPaths")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "a", Recursive: true}, PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "z"}, reason.PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a/b", Destination: "a/z"}, reason.PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "c", Destination: "new"}, reason.PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "a", Recursive: true}, reason.PathNotAllowed, "deniedPaths")
 	if w.content("a/b/f") != "fine" || w.content("a/b/secret/f") != canary {
 		t.Error("something was deleted")
 	}
@@ -288,7 +289,7 @@ func TestKernelFileSystemsAreRefused(t *testing.T) {
 		{Operation: spec.OperationWrite, Path: "/proc/self/comm", Content: []byte("x")},
 		{Operation: spec.OperationRead, Path: "/proc/self/root/etc/passwd"},
 	} {
-		if _, err := Do(t.Context(), rules, &r, os.Stdout); reasonOf(err) != PathNotAllowed {
+		if _, err := Do(t.Context(), rules, &r, os.Stdout); reasonOf(err) != reason.PathNotAllowed {
 			t.Errorf("%s %s: %v", r.Operation, r.Path, err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"toolcall.dev/operator/internal/glob"
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // compiledRules are the rules for one request, with the defaults of its bounds.
@@ -30,10 +32,10 @@ type compiledRules struct {
 // compile checks rules; what can't be applied allows nothing.
 func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	if r == nil {
-		return nil, newError(InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
+		return nil, sys.NewError(reason.InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
 	}
 	if r.MaxReadBytes < 0 || r.MaxWriteBytes < 0 || r.MaxOutputBytes < 0 {
-		return nil, newError(InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
+		return nil, sys.NewError(reason.InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
 			r.MaxReadBytes, r.MaxWriteBytes, r.MaxOutputBytes)
 	}
 	c := &compiledRules{Rules: *r}
@@ -41,8 +43,8 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	c.MaxReadBytes, c.MaxWriteBytes = cmp.Or(r.MaxReadBytes, DefaultMaxBytes), cmp.Or(r.MaxWriteBytes, DefaultMaxBytes)
 	for _, p := range slices.Concat(r.ReadPaths, r.WritePaths) {
 		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
-			return nil, newError(InvalidRules, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
-				"slashes: correct the policy.", quote(p))
+			return nil, sys.NewError(reason.InvalidRules, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
+				"slashes: correct the policy.", sys.Quote(p))
 		}
 		c.kept = append(c.kept, path.Clean(p))
 	}
@@ -54,7 +56,7 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	c.roots = slices.Compact(c.roots)
 	denied, err := glob.Denied(r.DeniedPaths)
 	if err != nil {
-		return nil, newError(InvalidRules, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)
+		return nil, sys.NewError(reason.InvalidRules, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)
 	}
 	c.denied = denied
 	return c, nil
@@ -106,32 +108,32 @@ func (c *compiledRules) isKept(path string) bool {
 
 // notAllowed refuses a path, and says which would be right.
 func (c *compiledRules) notAllowed(asked, path string) error {
-	where := quote(asked)
+	where := sys.Quote(asked)
 	if asked != path {
-		where += " leads to " + quote(path) + ", which"
+		where += " leads to " + sys.Quote(path) + ", which"
 	}
 	if len(c.roots) == 0 {
-		return newError(PathNotAllowed, "%s isn't allowed: the policy's files.%s allow nothing.", where, c.listField)
+		return sys.NewError(reason.PathNotAllowed, "%s isn't allowed: the policy's files.%s allow nothing.", where, c.listField)
 	}
 	const shown = 8
 	var list []string
 	for _, root := range c.roots[:min(shown, len(c.roots))] {
-		list = append(list, quote(root))
+		list = append(list, sys.Quote(root))
 	}
-	return newError(PathNotAllowed, "%s is outside of the directories that the policy's files.%s allow: choose a path below %s.",
+	return sys.NewError(reason.PathNotAllowed, "%s is outside of the directories that the policy's files.%s allow: choose a path below %s.",
 		where, c.listField, strings.Join(list, ", "))
 }
 
 // deniedError refuses a path that is denied.
 func (c *compiledRules) deniedError(asked, path string) error {
-	where := quote(asked)
+	where := sys.Quote(asked)
 	if asked != path {
-		where += " leads to " + quote(path) + ", which"
+		where += " leads to " + sys.Quote(path) + ", which"
 	}
 	if c.isRunners(path) {
-		return newError(PathNotAllowed, "%s is the runner's own, for the files of secrets: choose another path.", where)
+		return sys.NewError(reason.PathNotAllowed, "%s is the runner's own, for the files of secrets: choose another path.", where)
 	}
-	return newError(PathNotAllowed, "%s is denied by the policy's files.deniedPaths: choose another path.", where)
+	return sys.NewError(reason.PathNotAllowed, "%s is denied by the policy's files.deniedPaths: choose another path.", where)
 }
 
 // isWithin reports whether a path is root or lies in it. Both are clean.

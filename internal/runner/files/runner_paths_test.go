@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -33,10 +34,10 @@ func TestNoRequestReachesWhatIsTheRunnersOwn(t *testing.T) {
 			if strings.HasPrefix(path, "./x") || path == "link" && (op == spec.OperationStat || op == spec.OperationDelete || op == spec.OperationMove) {
 				continue // The directory isn't there, or the operation is on the link itself.
 			}
-			w.refused(spec.File{Operation: op, Path: path, Pattern: "*", Literal: true, OldString: "a", Destination: "taken"}, PathNotAllowed, "runner's own")
+			w.refused(spec.File{Operation: op, Path: path, Pattern: "*", Literal: true, OldString: "a", Destination: "taken"}, reason.PathNotAllowed, "runner's own")
 		}
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "note", Destination: ".own/note"}, PathNotAllowed, "runner's own")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "note", Destination: ".own/note"}, reason.PathNotAllowed, "runner's own")
 	if got := w.content(".own/call/KEY"); got != runnersSecret {
 		t.Errorf("the file has %q", got)
 	}
@@ -75,11 +76,11 @@ func TestADirectoryAboveTheRunnersOwnIsNeitherMovedNorDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.file("tmp/.own/call/KEY", runnersSecret)
 	w.rules.RunnerPaths = []string{w.root + "/tmp/.own"}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "tmp", Destination: "taken"}, PathNotAllowed, "below it")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tmp", Recursive: true}, PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "tmp", Destination: "taken"}, reason.PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tmp", Recursive: true}, reason.PathNotAllowed, "below it")
 	w.file("from/.own/call", "planted")
 	w.rules.RunnerPaths = []string{w.root + "/to/.own"}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "from", Destination: "to"}, PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "from", Destination: "to"}, reason.PathNotAllowed, "below it")
 	if _, err := os.Stat(w.root + "/tmp/.own/call/KEY"); err != nil {
 		t.Error(err)
 	}

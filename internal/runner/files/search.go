@@ -5,6 +5,9 @@ import (
 	"context"
 	"io"
 	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/runner/files/patterns"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // hit is a line that matches, as it is held until it is written. It has the exact bytes.
@@ -51,7 +54,7 @@ func (b *bounds) areReached(h *hits) bool { return len(h.found) >= b.lines || h.
 // searcher looks for lines in one file after the other. It reuses its buffer.
 type searcher struct {
 	ctx     context.Context
-	pattern *pattern
+	pattern *patterns.Pattern
 	// bounds are those of one file.
 	bounds bounds
 	rules  *compiledRules
@@ -78,10 +81,10 @@ type searcher struct {
 
 const searchBytes = 256 << 10
 
-func (c *call) newSearcher(p *pattern, limit int) *searcher {
+func (c *call) newSearcher(p *patterns.Pattern, limit int) *searcher {
 	return &searcher{
 		ctx: c.ctx, pattern: p, bounds: c.holds(limit), rules: c.rules, around: c.req.ContextLines,
-		buffer: make([]byte, searchBytes), next: make([]int, len(p.literals)),
+		buffer: make([]byte, searchBytes), next: make([]int, len(p.Literals)),
 	}
 }
 
@@ -90,7 +93,7 @@ func (s *searcher) file(fd int, path string, size int64) (hits, error) {
 	s.fd, s.path, s.hits, s.line, s.waiting = fd, path, hits{}, 0, s.waiting[:0]
 	held, skipping := 0, false
 	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
-		n, err := readAt(s.ctx, fd, s.buffer[held:], at)
+		n, err := sys.ReadAt(s.ctx, fd, s.buffer[held:], at)
 		if err != nil {
 			return hits{}, err
 		}
@@ -177,18 +180,18 @@ func (s *searcher) lines(size int, open bool) error {
 
 // candidate returns where a line that may match goes on or starts; -1 if there is none.
 func (s *searcher) candidate(data []byte, from int) int {
-	if len(s.pattern.literals) == 0 {
+	if len(s.pattern.Literals) == 0 {
 		return from
 	}
 	first := len(data)
-	for i, l := range s.pattern.literals {
+	for i, l := range s.pattern.Literals {
 		if s.next[i] < from {
 			in := data
-			if l.fold {
+			if l.Fold {
 				in = s.lowered(data)
 			}
 			s.next[i] = len(data)
-			if at := bytes.Index(in[from:], l.text); at >= 0 {
+			if at := bytes.Index(in[from:], l.Text); at >= 0 {
 				s.next[i] = from + at
 			}
 		}
@@ -215,7 +218,7 @@ func (s *searcher) lowered(data []byte) []byte {
 
 // match returns where in the line the match starts; -1 if there is none. The literal was found at hint.
 func (s *searcher) match(line []byte, hint int) int {
-	if s.pattern.expr == nil {
+	if s.pattern.Expr == nil {
 		return hint
 	}
 	at := s.find(line)
@@ -233,7 +236,7 @@ const maxStepsAtOnce = 1 << 22
 
 // find returns where the expression matches first; -1 if it doesn't. Its answer is of no use after the context's end.
 func (s *searcher) find(line []byte) int {
-	expr, steps := s.pattern.expr, len(line)*s.pattern.size
+	expr, steps := s.pattern.Expr, len(line)*s.pattern.Size
 	s.steps += steps
 	if steps > maxStepsAtOnce {
 		// Nothing interrupts a match but the end of its input. From a reader it is slower.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/runner/redact"
 )
 
@@ -31,12 +33,12 @@ func (c *compiledRules) window(ctx context.Context, fd int, at int64, text []byt
 	if c.Hidden == nil {
 		return window{around: text}, nil
 	}
-	before, err := readSpan(ctx, fd, span{max(at-c.HiddenAround, 0), at})
+	before, err := sys.ReadSpan(ctx, fd, sys.Span{Start: max(at-c.HiddenAround, 0), End: at})
 	if err != nil {
 		return window{}, err
 	}
 	end := at + int64(len(text))
-	after, err := readSpan(ctx, fd, span{end, end + c.HiddenAround})
+	after, err := sys.ReadSpan(ctx, fd, sys.Span{Start: end, End: end + c.HiddenAround})
 	if err != nil {
 		return window{}, err
 	}
@@ -81,7 +83,7 @@ func (w *window) isWhole(start, from, to int) bool {
 func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole bool, err error) {
 	w, err := c.rules.window(c.ctx, fd, at, text)
 	if err != nil {
-		return false, fileError("read", result.Path, err)
+		return false, sys.FileError("read", result.Path, err)
 	}
 	shown, names := w.show(0, len(text))
 	if most := c.rules.MaxOutputBytes; int64(len(shown)) > most {
@@ -93,8 +95,8 @@ func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole 
 			fits = bytes.LastIndexByte(text[:fits], '\n') + 1
 		}
 		if fits == 0 {
-			return false, newError(FileTooLarge, "The next line or byte of %s takes more than the %d bytes that can be read at once, as values in it are "+
-				"redacted: read it with unit Bytes and another offset.", quote(result.Path), most)
+			return false, sys.NewError(reason.FileTooLarge, "The next line or byte of %s takes more than the %d bytes that can be read at once, as values in it are "+
+				"redacted: read it with unit Bytes and another offset.", sys.Quote(result.Path), most)
 		}
 		shown, names = w.show(0, fits)
 		result.Bytes = int64(fits)
@@ -124,7 +126,7 @@ func (c *call) newShownSum() *shownSum { return &shownSum{Hash: sha256.New(), ru
 
 func (s *shownSum) Write(p []byte) (int, error) {
 	if around := int(s.rules.HiddenAround); s.rules.Hidden != nil && !s.hides {
-		if s.held = append(s.held, p...); len(s.held) >= 2*around+bufferBytes {
+		if s.held = append(s.held, p...); len(s.held) >= 2*around+sys.BufferBytes {
 			s.look()
 			s.held = append(s.held[:0], s.held[len(s.held)-around:]...)
 		}

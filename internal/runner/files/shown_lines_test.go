@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -20,7 +21,7 @@ var hiddenTexts = []string{"one-line-value", "first line\nsecond line", "2nd-lin
 const hiddenMark = "[redacted: TOKEN]"
 
 // hiddenSpans are where the values are, those that overlap as one.
-func hiddenSpans(text string) (spans []span) {
+func hiddenSpans(text string) (spans []sys.Span) {
 	for _, value := range hiddenTexts {
 		for at := 0; ; at++ {
 			next := strings.Index(text[at:], value)
@@ -28,14 +29,14 @@ func hiddenSpans(text string) (spans []span) {
 				break
 			}
 			at += next
-			spans = append(spans, span{int64(at), int64(at + len(value))})
+			spans = append(spans, sys.Span{Start: int64(at), End: int64(at + len(value))})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return int(a.start - b.start) })
+	slices.SortFunc(spans, func(a, b sys.Span) int { return int(a.Start - b.Start) })
 	n := 0
 	for _, one := range spans {
-		if n > 0 && one.start < spans[n-1].end {
-			spans[n-1].end = max(spans[n-1].end, one.end)
+		if n > 0 && one.Start < spans[n-1].End {
+			spans[n-1].End = max(spans[n-1].End, one.End)
 			continue
 		}
 		spans[n] = one
@@ -46,21 +47,21 @@ func hiddenSpans(text string) (spans []span) {
 
 func hideTexts(text []byte) (all []redact.Span) {
 	for _, one := range hiddenSpans(string(text)) {
-		all = append(all, redact.Span{Start: int(one.start), End: int(one.end), Name: "TOKEN", Mark: []byte(hiddenMark)})
+		all = append(all, redact.Span{Start: int(one.Start), End: int(one.End), Name: "TOKEN", Mark: []byte(hiddenMark)})
 	}
 	return all
 }
 
 // shownLine is what a Grep shows of a line: a mark for each value or part of one.
-func shownLine(text string, line span, spans []span) (shown string) {
-	at := line.start
+func shownLine(text string, line sys.Span, spans []sys.Span) (shown string) {
+	at := line.Start
 	for _, one := range spans {
-		if one.end > line.start && one.start < line.end {
-			shown += text[at:max(one.start, at)] + cutMark
-			at = min(one.end, line.end)
+		if one.End > line.Start && one.Start < line.End {
+			shown += text[at:max(one.Start, at)] + cutMark
+			at = min(one.End, line.End)
 		}
 	}
-	return shown + text[at:line.end]
+	return shown + text[at:line.End]
 }
 
 // textWithValues is made of plain lines, values and beginnings of values, alone in their lines or among others.
@@ -105,7 +106,7 @@ func TestALineIsShownAsTheWholeFileSaysIt(t *testing.T) {
 		for line := range strings.Lines(text) {
 			end := start + int64(len(strings.TrimSuffix(line, "\n")))
 			if hasEvenE(line) && len(want) < MaxResults {
-				want = append(want, shownLine(text, span{start, end}, spans))
+				want = append(want, shownLine(text, sys.Span{Start: start, End: end}, spans))
 			}
 			start += int64(len(line))
 		}

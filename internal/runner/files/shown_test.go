@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -170,7 +172,7 @@ func TestAReadGoesOnWhereItsBoundCutIt(t *testing.T) {
 		t.Errorf("%d values are replaced in %d bytes: %q", replaced, bytes, got.String())
 	}
 	w.rules.MaxOutputBytes = 100
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, FileTooLarge, "redacted")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, reason.FileTooLarge, "redacted")
 }
 
 func TestAWholeReadThatIsRedactedHasNoSum(t *testing.T) {
@@ -198,7 +200,7 @@ func TestNoSumIsToldOfWhatIsNotShown(t *testing.T) {
 		"a value":                   {0, 0, shownSecret, false},
 		"a value far behind":        {300_000, 10, shownSecret, false},
 		"a large content":           {600_000, 600_000, "", true},
-		"a value between two looks": {2*len(shownSecret) + bufferBytes - 10, 200_000, shownSecret, false},
+		"a value between two looks": {2*len(shownSecret) + sys.BufferBytes - 10, 200_000, shownSecret, false},
 	} {
 		content := strings.Repeat("a", c.before) + c.secret + strings.Repeat("b", c.after) + "\nEND\n"
 		w := showing(t, "[X]", content)
@@ -217,7 +219,7 @@ func TestNoSumIsToldOfWhatIsNotShown(t *testing.T) {
 			{Operation: spec.OperationEdit, Path: "f", OldString: "end", NewString: "E"}, {Operation: spec.OperationWrite, Path: "f", Content: []byte("x")},
 		} {
 			r.IfSHA256 = &wrong
-			if _, _, err := w.do(r); reasonOf(err) != FileChanged || strings.Contains(err.Error(), has) {
+			if _, _, err := w.do(r); reasonOf(err) != reason.FileChanged || strings.Contains(err.Error(), has) {
 				t.Errorf("%s of %s: %v", r.Operation, name, err)
 			}
 			r.IfSHA256 = &has

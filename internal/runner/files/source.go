@@ -5,10 +5,14 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -53,7 +57,7 @@ func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error
 
 // newCall is a request without an operation.
 func newCall(ctx context.Context, rules *Rules, r *spec.File, writes bool) (*call, error) {
-	if err := checkKernel(); err != nil {
+	if err := sys.CheckKernel(); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -72,11 +76,11 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 		return true, nil
 	}
 	end := min(s.Size, s.summed+most)
-	n, err := copyPart(ctx, s.sum, s.fd, span{s.summed, end})
+	n, err := sys.CopyPart(ctx, s.sum, s.fd, sys.Span{Start: s.summed, End: end})
 	s.summed += n
 	switch {
 	case err != nil:
-		return false, fileError("read", s.Path, err)
+		return false, sys.FileError("read", s.Path, err)
 	case s.summed < end:
 		return false, s.changed()
 	case end < s.Size:
@@ -91,14 +95,14 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 }
 
 func (s *Source) changed() error {
-	return newError(FileChanged, "%s was written to while it was read: try again.", quote(s.Path))
+	return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(s.Path))
 }
 
 // Check says whether the file was written to since it was opened, as far as its times and its size tell.
 func (s *Source) Check() error {
-	after, err := fstat(s.fd)
+	after, err := sys.Fstat(s.fd)
 	if err != nil {
-		return fileError("read", s.Path, err)
+		return sys.FileError("read", s.Path, err)
 	}
 	if after.Size != s.Size || after.Mtim != s.before.Mtim {
 		return s.changed()
@@ -110,9 +114,9 @@ func (s *Source) Check() error {
 // comes only if the content is the one that was summed; otherwise only if nothing tells that it was written to.
 func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
 	want := int(min(int64(len(p)), max(s.Size-offset, 0)))
-	read, err := readInto(ctx, s.fd, p[:want], offset)
+	read, err := sys.ReadInto(ctx, s.fd, p[:want], offset)
 	if err != nil {
-		return 0, fileError("read", s.Path, err)
+		return 0, sys.FileError("read", s.Path, err)
 	}
 	if len(read) < want {
 		return 0, s.changed()
@@ -133,6 +137,73 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 
 // Close closes the file.
 func (s *Source) Close() {
-	closeAll(s.fd)
+	sys.Close(s.fd)
 	s.fd = -1
+}
+
+const (
+	// maxSums is how many checksums are remembered, and sumTime for how long: a file that is mapped can change without its times.
+	maxSums = 64
+	sumTime = time.Minute
+	// sumAge is how old the last change of a file must be, when it is opened, for its checksum to be remembered: another change in the
+	// same tick of the kernel's clock leaves the same time.
+	sumAge = 2 * time.Second
+)
+
+// sums are the checksums of files that were read last. Who reads a file in parts, because a policy has it that way, doesn't have all of
+// it summed for each of them.
+var sums = knownSums{age: sumAge}
+
+// fileState is a file as it was: a write changes its ctime, which nobody can set.
+type fileState struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim} }
+
+// knownSum is the checksum of a file that was opened then.
+type knownSum struct {
+	state  fileState
+	sum    string
+	opened time.Time
+}
+
+// knownSums forgets the oldest.
+type knownSums struct {
+	age time.Duration
+	mu  sync.Mutex
+	// all are in the order in which they came.
+	all []knownSum
+}
+
+// get returns the checksum of a file; empty if it isn't known.
+func (k *knownSums) get(st *unix.Stat_t) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
+	if at < 0 {
+		return ""
+	}
+	return k.all[at].sum
+}
+
+// add remembers the checksum of a file that was in a state when it was opened.
+func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
+	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
+		return
+	}
+	k.remove(st)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
+	k.all = k.all[max(len(k.all)-maxSums, 0):]
+}
+
+// remove forgets a checksum that turned out to be wrong.
+func (k *knownSums) remove(st *unix.Stat_t) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -71,7 +72,7 @@ func TestAChecksumThatTurnsOutWrongIsForgotten(t *testing.T) {
 	}
 	defer wrong.Close()
 	_, err = wrong.ReadAt(t.Context(), make([]byte, 10), 0)
-	mustBe(t, err, FileChanged)
+	mustBe(t, err, reason.FileChanged)
 	right, err := OpenSource(t.Context(), rules, request)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -62,7 +64,7 @@ func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (*Target, error
 		return nil, err
 	}
 	if t.condition.needsFile() && !t.place.exists() {
-		err = newError(FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", quote(t.Path()), t.condition.sha256)
+		err = sys.NewError(reason.FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", sys.Quote(t.Path()), t.condition.sha256)
 	} else {
 		err = t.create()
 	}
@@ -109,8 +111,8 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 	if err := t.create(); err != nil {
 		return err
 	}
-	if _, err := io.CopyBuffer(t, content, make([]byte, bufferBytes)); err != nil {
-		return fileError("write", p.path, err)
+	if _, err := io.CopyBuffer(t, content, make([]byte, sys.BufferBytes)); err != nil {
+		return sys.FileError("write", p.path, err)
 	}
 	_, err := t.Commit()
 	return err
@@ -118,7 +120,7 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 
 func (c *call) write() (Result, error) {
 	if size := int64(len(c.req.Content)); size > c.rules.MaxWriteBytes {
-		return Result{}, newError(FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
+		return Result{}, sys.NewError(reason.FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
 			c.rules.MaxWriteBytes)
 	}
 	t, err := c.target()
@@ -140,19 +142,19 @@ func (t *Target) Path() string { return t.place.path }
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (t *Target) create() error {
-	if fd, err := openBeneath(t.place.dir, ".", unix.O_WRONLY|unnamed, 0o600); err == nil {
+	if fd, err := sys.OpenBeneath(t.place.dir, ".", unix.O_WRONLY|unnamed, 0o600); err == nil {
 		// It gets its name by a path that a container may lack.
 		if unix.Access(pathOf(fd), unix.F_OK) == nil {
 			t.fd = fd
 			return nil
 		}
-		closeAll(fd)
+		sys.Close(fd)
 	}
 	// The other way says what is wrong, if that isn't the file system's lack.
 	name := temporaryName()
-	fd, err := openBeneath(t.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	fd, err := sys.OpenBeneath(t.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return fileError("write", t.Path(), err)
+		return sys.FileError("write", t.Path(), err)
 	}
 	t.temporary, t.fd = name, fd
 	return nil
@@ -161,7 +163,7 @@ func (t *Target) create() error {
 // Write adds bytes.
 func (t *Target) Write(p []byte) (int, error) {
 	if int64(len(p)) > t.c.rules.MaxWriteBytes-t.size {
-		return 0, newError(FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
+		return 0, sys.NewError(reason.FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
 	}
 	for rest := p; len(rest) > 0; {
 		if err := t.c.ctx.Err(); err != nil {
@@ -169,7 +171,7 @@ func (t *Target) Write(p []byte) (int, error) {
 		}
 		n, err := unix.Write(t.fd, rest)
 		if err != nil && err != unix.EINTR {
-			return 0, fileError("write", t.Path(), err)
+			return 0, sys.FileError("write", t.Path(), err)
 		}
 		rest = rest[max(n, 0):]
 	}
@@ -185,11 +187,11 @@ func (t *Target) Commit() (Result, error) {
 		err = t.commit()
 	}
 	if err != nil {
-		return Result{}, fileError("write", t.Path(), err)
+		return Result{}, sys.FileError("write", t.Path(), err)
 	}
 	t.committed = true
 	return Result{Path: t.Path(), Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
-		fileError("synchronize the directory of", t.Path(), t.place.sync())
+		sys.FileError("synchronize the directory of", t.Path(), t.place.sync())
 }
 
 // settle gives the file its owner and mode, and synchronizes it to the disk.
@@ -197,7 +199,7 @@ func (t *Target) settle() error {
 	if err := t.own(); err != nil {
 		return err
 	}
-	if err := ignoring(unix.Fsync(t.fd), unix.EINVAL); err != nil {
+	if err := sys.Ignoring(unix.Fsync(t.fd), unix.EINVAL); err != nil {
 		return err
 	}
 	if t.temporary == "" {
@@ -206,13 +208,13 @@ func (t *Target) settle() error {
 	// Some file systems report only here that the quota is used up.
 	fd := t.fd
 	t.fd = -1
-	return ignoring(unix.Close(fd), unix.EINTR)
+	return sys.Ignoring(unix.Close(fd), unix.EINTR)
 }
 
 // own gives the file its owner, where the user may, and its mode.
 func (t *Target) own() error {
 	if t.place.exists() {
-		st, err := fstat(t.fd)
+		st, err := sys.Fstat(t.fd)
 		if err != nil {
 			return err
 		}
@@ -282,7 +284,7 @@ func (t *Target) Close() {
 
 // discard removes what has no name yet.
 func (t *Target) discard() {
-	closeAll(t.fd)
+	sys.Close(t.fd)
 	t.fd = -1
 	if t.temporary != "" {
 		_ = unix.Unlinkat(t.place.dir, t.temporary, 0)

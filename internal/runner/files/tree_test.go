@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -50,8 +51,8 @@ func TestList(t *testing.T) {
 	if result.Truncated {
 		t.Error("all results, and they are called truncated")
 	}
-	w.refused(spec.File{Operation: spec.OperationList, Path: "b"}, NotDirectory, "b")
-	w.refused(spec.File{Operation: spec.OperationList, Path: ".", MaxResults: -1}, InvalidRequest, "maxResults")
+	w.refused(spec.File{Operation: spec.OperationList, Path: "b"}, reason.NotDirectory, "b")
+	w.refused(spec.File{Operation: spec.OperationList, Path: ".", MaxResults: -1}, reason.InvalidRequest, "maxResults")
 	out, result = w.must(spec.File{Operation: spec.OperationList, Path: w.root + "/a/", MaxResults: 1 << 40})
 	if result.Matches != 2 || result.Path != w.root+"/a" {
 		t.Errorf("%q, %+v", out, result)
@@ -120,9 +121,9 @@ func TestGlob(t *testing.T) {
 		"", "/a", "a//b", "a/", "../*", "./a", "a/../b", "[", "[]", "[z-a]", "{", "}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9),
 		strings.Repeat("a", 1<<20), strings.Repeat("[", 1<<20),
 	} {
-		w.refused(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern}, InvalidPattern, "")
+		w.refused(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern}, reason.InvalidPattern, "")
 	}
-	w.refused(spec.File{Operation: spec.OperationGlob, Path: "a.go", Pattern: "*"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationGlob, Path: "a.go", Pattern: "*"}, reason.NotDirectory, "")
 	// Backtracking would take ages.
 	w.file(strings.Repeat("a", 250), "")
 	w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: strings.Repeat("*a", 200) + "b"})
@@ -185,11 +186,11 @@ func TestGrep(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	for _, pattern := range []string{"", "(", `\8`, strings.Repeat("(x{1000}){1000}", 100), strings.Repeat("a", 1<<20), "(?<n"} {
-		w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: pattern}, InvalidPattern, "")
+		w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: pattern}, reason.InvalidPattern, "")
 	}
-	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a\nb", Literal: true}, InvalidPattern, "line feed")
-	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a", Glob: "["}, InvalidPattern, "glob")
-	w.refused(spec.File{Operation: spec.OperationGrep, Path: "a.go/", Pattern: "a"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a\nb", Literal: true}, reason.InvalidPattern, "line feed")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a", Glob: "["}, reason.InvalidPattern, "glob")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: "a.go/", Pattern: "a"}, reason.NotDirectory, "")
 }
 
 func TestGrepCutsLongLines(t *testing.T) {
@@ -298,10 +299,10 @@ func TestDeepTrees(t *testing.T) {
 			t.Errorf("%s: %+v", r.Operation, result)
 		}
 	}
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, NotSupported, "deep")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, reason.NotSupported, "deep")
 	w.rules.DeniedPaths = []string{"*.pem"}
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, PathNotAllowed, "deep")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "below", Destination: "new"}, PathNotAllowed, "deep")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, reason.PathNotAllowed, "deep")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "below", Destination: "new"}, reason.PathNotAllowed, "deep")
 }
 
 func TestNamesThatAreHeldAreBounded(t *testing.T) {
@@ -332,7 +333,7 @@ func TestMove(t *testing.T) {
 	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 0 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "g", Destination: "d/f"}, FileExists, "overwrite")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "g", Destination: "d/f"}, reason.FileExists, "overwrite")
 	_, result = w.must(spec.File{Operation: spec.OperationMove, Path: "g", Destination: "d/f", Overwrite: true})
 	if w.content("d/f") != "2" || result.Created {
 		t.Errorf("%+v", result)
@@ -340,17 +341,17 @@ func TestMove(t *testing.T) {
 	w.must(spec.File{Operation: spec.OperationMove, Path: "d/", Destination: "e/"})
 	w.dir("empty")
 	for _, overwrite := range []bool{false, true} {
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, NotDirectory, "")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, InvalidRequest, "itself")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "./e", Overwrite: overwrite}, InvalidRequest, "itself")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "missing", Destination: "new", Overwrite: overwrite}, FileNotFound, "missing")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "no/new", Overwrite: overwrite}, FileNotFound, "no")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Overwrite: overwrite}, InvalidRequest, "destination")
-		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "new/", Overwrite: overwrite}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, reason.NotDirectory, "")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, reason.InvalidRequest, "itself")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "./e", Overwrite: overwrite}, reason.InvalidRequest, "itself")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "missing", Destination: "new", Overwrite: overwrite}, reason.FileNotFound, "missing")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "no/new", Overwrite: overwrite}, reason.FileNotFound, "no")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Overwrite: overwrite}, reason.InvalidRequest, "destination")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "new/", Overwrite: overwrite}, reason.NotDirectory, "slash")
 	}
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "empty", Destination: "e/f", Overwrite: true}, FileExists, "directory")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "empty", Destination: "e/f", Overwrite: true}, reason.FileExists, "directory")
 	if w.content("e/f") != "2" || w.content("e/x") != "3" {
 		t.Error("something was lost")
 	}
@@ -380,10 +381,10 @@ func TestDelete(t *testing.T) {
 	if result.Matches != 1 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "f"}, FileNotFound, "")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d"}, IsDirectory, "recursive")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "empty"}, IsDirectory, "recursive")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d/g/"}, NotDirectory, "slash")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "f"}, reason.FileNotFound, "")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d"}, reason.IsDirectory, "recursive")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "empty"}, reason.IsDirectory, "recursive")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d/g/"}, reason.NotDirectory, "slash")
 	_, result = w.must(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: true})
 	if _, err := os.Lstat(w.root + "/d"); !errors.Is(err, os.ErrNotExist) || result.Matches != 6 {
 		t.Errorf("%v, %+v", err, result)

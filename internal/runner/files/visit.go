@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/glob"
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/patterns"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -37,9 +40,9 @@ func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidat
 	}
 	dir, rest, err := glob.Split(pattern)
 	if err != nil {
-		return Skipped{}, false, newError(InvalidPattern, "%s isn't a glob of files: %v.", quote(pattern), err)
+		return Skipped{}, false, sys.NewError(reason.InvalidPattern, "%s isn't a glob of files: %v.", sys.Quote(pattern), err)
 	}
-	below, err := compileGlob(rest)
+	below, err := patterns.CompileGlob(rest)
 	if err != nil {
 		return Skipped{}, false, err
 	}
@@ -55,8 +58,8 @@ func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidat
 	defer p.close()
 	w := c.underRules(p)
 	w.hidden = isLeftOut
-	err = w.walk(p, below.mayMatchBelow, func(relative string, in *directory, e dirent) error {
-		if e.kind == unix.DT_DIR || !below.isMatch(relative) {
+	err = w.walk(p, below.MayMatchBelow, func(relative string, in *directory, e dirent) error {
+		if e.kind == unix.DT_DIR || !below.IsMatch(relative) {
 			return nil
 		}
 		found := &Candidate{Path: relative, Real: path.Join(p.path, relative), call: c, dir: in, kind: e.kind}
@@ -83,9 +86,9 @@ func (f *Candidate) Open() (opened *os.File, real string, err error) {
 		}
 		defer p.close()
 	} else {
-		defer func() { closeAll(p.fd) }()
+		defer func() { sys.Close(p.fd) }()
 		if err := p.lookAgain(); err != nil {
-			return nil, "", fileError("find", p.path, err)
+			return nil, "", sys.FileError("find", p.path, err)
 		}
 	}
 	fd, _, err := p.openFile()

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // Bounds of one walk.
@@ -77,7 +80,7 @@ func (d *directory) retain() *directory { d.users.Add(1); return d }
 
 func (d *directory) release() {
 	if d.users.Add(-1) == 0 {
-		closeAll(d.fd)
+		sys.Close(d.fd)
 	}
 }
 
@@ -99,7 +102,7 @@ type walker struct {
 	top           string
 	descend       func(relative string, depth int) bool
 	visit         visit
-	devices       devices
+	devices       sys.Devices
 	entries, held int
 }
 
@@ -108,12 +111,12 @@ type visit func(relative string, dir *directory, e dirent) error
 
 // walk visits what is below a directory. It goes down where descend says so.
 func (w *walker) walk(p *place, descend func(relative string, depth int) bool, visit visit) error {
-	if !isDir(&p.st) {
-		return newError(NotDirectory, "%s isn't a directory: name the directory that it is in.", quote(p.path))
+	if !sys.IsDir(&p.st) {
+		return sys.NewError(reason.NotDirectory, "%s isn't a directory: name the directory that it is in.", sys.Quote(p.path))
 	}
 	dir, err := w.open(p.fd, ".")
 	if err != nil {
-		return fileError("open", p.path, err)
+		return sys.FileError("open", p.path, err)
 	}
 	defer dir.release()
 	w.top, w.descend, w.visit = p.path, descend, visit
@@ -122,22 +125,22 @@ func (w *walker) walk(p *place, descend func(relative string, depth int) bool, v
 
 // open opens a directory, unless it is the kernel's own.
 func (w *walker) open(at int, name string) (*directory, error) {
-	fd, err := openBeneath(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := sys.OpenBeneath(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	st, err := fstat(fd)
-	if err == nil && w.devices.isKernels(fd, &st) {
+	st, err := sys.Fstat(fd)
+	if err == nil && w.devices.IsKernels(fd, &st) {
 		err = errKernels
 	}
 	if err != nil {
-		closeAll(fd)
+		sys.Close(fd)
 		return nil, err
 	}
 	return (&directory{fd: fd}).retain(), nil
 }
 
-var errKernels = newError(PathNotAllowed, "The directory is on a file system of the kernel's own, such as /proc: choose another.")
+var errKernels = sys.NewError(reason.PathNotAllowed, "The directory is on a file system of the kernel's own, such as /proc: choose another.")
 
 // walkDir visits the entries of a directory, and goes down.
 func (w *walker) walkDir(dir *directory, prefix string, depth int) error {

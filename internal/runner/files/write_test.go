@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -75,8 +77,8 @@ func TestModes(t *testing.T) {
 	if info, _ := os.Stat(w.root + "/volume/d"); info.Mode()&os.ModeSetgid == 0 {
 		t.Error("a directory of a volume with a group lost its setgid bit")
 	}
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f", Mode: new(uint32(0o4755))}, InvalidRequest, "0777")
-	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f", Mode: new(uint32(0o1777))}, InvalidRequest, "0777")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f", Mode: new(uint32(0o4755))}, reason.InvalidRequest, "0777")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f", Mode: new(uint32(0o1777))}, reason.InvalidRequest, "0777")
 }
 
 func TestWriteKeepsTheOwner(t *testing.T) {
@@ -118,15 +120,15 @@ func TestConditionalWrite(t *testing.T) {
 		return spec.File{Operation: spec.OperationWrite, Path: name, Content: []byte(content), IfSHA256: &sum}
 	}
 	w.must(write("d/f", "1", ""))
-	w.refused(write("d/f", "2", ""), FileExists, "ifSHA256")
-	w.refused(write("d/f", "2", sumOf([]byte("x"))), FileChanged, "read it again")
+	w.refused(write("d/f", "2", ""), reason.FileExists, "ifSHA256")
+	w.refused(write("d/f", "2", sumOf([]byte("x"))), reason.FileChanged, "read it again")
 	w.must(write("d/f", "2", strings.ToUpper(sumOf([]byte("1")))))
-	w.refused(write("d/missing", "2", sumOf(nil)), FileChanged, "exist")
-	w.refused(write("e/f", "2", sumOf(nil)), FileNotFound, "e")
-	w.refused(write("d/f", "2", "abc"), InvalidRequest, "64")
-	w.refused(write("d/f", "2", strings.Repeat("g", 64)), InvalidRequest, "64")
+	w.refused(write("d/missing", "2", sumOf(nil)), reason.FileChanged, "exist")
+	w.refused(write("e/f", "2", sumOf(nil)), reason.FileNotFound, "e")
+	w.refused(write("d/f", "2", "abc"), reason.InvalidRequest, "64")
+	w.refused(write("d/f", "2", strings.Repeat("g", 64)), reason.InvalidRequest, "64")
 	w.dir("dir")
-	w.refused(write("dir", "2", ""), IsDirectory, "")
+	w.refused(write("dir", "2", ""), reason.IsDirectory, "")
 	w.link("nowhere", "dangling")
 	w.must(write("dangling", "2", ""))
 	if w.content("d/f") != "2" || w.content("nowhere") != "2" {
@@ -144,11 +146,11 @@ func TestWriteIsExclusive(t *testing.T) {
 	c, p := w.opened("f", how{follow: true, missing: true})
 	w.file("f", "made meanwhile")
 	err := c.replace(p, strings.NewReader("x"), 0o644, condition{absent: true})
-	if reasonOf(err) != FileExists || w.content("f") != "made meanwhile" {
+	if reasonOf(err) != reason.FileExists || w.content("f") != "made meanwhile" {
 		t.Errorf("%v, %q", err, w.content("f"))
 	}
 	err = c.replace(p, strings.NewReader("x"), 0o644, condition{sha256: sumOf([]byte("made meanwhile"))})
-	if reasonOf(err) != FileChanged {
+	if reasonOf(err) != reason.FileChanged {
 		t.Errorf("%v", err)
 	}
 	w.checkNothingLeft()
@@ -199,8 +201,8 @@ func TestWhatWasFoundIsWhatIsOpened(t *testing.T) {
 				}
 				return
 			}
-			defer closeAll(fd)
-			if err != nil || !isSame(st, &p.st) {
+			defer sys.Close(fd)
+			if err != nil || !sys.IsSame(st, &p.st) {
 				t.Error("the file was replaced, and what was found isn't what was opened: ", err)
 			}
 		})
@@ -212,15 +214,15 @@ func TestFailedWritesLeaveNothing(t *testing.T) {
 	w.rules.MaxWriteBytes = 10
 	w.file("f", "old")
 	w.dir("d")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/f", Content: make([]byte, 11)}, FileTooLarge, "maxWriteBytes")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/dir/"}, IsDirectory, "slash")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/../f"}, FileNotFound, "new")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/new"}, NotDirectory, "")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "d"}, IsDirectory, "")
-	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/"}, NotDirectory, "")
-	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f"}, FileExists, "File")
-	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/f", Content: make([]byte, 11)}, reason.FileTooLarge, "maxWriteBytes")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/dir/"}, reason.IsDirectory, "slash")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/" + strings.Repeat("x", 300)}, reason.InvalidRequest, "255")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/../f"}, reason.FileNotFound, "new")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/new"}, reason.NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "d"}, reason.IsDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/"}, reason.NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f"}, reason.FileExists, "File")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "new/" + strings.Repeat("x", 300)}, reason.InvalidRequest, "255")
 	if _, err := os.Stat(w.root + "/new"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a parent is left: %v", err)
 	}
@@ -251,7 +253,7 @@ func TestEdit(t *testing.T) {
 		all                      bool
 		want                     string
 		replaced                 int
-		reason                   Reason
+		reason                   string
 		says                     string
 	}{
 		{name: "once", content: "a b c", old: "b", with: "xyz", want: "a xyz c", replaced: 1},
@@ -260,13 +262,13 @@ func TestEdit(t *testing.T) {
 		{name: "bytes that aren't text", content: "\x00\xff\xfe", old: "\xff", with: "\x01", want: "\x00\x01\xfe", replaced: 1},
 		{name: "several lines", content: "a\nb\nc\n", old: "a\nb\n", with: "", want: "c\n", replaced: 1},
 		{name: "the whole", content: "a", old: "a", with: "", want: "", replaced: 1},
-		{name: "not there", content: "a", old: "b", with: "c", reason: EditNotFound, says: "0 times"},
-		{name: "twice", content: "a b a", old: "a", with: "c", reason: EditAmbiguous, says: "2 times"},
-		{name: "overlapping", content: "aaa", old: "aa", with: "b", reason: EditAmbiguous, says: "2 times"},
-		{name: "longer than the file", content: "a", old: strings.Repeat("a", 1000), with: "c", reason: EditNotFound},
-		{name: "nothing", content: "a", old: "", with: "c", reason: InvalidRequest, says: "Write"},
-		{name: "the same", content: "a", old: "a", with: "a", reason: InvalidRequest, says: "same"},
-		{name: "too much", content: "aaaaaaaaaa", old: "a", with: strings.Repeat("b", 11), all: true, reason: FileTooLarge, says: "110"},
+		{name: "not there", content: "a", old: "b", with: "c", reason: reason.EditNotFound, says: "0 times"},
+		{name: "twice", content: "a b a", old: "a", with: "c", reason: reason.EditAmbiguous, says: "2 times"},
+		{name: "overlapping", content: "aaa", old: "aa", with: "b", reason: reason.EditAmbiguous, says: "2 times"},
+		{name: "longer than the file", content: "a", old: strings.Repeat("a", 1000), with: "c", reason: reason.EditNotFound},
+		{name: "nothing", content: "a", old: "", with: "c", reason: reason.InvalidRequest, says: "Write"},
+		{name: "the same", content: "a", old: "a", with: "a", reason: reason.InvalidRequest, says: "same"},
+		{name: "too much", content: "aaaaaaaaaa", old: "a", with: strings.Repeat("b", 11), all: true, reason: reason.FileTooLarge, says: "110"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -293,12 +295,12 @@ func TestConditionalEdit(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", "a")
 	sum := sumOf([]byte("b"))
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: &sum}, FileChanged, "read it again")
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: new("")}, FileExists, "")
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "missing", OldString: "a"}, FileNotFound, "")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: &sum}, reason.FileChanged, "read it again")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: new("")}, reason.FileExists, "")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "missing", OldString: "a"}, reason.FileNotFound, "")
 	w.rules.MaxReadBytes = 1
 	w.file("large", "xx")
-	w.refused(spec.File{Operation: spec.OperationEdit, Path: "large", OldString: "x"}, FileTooLarge, "2 bytes")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "large", OldString: "x"}, reason.FileTooLarge, "2 bytes")
 	sum = sumOf([]byte("a"))
 	w.must(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", NewString: "c", IfSHA256: &sum})
 }
@@ -331,7 +333,7 @@ func TestEditsAtOnce(t *testing.T) {
 					mu.Lock()
 					succeeded++
 					mu.Unlock()
-				case FileChanged, EditNotFound, EditAmbiguous:
+				case reason.FileChanged, reason.EditNotFound, reason.EditAmbiguous:
 				default:
 					t.Error(err)
 				}
@@ -364,7 +366,7 @@ func TestCreationsAtOnce(t *testing.T) {
 		for i, err := range results {
 			if err == nil && winner < 0 {
 				winner = i
-			} else if reasonOf(err) != FileExists {
+			} else if reasonOf(err) != reason.FileExists {
 				t.Errorf("%d: %v", i, err)
 			}
 		}

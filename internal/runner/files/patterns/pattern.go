@@ -1,10 +1,17 @@
-package files
+// Package patterns compiles what a Glob and a Grep are asked for, within bounds of memory and time. It is pure.
+package patterns
 
 import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
+
+// MaxBytes is the longest pattern or glob.
+const MaxBytes = 8 << 10
 
 // Bounds of one expression: memory grows with both, and time with instructions times bytes.
 const (
@@ -12,49 +19,49 @@ const (
 	maxClassRunes   = 50_000
 )
 
-// pattern is what a Grep looks for in lines.
-type pattern struct {
-	// expr is nil if the only literal is all there is to match.
-	expr *regexp.Regexp
-	// size is about how many instructions expr has.
-	size int
-	// literals are texts of which a line that matches contains one; none if every line may match.
-	literals []literal
+// Pattern is what a Grep looks for in lines.
+type Pattern struct {
+	// Expr is nil if the only literal is all there is to match.
+	Expr *regexp.Regexp
+	// Size is about how many instructions Expr has.
+	Size int
+	// Literals are texts of which a line that matches contains one; none if every line may match.
+	Literals []Literal
 }
 
-// compilePattern compiles the pattern of a Grep.
-func compilePattern(text string, isLiteral bool) (*pattern, error) {
+// Compile compiles the pattern of a Grep.
+func Compile(text string, isLiteral bool) (*Pattern, error) {
 	switch {
 	case text == "":
-		return nil, newError(InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
-	case len(text) > MaxPatternBytes:
-		return nil, newError(InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxPatternBytes)
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
+	case len(text) > MaxBytes:
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxBytes)
 	case isLiteral && strings.ContainsAny(text, "\n\x00"):
-		return nil, newError(InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
 	case isLiteral:
-		return &pattern{literals: []literal{{text: []byte(text)}}}, nil
+		return &Pattern{Literals: []Literal{{Text: []byte(text)}}}, nil
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
 			"text itself.", err)
 	}
 	tree = withoutGroups(tree)
 	size := instructions(tree)
 	if size > maxInstructions || classRunes(tree) > maxClassRunes {
-		return nil, newError(InvalidPattern, "The pattern is too large: it would compile to about %d instructions, and the limit is "+
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern is too large: it would compile to about %d instructions, and the limit is "+
 			"%d, or it has too many large classes, such as \\pL: repeat less in it, or search for a part of it.", size, maxInstructions)
 	}
 	expr, err := regexp.Compile(tree.String())
 	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
 	tree = tree.Simplify()
-	p := &pattern{expr: expr, size: size, literals: requiredLiterals(tree)}
+	p := &Pattern{Expr: expr, Size: size, Literals: requiredLiterals(tree)}
 	// An expression's U+FFFD matches other bytes too.
 	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
 	if isText {
-		p.expr = nil
+		p.Expr = nil
 	}
 	return p, nil
 }

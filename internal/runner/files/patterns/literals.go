@@ -1,4 +1,4 @@
-package files
+package patterns
 
 import (
 	"bytes"
@@ -10,16 +10,16 @@ import (
 // maxLiterals is how many texts are looked for at once. Each costs a search of its own.
 const maxLiterals = 8
 
-// literal is a text that a line must contain to match.
-type literal struct {
-	text []byte
-	// fold says that upper and lower case don't differ. The text is in lower case then, and ASCII.
-	fold bool
+// Literal is a text that a line must contain to match.
+type Literal struct {
+	Text []byte
+	// Fold says that upper and lower case don't differ. The text is in lower case then, and ASCII.
+	Fold bool
 }
 
 // requiredLiterals returns texts of which a match contains at least one; none if that isn't known. Looking for them is
 // much faster than the expression.
-func requiredLiterals(re *syntax.Regexp) []literal {
+func requiredLiterals(re *syntax.Regexp) []Literal {
 	switch re.Op {
 	case syntax.OpLiteral:
 		return literalOf(re)
@@ -30,7 +30,7 @@ func requiredLiterals(re *syntax.Regexp) []literal {
 			return requiredLiterals(re.Sub[0])
 		}
 	case syntax.OpConcat:
-		var best []literal
+		var best []Literal
 		for _, sub := range re.Sub {
 			if found := requiredLiterals(sub); isBetter(found, best) {
 				best = found
@@ -38,7 +38,7 @@ func requiredLiterals(re *syntax.Regexp) []literal {
 		}
 		return best
 	case syntax.OpAlternate:
-		var all []literal
+		var all []Literal
 		for _, sub := range re.Sub {
 			found := requiredLiterals(sub)
 			if len(found) == 0 || len(all)+len(found) > maxLiterals {
@@ -52,7 +52,7 @@ func requiredLiterals(re *syntax.Regexp) []literal {
 }
 
 // isBetter prefers the longer text, then the fewer.
-func isBetter(a, b []literal) bool {
+func isBetter(a, b []Literal) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) > 0
 	}
@@ -60,17 +60,17 @@ func isBetter(a, b []literal) bool {
 	return shortA > shortB || shortA == shortB && len(a) < len(b)
 }
 
-func shortest(all []literal) int {
-	n := len(all[0].text)
+func shortest(all []Literal) int {
+	n := len(all[0].Text)
 	for _, l := range all[1:] {
-		n = min(n, len(l.text))
+		n = min(n, len(l.Text))
 	}
 	return n
 }
 
 // literalOf returns the text of a literal expression. The expression's U+FFFD matches any byte that isn't UTF-8. Where
 // case doesn't matter it returns the longest part of the text that has no case outside of ASCII.
-func literalOf(re *syntax.Regexp) []literal {
+func literalOf(re *syntax.Regexp) []Literal {
 	var text, best []byte
 	fold := re.Flags&syntax.FoldCase != 0
 	for _, r := range re.Rune {
@@ -89,7 +89,7 @@ func literalOf(re *syntax.Regexp) []literal {
 	if len(best) == 0 {
 		return nil
 	}
-	return []literal{{best, fold}}
+	return []Literal{{best, fold}}
 }
 
 // foldsInASCII says that a letter, and what it is folded to, are ASCII. "k" and "s" have relatives elsewhere.

@@ -1,0 +1,68 @@
+package patterns
+
+import (
+	"regexp"
+	"strings"
+
+	"toolcall.dev/operator/internal/glob"
+	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
+)
+
+// Glob is a glob of paths below a directory. It is matched as a regular expression, in linear time: matchers that
+// backtrack take exponential time for some globs.
+type Glob struct {
+	expr *regexp.Regexp
+	// prefix are the leading names without a wildcard; nothing else has to be walked.
+	prefix []string
+	// depth is how many names a match has; 0 is any number.
+	depth int
+	// IsName says that the glob has no slash.
+	IsName bool
+}
+
+// CompileGlob compiles a glob that a request gives.
+func CompileGlob(text string) (*Glob, error) {
+	switch {
+	case text == "":
+		return nil, sys.NewError(reason.InvalidPattern, "The glob is empty: \"**\" matches everything.")
+	case len(text) > MaxBytes:
+		return nil, sys.NewError(reason.InvalidPattern, "The glob is %d bytes long: it has at most %d.", len(text), MaxBytes)
+	case strings.HasPrefix(text, "/"):
+		return nil, sys.NewError(reason.InvalidPattern, "The glob %s starts with a slash: globs are relative to the path.", sys.Quote(text))
+	}
+	expr, err := glob.Expression(text)
+	if err != nil {
+		return nil, sys.NewError(reason.InvalidPattern, "%s isn't a glob: %v.", sys.Quote(text), err)
+	}
+	names := strings.Split(text, "/")
+	p := &Glob{IsName: len(names) == 1}
+	if p.expr, err = regexp.Compile("(?s)^(?:" + expr + ")$"); err != nil {
+		return nil, sys.NewError(reason.InvalidPattern, "The glob %s is too large: make it simpler.", sys.Quote(text))
+	}
+	for len(p.prefix) < len(names)-1 && !strings.ContainsAny(names[len(p.prefix)], `*?[]{}\`) {
+		p.prefix = append(p.prefix, names[len(p.prefix)])
+	}
+	// Braces and classes can contain slashes.
+	if !strings.Contains(text, "**") && !strings.ContainsAny(text, `[{\`) {
+		p.depth = len(names)
+	}
+	return p, nil
+}
+
+// IsMatch says whether a path matches.
+func (p *Glob) IsMatch(path string) bool { return p.expr.MatchString(path) }
+
+// MayMatchBelow says whether a directory that is depth names below the path can contain a match.
+func (p *Glob) MayMatchBelow(path string, depth int) bool {
+	if p.depth > 0 && depth >= p.depth {
+		return false
+	}
+	names := strings.Split(path, "/")
+	for i := range min(len(names), len(p.prefix)) {
+		if names[i] != p.prefix[i] {
+			return false
+		}
+	}
+	return true
+}
