@@ -40,14 +40,9 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 	if !sys.IsDir(&p.st) {
 		return sys.NewError(reason.NotDirectory, "%s is no directory: leave out archive to get a file.", sys.Quote(p.path))
 	}
-	fd, err := sys.OpenBeneath(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return sys.FileError("open", p.path, err)
-	}
-	defer sys.Close(fd)
 	buffered := bufio.NewWriterSize(output{to}, archiveBuffer)
 	a := &packing{c: c, to: tar.NewWriter(buffered)}
-	if err := a.dir(fd, p.path, "", 0); err != nil {
+	if err := a.dir(p.fd, ".", p.path, nil, 0); err != nil {
 		return err
 	}
 	if err := a.to.Close(); err != nil {
@@ -64,12 +59,24 @@ type packing struct {
 	devices sys.Devices
 }
 
-// dir packs what is in an open directory.
-func (a *packing) dir(fd int, at, name string, depth int) error {
+// dir packs a directory, with its header unless it is the top, and what is in it.
+func (a *packing) dir(parent int, base, at string, h *tar.Header, depth int) error {
 	if depth > MaxDepth {
 		return sys.NewError(reason.NotSupported, "%s is more than %d directories deep: get a directory further down.", sys.Quote(at), MaxDepth)
 	}
-	err := readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, path.Join(at, e.name), name+e.name, e.name, depth) })
+	fd, err := sys.OpenBeneath(parent, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return sys.FileError("open", at, err)
+	}
+	defer sys.Close(fd)
+	name := ""
+	if h != nil {
+		name = h.Name
+		if err := a.to.WriteHeader(h); err != nil {
+			return err
+		}
+	}
+	err = readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, path.Join(at, e.name), name+e.name, e.name, depth) })
 	return sys.FileError("list", at, err)
 }
 
@@ -97,7 +104,7 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 	switch typeOf(st.Mode) {
 	case TypeDirectory:
 		h.Typeflag, h.Name = tar.TypeDir, name+"/"
-		return a.subdirectory(dir, at, base, h, depth)
+		return a.dir(dir, base, at, h, depth+1)
 	case TypeLink:
 		h.Typeflag = tar.TypeSymlink
 		if h.Linkname, err = sys.ReadLink(fd); err != nil {
@@ -110,18 +117,6 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 	default:
 		return nil
 	}
-}
-
-func (a *packing) subdirectory(dir int, at, base string, h *tar.Header, depth int) error {
-	fd, err := sys.OpenBeneath(dir, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return sys.FileError("open", at, err)
-	}
-	defer sys.Close(fd)
-	if err := a.to.WriteHeader(h); err != nil {
-		return err
-	}
-	return a.dir(fd, at, h.Name, depth+1)
 }
 
 // file packs a regular file as long as it is when it is opened.

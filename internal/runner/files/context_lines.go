@@ -18,14 +18,22 @@ func (s *searcher) addContext(h *hit, m lineMatch) {
 	if err != nil || low+int64(len(text)) < stop {
 		return
 	}
-	before := linesBefore(text, int(start-low), s.around, low == 0)
-	after := linesAfter(text, int(stop-low), s.around, low+int64(len(text)) < stop+maxContextBytes)
-	all := slices.Concat(before, after)
+	before, after := linesAround(text, int(start-low), int(stop-low))
+	if low > 0 && len(before) > 0 {
+		// It may be a part of one.
+		before = before[1:]
+	} else if len(before) > 0 && bytes.HasPrefix(text, []byte(byteOrderMark)) {
+		before[0].Start = int64(len(byteOrderMark))
+	}
+	if n := len(after); n > 0 && low+int64(len(text)) == stop+maxContextBytes && text[len(text)-1] != '\n' && after[n-1].End-after[n-1].Start < MaxLineBytes {
+		after = after[:n-1]
+	}
+	before, after = before[max(len(before)-s.around, 0):], after[:min(len(after), s.around)]
 	w, err := s.rules.window(s.ctx, s.fd, low, text)
 	if err != nil {
 		return
 	}
-	for i, line := range all {
+	for i, line := range slices.Concat(before, after) {
 		shown, hidden := w.show(int(line.Start), int(line.End))
 		if shown = bytes.TrimSuffix(shown, []byte{'\r'}); len(shown) > MaxLineBytes {
 			shown = cutRunes(shown[:MaxLineBytes], false)
@@ -41,38 +49,17 @@ func (s *searcher) addContext(h *hit, m lineMatch) {
 	}
 }
 
-// linesBefore returns where the lines before a line are in a text, which may begin inside of a line unless it is the file's start.
-func linesBefore(text []byte, line, most int, isStart bool) (lines []sys.Span) {
-	for len(lines) < most && line > 0 && text[line-1] == '\n' {
-		from := bytes.LastIndexByte(text[:line-1], '\n') + 1
-		if from == 0 && !isStart {
-			break
+// linesAround returns where the lines of a text are that are before a part of it, and behind the line in which that ends.
+func linesAround(text []byte, start, stop int) (before, after []sys.Span) {
+	at := 0
+	for line := range bytes.Lines(text) {
+		one := sys.Span{Start: int64(at), End: int64(at + len(bytes.TrimSuffix(line, []byte("\n"))))}
+		if at > stop {
+			after = append(after, one)
 		}
-		lines = append(lines, sys.Span{Start: int64(from), End: int64(line - 1)})
-		line = from
-	}
-	slices.Reverse(lines)
-	if len(lines) > 0 && lines[0].Start == 0 && bytes.HasPrefix(text, []byte(byteOrderMark)) {
-		lines[0].Start = int64(len(byteOrderMark))
-	}
-	return lines
-}
-
-// linesAfter returns where the lines after a position are in a text, which may end inside of a line unless it is the file's end.
-func linesAfter(text []byte, at, most int, isEnd bool) (lines []sys.Span) {
-	feed := bytes.IndexByte(text[at:], '\n')
-	if feed < 0 {
-		return nil
-	}
-	for at += feed + 1; len(lines) < most && at < len(text); {
-		end := bytes.IndexByte(text[at:], '\n')
-		if end < 0 {
-			if end = len(text) - at; !isEnd && end < MaxLineBytes {
-				break
-			}
+		if at += len(line); at <= start {
+			before = append(before, one)
 		}
-		lines = append(lines, sys.Span{Start: int64(at), End: int64(at + end)})
-		at += end + 1
 	}
-	return lines
+	return before, after
 }

@@ -55,7 +55,7 @@ func (c *call) edit() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	sum := c.newShownSum()
+	sum := c.rules.newSum()
 	_, _ = sum.Write(content)
 	return Result{Path: p.path, Bytes: int64(len(content)), SHA256: sum.hex(), Replaced: replaced}, nil
 }

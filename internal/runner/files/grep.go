@@ -36,7 +36,7 @@ func (c *call) grep() (Result, error) {
 	}
 	var glob *patterns.Glob
 	if c.req.Glob != "" {
-		if glob, err = patterns.CompileGlob(c.req.Glob); err != nil {
+		if glob, err = patterns.CompileGlob(c.req.Glob, true); err != nil {
 			return Result{}, err
 		}
 	}
@@ -81,9 +81,6 @@ func (c *call) grepFile(p *place, wanted *patterns.Pattern, limit int) (Result, 
 	result.Skipped = found.skipped
 	return result, err
 }
-
-// holds returns what a search holds: one line more than is written shows that there are more.
-func (c *call) holds(limit int) bounds { return bounds{limit + 1, c.rules.MaxOutputBytes} }
 
 func (r *results) addHits(found []hit) error {
 	for i := range found {
@@ -156,10 +153,10 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 // walk makes tasks of the files of a tree.
 func (g *grepping) walk(p *place) error {
 	descend := func(relative string, depth int) bool {
-		return g.glob == nil || g.glob.IsName || g.glob.MayMatchBelow(relative, depth)
+		return g.glob == nil || g.glob.MayMatchBelow(relative, depth)
 	}
 	err := g.w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
-		if e.kind != unix.DT_REG || !g.isWanted(relative, e.name) {
+		if e.kind != unix.DT_REG || g.glob != nil && !g.glob.IsMatch(relative) {
 			return nil
 		}
 		g.files++
@@ -235,15 +232,4 @@ func (s *searcher) name(t *grepTask, name string, known *sys.Devices) hits {
 		return hits{skipped: Skipped{Unreadable: 1}}
 	}
 	return h
-}
-
-// isWanted says whether the glob of the request lets a file be searched.
-func (g *grepping) isWanted(relative, name string) bool {
-	if g.glob == nil {
-		return true
-	}
-	if g.glob.IsName {
-		return g.glob.IsMatch(name)
-	}
-	return g.glob.IsMatch(relative)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -140,7 +139,7 @@ func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
 	if entry.Type != TypeFile || entry.Size > c.rules.MaxReadBytes {
 		return "", nil
 	}
-	sum := c.newShownSum()
+	sum := c.rules.newSum()
 	if err := c.copyFile(sum, p); err != nil {
 		return "", c.ctx.Err()
 	}
@@ -158,7 +157,7 @@ func (c *call) glob() (Result, error) {
 	if isHome {
 		dir, prefix = "~", "~/"
 	}
-	glob, err := patterns.CompileGlob(pattern)
+	glob, err := patterns.CompileGlob(pattern, false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -191,20 +190,15 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 	if quoted == pattern || strings.Contains(pattern, `\`) {
 		return ""
 	}
-	glob, err := patterns.CompileGlob(quoted)
+	glob, err := patterns.CompileGlob(quoted, c.req.Operation == spec.OperationGrep)
 	if err != nil {
 		return ""
 	}
 	there := ""
 	w := c.underRules(p)
 	w.hidden = isLeftOut
-	isMatch, descend := glob.IsMatch, glob.MayMatchBelow
-	if glob.IsName && c.req.Operation == spec.OperationGrep {
-		isMatch = func(relative string) bool { return glob.IsMatch(path.Base(relative)) }
-		descend = func(string, int) bool { return true }
-	}
-	_ = w.walk(p, descend, func(relative string, _ *directory, _ dirent) error {
-		if !isMatch(relative) {
+	_ = w.walk(p, glob.MayMatchBelow, func(relative string, _ *directory, _ dirent) error {
+		if !glob.IsMatch(relative) {
 			return nil
 		}
 		there = relative

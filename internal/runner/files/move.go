@@ -33,7 +33,7 @@ func (c *call) move() (Result, error) {
 		return result, c.moveAcross(from, to)
 	}
 	if err != nil {
-		return Result{}, c.moveError(from, to, err)
+		return Result{}, moveError(from, to, err)
 	}
 	for _, dir := range []int{to.dir, from.dir} {
 		if err := syncDir(dir); err != nil {
@@ -121,7 +121,7 @@ func existsError(p *place) error {
 	return sys.NewError(reason.FileExists, "The destination %s exists already: choose another, or set overwrite.", sys.Quote(p.path))
 }
 
-func (c *call) moveError(from, to *place, err error) error {
+func moveError(from, to *place, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return existsError(to)

@@ -106,12 +106,17 @@ func (c *compiledRules) isKept(path string) bool {
 	return slices.ContainsFunc(c.kept, func(root string) bool { return isWithin(path, root) })
 }
 
+// leadsTo begins a message about a path.
+func leadsTo(asked, path string) string {
+	if asked == path {
+		return sys.Quote(asked)
+	}
+	return sys.Quote(asked) + " leads to " + sys.Quote(path) + ", which"
+}
+
 // notAllowed refuses a path, and says which would be right.
 func (c *compiledRules) notAllowed(asked, path string) error {
-	where := sys.Quote(asked)
-	if asked != path {
-		where += " leads to " + sys.Quote(path) + ", which"
-	}
+	where := leadsTo(asked, path)
 	if len(c.roots) == 0 {
 		return sys.NewError(reason.PathNotAllowed, "%s isn't allowed: the policy's files.%s allow nothing.", where, c.listField)
 	}
@@ -126,10 +131,7 @@ func (c *compiledRules) notAllowed(asked, path string) error {
 
 // deniedError refuses a path that is denied.
 func (c *compiledRules) deniedError(asked, path string) error {
-	where := sys.Quote(asked)
-	if asked != path {
-		where += " leads to " + sys.Quote(path) + ", which"
-	}
+	where := leadsTo(asked, path)
 	if c.isRunners(path) {
 		return sys.NewError(reason.PathNotAllowed, "%s is the runner's own, for the files of secrets: choose another path.", where)
 	}

@@ -122,7 +122,7 @@ type shownSum struct {
 	hides bool
 }
 
-func (c *call) newShownSum() *shownSum { return &shownSum{Hash: sha256.New(), rules: c.rules} }
+func (c *compiledRules) newSum() *shownSum { return &shownSum{Hash: sha256.New(), rules: c} }
 
 func (s *shownSum) Write(p []byte) (int, error) {
 	if around := int(s.rules.HiddenAround); s.rules.Hidden != nil && !s.hides {

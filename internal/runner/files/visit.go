@@ -42,7 +42,7 @@ func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidat
 	if err != nil {
 		return Skipped{}, false, sys.NewError(reason.InvalidPattern, "%s isn't a glob of files: %v.", sys.Quote(pattern), err)
 	}
-	below, err := patterns.CompileGlob(rest)
+	below, err := patterns.CompileGlob(rest, false)
 	if err != nil {
 		return Skipped{}, false, err
 	}

@@ -17,12 +17,10 @@ type Glob struct {
 	prefix []string
 	// depth is how many names a match has; 0 is any number.
 	depth int
-	// IsName says that the glob has no slash.
-	IsName bool
 }
 
-// CompileGlob compiles a glob that a request gives.
-func CompileGlob(text string) (*Glob, error) {
+// CompileGlob compiles a glob that a request gives. Anywhere has one without a slash count in every directory.
+func CompileGlob(text string, anywhere bool) (*Glob, error) {
 	switch {
 	case text == "":
 		return nil, sys.NewError(reason.InvalidPattern, "The glob is empty: \"**\" matches everything.")
@@ -35,10 +33,13 @@ func CompileGlob(text string) (*Glob, error) {
 	if err != nil {
 		return nil, sys.NewError(reason.InvalidPattern, "%s isn't a glob: %v.", sys.Quote(text), err)
 	}
-	names := strings.Split(text, "/")
-	p := &Glob{IsName: len(names) == 1}
+	asked := text
+	if anywhere && !strings.Contains(text, "/") {
+		text, expr = "**/"+text, "(?:.*/)?(?:"+expr+")"
+	}
+	names, p := strings.Split(text, "/"), &Glob{}
 	if p.expr, err = regexp.Compile("(?s)^(?:" + expr + ")$"); err != nil {
-		return nil, sys.NewError(reason.InvalidPattern, "The glob %s is too large: make it simpler.", sys.Quote(text))
+		return nil, sys.NewError(reason.InvalidPattern, "The glob %s is too large: make it simpler.", sys.Quote(asked))
 	}
 	for len(p.prefix) < len(names)-1 && !strings.ContainsAny(names[len(p.prefix)], `*?[]{}\`) {
 		p.prefix = append(p.prefix, names[len(p.prefix)])

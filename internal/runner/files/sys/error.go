@@ -60,10 +60,7 @@ var fixes = []struct {
 // FileError describes an error of the kernel. Other errors, those of a context among them, stay what they are.
 func FileError(doing, path string, err error) error {
 	var errno unix.Errno
-	if known := (*Error)(nil); errors.As(err, &known) {
-		return err
-	}
-	if !errors.As(err, &errno) {
+	if known := (*Error)(nil); errors.As(err, &known) || !errors.As(err, &errno) {
 		return err
 	}
 	for _, known := range fixes {

@@ -60,12 +60,7 @@ var CheckKernel = sync.OnceValue(func() error {
 
 // OpenRoot opens an allowed directory. No link may lead to it: calls could change where it leads.
 func OpenRoot(path string) (int, error) {
-	slash, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil || path == "/" {
-		return slash, err
-	}
-	defer unix.Close(slash)
-	return OpenBeneath(slash, path[1:], unix.O_PATH|unix.O_DIRECTORY, 0)
+	return openHow(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: resolveFlags &^ unix.RESOLVE_BENEATH})
 }
 
 // Fstat repeats a call that a signal interrupted.
