@@ -107,7 +107,7 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 		return a.dir(dir, base, at, h, depth+1)
 	case TypeLink:
 		h.Typeflag = tar.TypeSymlink
-		if h.Linkname, err = sys.ReadLink(fd); err != nil {
+		if h.Linkname, err = sys.ReadLink(fd, ""); err != nil {
 			return sys.FileError("read the symbolic link", at, err)
 		}
 		return a.to.WriteHeader(h)
@@ -121,17 +121,12 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 
 // file packs a regular file as long as it is when it is opened.
 func (a *packing) file(p *place, h *tar.Header) error {
-	fd, err := sys.OpenBeneath(p.dir, p.name, sys.ReadFlags, 0)
-	if err != nil {
-		return sys.FileError("open", p.path, err)
-	}
-	defer sys.Close(fd)
-	st, err := sys.Fstat(fd)
+	fd, st, err := p.openFile()
+	// It was looked at again, if it was replaced.
+	defer sys.Close(fd, p.fd)
 	switch {
 	case err != nil:
-		return sys.FileError("open", p.path, err)
-	case !sys.IsSame(&st, &p.st) || !sys.IsRegular(&st):
-		return sys.NewError(reason.FileChanged, "%s was replaced while it was read: try again.", sys.Quote(p.path))
+		return err
 	case st.Size > a.c.rules.MaxReadBytes:
 		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", sys.Quote(p.path), st.Size, a.c.rules.MaxReadBytes)
 	}
@@ -146,7 +141,7 @@ func (a *packing) file(p *place, h *tar.Header) error {
 	case n < st.Size:
 		return sys.NewError(reason.FileChanged, "%s became shorter while it was read: try again.", sys.Quote(p.path))
 	}
-	return checkUnchanged(fd, p.path, &st)
+	return checkUnchanged(fd, p.path, st)
 }
 
 // checkUnchanged says whether a file was written to since it was looked at. One that only became longer, as a log does, wasn't: what was
@@ -298,7 +293,7 @@ func makeLink(ctx context.Context, rules *Rules, r *spec.File, target string) er
 	case p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink:
 		return sys.NewError(reason.FileExists, "%s exists already, and the archive has a link there: remove it first.", sys.Quote(p.path))
 	case p.exists():
-		if now, err := sys.ReadLink(p.fd); err == nil && now == target {
+		if now, err := sys.ReadLink(p.fd, ""); err == nil && now == target {
 			return nil
 		}
 		return sys.FileError("replace the symbolic link", p.path, p.replaceLink(target))

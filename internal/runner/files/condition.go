@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"hash/fnv"
+	"hash/maphash"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -149,15 +148,19 @@ func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
 	return unlock, nil
 }
 
+var lockSeed = maphash.MakeSeed()
+
 // lockIndex returns which lock a name in a directory has.
 func (p *place) lockIndex() (int, error) {
 	st, err := sys.Fstat(p.dir)
 	if err != nil {
 		return 0, err
 	}
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, strconv.FormatUint(st.Dev, 16)+" "+strconv.FormatUint(st.Ino, 16)+" "+p.name)
-	return int(h.Sum32() % uint32(len(locks))), nil
+	name := struct {
+		dev, ino uint64
+		name     string
+	}{st.Dev, st.Ino, p.name}
+	return int(maphash.Comparable(lockSeed, name) % uint64(len(locks))), nil
 }
 
 // rename renames, and replaces nothing if it is exclusive.

@@ -565,5 +565,5 @@ func randomExpression(random *rand.Rand, depth int) string {
 // testSearcher returns a searcher without bounds.
 func testSearcher(t *testing.T, p *patterns.Pattern) *searcher {
 	c := &call{ctx: t.Context(), rules: &compiledRules{Rules: Rules{MaxOutputBytes: math.MaxInt64}}, req: &spec.File{}}
-	return c.newSearcher(p, MaxResults)
+	return c.newSearcher(p)
 }

@@ -26,10 +26,6 @@ type grepTask struct {
 }
 
 func (c *call) grep() (Result, error) {
-	limit, err := maxResults(c.req)
-	if err != nil {
-		return Result{}, err
-	}
 	wanted, err := patterns.Compile(c.req.Pattern, c.req.Literal)
 	if err != nil {
 		return Result{}, err
@@ -49,16 +45,16 @@ func (c *call) grep() (Result, error) {
 	}
 	defer p.close()
 	if !sys.IsDir(&p.st) {
-		return c.grepFile(p, wanted, limit)
+		return c.grepFile(p, wanted)
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	within := *c
 	within.ctx = ctx
-	g := &grepping{w: within.underRules(p), pattern: wanted, limit: limit, glob: glob}
+	g := &grepping{w: within.underRules(p), pattern: wanted, glob: glob}
 	g.w.hidden = isLeftOut
 	g.w.respectGitIgnore(p)
-	result, err := g.run(p, c.newResults(limit), cancel)
+	result, err := g.run(p, c.newResults(), cancel)
 	if err == nil && glob != nil && g.files == 0 {
 		result.Note = c.noteBrackets(p, c.req.Glob)
 	}
@@ -66,17 +62,17 @@ func (c *call) grep() (Result, error) {
 }
 
 // grepFile searches one file.
-func (c *call) grepFile(p *place, wanted *patterns.Pattern, limit int) (Result, error) {
+func (c *call) grepFile(p *place, wanted *patterns.Pattern) (Result, error) {
 	fd, st, err := p.openFile()
 	if err != nil {
 		return Result{}, err
 	}
 	defer sys.Close(fd)
-	found, err := c.newSearcher(wanted, limit).file(fd, p.name, st.Size)
+	found, err := c.newSearcher(wanted).file(fd, p.name, st.Size)
 	if err != nil {
 		return Result{}, sys.FileError("read", p.path, err)
 	}
-	out := c.newResults(limit)
+	out := c.newResults()
 	result, err := out.finish(p, out.addHits(found.found))
 	result.Skipped = found.skipped
 	return result, err
@@ -97,7 +93,6 @@ func (r *results) addHits(found []hit) error {
 type grepping struct {
 	w       *walker
 	pattern *patterns.Pattern
-	limit   int
 	glob    *patterns.Glob
 	// files is how many there are to search.
 	files int
@@ -198,7 +193,7 @@ func (g *grepping) send() error {
 
 // search takes tasks until there are no more.
 func (g *grepping) search() {
-	s := g.w.c.newSearcher(g.pattern, g.limit)
+	s := g.w.c.newSearcher(g.pattern)
 	var known sys.Devices
 	for t := range g.work {
 		var all hits

@@ -24,8 +24,8 @@ type results struct {
 	rules *compiledRules
 }
 
-func (c *call) newResults(limit int) *results {
-	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.MaxOutputBytes, rules: c.rules}
+func (c *call) newResults() *results {
+	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: maxResults(c.req), room: c.rules.MaxOutputBytes, rules: c.rules}
 }
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
@@ -64,16 +64,12 @@ func (r *results) finish(p *place, err error) (Result, error) {
 }
 
 func (c *call) list() (Result, error) {
-	limit, err := maxResults(c.req)
-	if err != nil {
-		return Result{}, err
-	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err
 	}
 	defer p.close()
-	w, out := c.underRules(p), c.newResults(limit)
+	w, out := c.underRules(p), c.newResults()
 	w.respectGitIgnore(p)
 	descend := func(string, int) bool { return c.req.Recursive }
 	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
@@ -94,17 +90,11 @@ func describe(dir *directory, relative, name string) (Entry, error) {
 		return Entry{}, err
 	}
 	entry := newEntry(relative, &st)
-	if entry.Type != TypeLink {
-		return entry, nil
-	}
-	fd, err := sys.OpenBeneath(dir.fd, name, sys.PathFlags, 0)
-	if err != nil {
-		return Entry{}, err
-	}
-	defer sys.Close(fd)
-	// It may be something else by now: then it has no target.
-	if target, err := sys.ReadLink(fd); err == nil {
-		entry.Target, entry.TargetBase64 = exact(target)
+	if entry.Type == TypeLink {
+		// It may be something else by now: then it has no target.
+		if target, err := sys.ReadLink(dir.fd, name); err == nil {
+			entry.Target, entry.TargetBase64 = exact(target)
+		}
 	}
 	return entry, nil
 }
@@ -117,7 +107,7 @@ func (c *call) stat() (Result, error) {
 	defer p.close()
 	entry := newEntry(p.path, &p.st)
 	if entry.Type == TypeLink {
-		target, err := sys.ReadLink(p.fd)
+		target, err := sys.ReadLink(p.fd, "")
 		if err != nil {
 			return Result{}, sys.FileError("read the symbolic link", p.path, err)
 		}
@@ -127,7 +117,7 @@ func (c *call) stat() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	out := c.newResults(1)
+	out := c.newResults()
 	result, err := out.finish(p, out.add(entry))
 	result.Bytes, result.SHA256 = entry.Size, sum
 	return result, err
@@ -147,10 +137,6 @@ func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
 }
 
 func (c *call) glob() (Result, error) {
-	limit, err := maxResults(c.req)
-	if err != nil {
-		return Result{}, err
-	}
 	// A pattern in the home directory says itself where to look.
 	dir, prefix := c.req.Path, ""
 	pattern, isHome := strings.CutPrefix(c.req.Pattern, "~/")
@@ -166,7 +152,7 @@ func (c *call) glob() (Result, error) {
 		return Result{}, err
 	}
 	defer p.close()
-	w, out := c.underRules(p), c.newResults(limit)
+	w, out := c.underRules(p), c.newResults()
 	w.hidden = isLeftOut
 	w.respectGitIgnore(p)
 	err = w.walk(p, glob.MayMatchBelow, func(relative string, _ *directory, e dirent) error {

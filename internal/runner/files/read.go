@@ -86,12 +86,8 @@ func (p *place) needFile() error {
 }
 
 func (c *call) read() (Result, error) {
-	unit := c.req.Unit
-	if unit == "" {
-		unit = spec.UnitLines
-	}
-	switch {
-	case unit != spec.UnitLines && unit != spec.UnitBytes:
+	switch unit := c.req.Unit; {
+	case unit != "" && unit != spec.UnitLines && unit != spec.UnitBytes:
 		return Result{}, sys.NewError(reason.InvalidRequest, "There is no unit %s: use Lines or Bytes.", sys.Quote(string(unit)))
 	case c.req.Offset < 0 || c.req.Limit < 0:
 		return Result{}, sys.NewError(reason.InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
@@ -109,7 +105,7 @@ func (c *call) read() (Result, error) {
 	defer sys.Close(fd)
 	result := Result{Path: p.path}
 	var part sys.Span
-	if unit == spec.UnitLines {
+	if readsLines(c.req) {
 		part, err = c.linePart(&result, p.path, fd)
 	} else {
 		part = c.bytePart(&result, before.Size)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -137,6 +138,9 @@ func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Resu
 		return Result{}, sys.NewError(reason.InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
 			"Grep, Stat, Delete, MakeDirectory and Move.", sys.Quote(string(r.Operation)))
 	}
+	if r.MaxResults < 0 {
+		return Result{}, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
+	}
 	c, err := newCall(ctx, rules, r, operation.writes)
 	if err != nil {
 		return Result{}, err
@@ -184,12 +188,4 @@ func permissions(r *spec.File, otherwise uint32) (uint32, error) {
 }
 
 // maxResults returns the bound of results.
-func maxResults(r *spec.File) (int, error) {
-	switch {
-	case r.MaxResults < 0:
-		return 0, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
-	case r.MaxResults == 0:
-		return MaxResults, nil
-	}
-	return min(r.MaxResults, MaxResults), nil
-}
+func maxResults(r *spec.File) int { return min(cmp.Or(r.MaxResults, MaxResults), MaxResults) }

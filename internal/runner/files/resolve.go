@@ -319,7 +319,7 @@ func (r *resolver) followLink(full string, fd int) error {
 		return sys.NewError(reason.InvalidRequest, "%s leads over more than %d symbolic links, or over a loop of them: name the path that "+
 			"the links lead to.", sys.Quote(r.asked), maxLinks)
 	}
-	target, err := sys.ReadLink(fd)
+	target, err := sys.ReadLink(fd, "")
 	if err != nil {
 		return sys.FileError("read the symbolic link", full, err)
 	}

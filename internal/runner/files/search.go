@@ -82,9 +82,9 @@ type searcher struct {
 const searchBytes = 256 << 10
 
 // newSearcher returns one that holds a line more than is written: it shows that there are more.
-func (c *call) newSearcher(p *patterns.Pattern, limit int) *searcher {
+func (c *call) newSearcher(p *patterns.Pattern) *searcher {
 	return &searcher{
-		ctx: c.ctx, pattern: p, bounds: bounds{limit + 1, c.rules.MaxOutputBytes}, rules: c.rules, around: c.req.ContextLines,
+		ctx: c.ctx, pattern: p, bounds: bounds{maxResults(c.req) + 1, c.rules.MaxOutputBytes}, rules: c.rules, around: c.req.ContextLines,
 		buffer: make([]byte, searchBytes), next: make([]int, len(p.Literals)),
 	}
 }

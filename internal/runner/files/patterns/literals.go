@@ -3,6 +3,7 @@ package patterns
 import (
 	"bytes"
 	"regexp/syntax"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -61,11 +62,7 @@ func isBetter(a, b []Literal) bool {
 }
 
 func shortest(all []Literal) int {
-	n := len(all[0].Text)
-	for _, l := range all[1:] {
-		n = min(n, len(l.Text))
-	}
-	return n
+	return len(slices.MinFunc(all, func(a, b Literal) int { return len(a.Text) - len(b.Text) }).Text)
 }
 
 // literalOf returns the text of a literal expression. The expression's U+FFFD matches any byte that isn't UTF-8. Where

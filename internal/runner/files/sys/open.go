@@ -121,10 +121,10 @@ func Close(fds ...int) {
 	}
 }
 
-// ReadLink reads the link that a descriptor refers to. The buffer has the kernel's maximum length.
-func ReadLink(fd int) (string, error) {
+// ReadLink reads the link that has a name in a directory, or without a name the one that a descriptor refers to. The buffer has the kernel's maximum length.
+func ReadLink(fd int, name string) (string, error) {
 	buffer := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buffer)
+	n, err := unix.Readlinkat(fd, name, buffer)
 	if err != nil {
 		return "", err
 	}
