@@ -2,8 +2,6 @@ package result
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -68,47 +66,27 @@ func sizeAsJSON(text string) int {
 
 func fitsJSON(text string, limit int) bool { return len(text) <= limit && sizeAsJSON(text) <= limit }
 
-func (o *Outcome) validateArtifacts() error {
-	if !o.Started {
-		return errors.New("there are artifacts of a process that wasn't started")
-	}
-	return o.Artifacts.validate()
-}
-
-func (a *Artifacts) validate() error {
-	if len(a.Kept) > MaxArtifacts || a.Omitted < 0 || !fitsJSON(a.Message, MaxArtifactsMessage) || !utf8.ValidString(a.Message) {
-		return errors.New("there are more artifacts than there may be, or more is said of them")
-	}
-	known := artifactPaths{}
-	for i := range a.Kept {
-		if err := known.check(&a.Kept[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // artifactPaths are the paths of the artifacts before, with what they take together.
 type artifactPaths struct {
 	seen map[string]bool
 	size int
 }
 
-// check says why an artifact can't be listed with those before, and adds it if it can.
-func (p *artifactPaths) check(one *Artifact) error {
+// add says whether an artifact can be listed with those before, and adds it if it can.
+func (p *artifactPaths) add(one *Artifact) bool {
 	size := ArtifactPathSize(one.Path)
 	switch {
 	case size == 0, p.size+size > MaxArtifactPaths, p.seen[one.Path]:
-		return fmt.Errorf("an artifact has the path %.64q, which names none or another one too", one.Path)
+		return false
 	case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), !isMediaType(one.MediaType):
-		return fmt.Errorf("the artifact %.64q isn't what a runner can have kept", one.Path)
+		return false
 	}
 	if p.seen == nil {
 		p.seen = map[string]bool{}
 	}
 	p.seen[one.Path] = true
 	p.size += size
-	return nil
+	return true
 }
 
 func isMediaType(s string) bool {

@@ -1,10 +1,6 @@
 package result
 
-import (
-	"errors"
-	"fmt"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Reasons of a request for a file that no call ends with.
 const (
@@ -55,27 +51,6 @@ type SkippedFiles struct {
 	Unreadable int64 `json:"unreadable,omitempty"`
 	Deep       int64 `json:"deep,omitempty"`
 	LongLines  int64 `json:"longLines,omitempty"`
-}
-
-func (f *File) validate() error {
-	if !fitsPath(f.Path) {
-		return errors.New("the file's path is longer than it may be, or isn't text")
-	}
-	if f.SHA256 != "" && !isHash(f.SHA256) {
-		return errors.New("the file has a SHA-256 that isn't one")
-	}
-	counts := []int64{f.Skipped.Binary, f.Skipped.Denied, f.Skipped.Unreadable, f.Skipped.Deep, f.Skipped.LongLines}
-	for _, n := range []*int64{f.Bytes, f.Lines, f.Matches, f.NextOffset, f.Replaced} {
-		if n != nil {
-			counts = append(counts, *n)
-		}
-	}
-	for _, n := range counts {
-		if n < 0 {
-			return fmt.Errorf("the file has a number less than 0: %d", n)
-		}
-	}
-	return nil
 }
 
 func fitsPath(path string) bool {

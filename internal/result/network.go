@@ -1,10 +1,5 @@
 package result
 
-import (
-	"errors"
-	"fmt"
-)
-
 // Bounds of what an outcome says about the network.
 const (
 	// MaxDenials is how many refused addresses are listed: as many as a status lists.
@@ -32,24 +27,6 @@ func (d *Denials) UnmarshalJSON(raw []byte) error {
 // maxEncodedDenials is room for the list. encoding/json writes one byte of a host as at most six.
 const maxEncodedDenials = MaxDenials * (6*MaxDenialHost + len(`{"host":"","port":65535,"count":9223372036854775807},`))
 
-func (o *Outcome) validateDenials() error {
-	if o.MoreDenied < 0 {
-		return errors.New("less than no address was refused")
-	}
-	if len(o.Denied) > MaxDenials {
-		return errors.New("there are more refused addresses than are listed")
-	}
-	for _, d := range o.Denied {
-		if err := d.check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *NetworkDenial) check() error {
-	if d.Count < 1 || d.Host == "" || len(d.Host) > MaxDenialHost {
-		return fmt.Errorf("%.64q, %d times, is no refused address", d.Host, d.Count)
-	}
-	return nil
+func (d *NetworkDenial) isValid() bool {
+	return d.Count >= 1 && d.Host != "" && len(d.Host) <= MaxDenialHost
 }

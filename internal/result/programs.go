@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -128,56 +127,8 @@ type Isolation struct {
 const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
 	4*MaxPaths*(6*MaxProgramPath+len(`"",`))
 
-func (o *Outcome) validatePrograms() error {
-	if o.MoreExecuted < 0 || o.MoreRefused < 0 {
-		return errors.New("less than no program was executed or refused")
-	}
-	for _, list := range []Programs{o.Executed, o.Refused} {
-		if len(list) > MaxPrograms {
-			return errors.New("there are more programs than are listed")
-		}
-		for _, p := range list {
-			if err := p.check(); err != nil {
-				return err
-			}
-		}
-	}
-	if err := o.validateDenials(); err != nil {
-		return err
-	}
-	return o.Isolation.validate()
-}
-
-func (p *Program) check() error {
-	if p.Count < 1 || p.Path == "" || len(p.Path) > MaxProgramPath || !isRule(p.Rule) {
-		return fmt.Errorf("%.64q, %d times by %.64q, is no program", p.Path, p.Count, p.Rule)
-	}
-	return nil
-}
-
-func (i *Isolation) validate() error {
-	if i == nil {
-		return nil
-	}
-	if i.Self != nil {
-		if err := i.Self.Check(); err != nil {
-			return fmt.Errorf("isolation: %w", err)
-		}
-	}
-	if !isNetwork(i.Network) {
-		return fmt.Errorf("isolation: %.64q is no network", i.Network)
-	}
-	for _, list := range i.pathLists() {
-		if len(*list) > MaxPaths {
-			return errors.New("isolation names more paths than it may")
-		}
-		for _, path := range *list {
-			if len(path) > MaxProgramPath {
-				return errors.New("isolation names a path that is longer than it may be")
-			}
-		}
-	}
-	return nil
+func (p *Program) isValid() bool {
+	return p.Count >= 1 && p.Path != "" && len(p.Path) <= MaxProgramPath && isRule(p.Rule)
 }
 
 // pathLists are the lists of paths.

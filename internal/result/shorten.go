@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Shorten makes an outcome one that Validate accepts, also when its JSON is read elsewhere, whatever it says: a result that the
-// operator refuses is lost. It cuts the middle of a stream, the end of a message or a host, the beginning of a program's path.
+// Shorten makes an outcome one that a runner can report, whatever it says: a result that the operator refuses is lost. All bounds are
+// here: what it leaves as it is, also when its JSON is read elsewhere, Validate accepts. It cuts the middle of a stream, the end of a message or a host, the beginning of a program's path.
 // It leaves out the path of a directory or a file that is too long, because a part of it names another one, and what can't be.
 //
 // What is redacted must be redacted before: a part of a value isn't recognized.
@@ -79,7 +79,7 @@ func (o *Outcome) reasonByCode() (reason string, code *int32) {
 func (s *Stream) shorten() {
 	*s = *s.shortened(MaxStreamBytes / 2)
 	s.Bytes = s.total()
-	if s.validate() != nil {
+	if !s.hasOwnHash() {
 		s.SHA256 = ""
 	}
 }
@@ -90,7 +90,7 @@ func (p Programs) shortened(more int64) (Programs, int64) {
 	more = max(more, 0)
 	for _, one := range p {
 		one.Path = lastText(one.Path, MaxProgramPath)
-		if len(kept) == MaxPrograms || one.check() != nil {
+		if len(kept) == MaxPrograms || !one.isValid() {
 			more = addCounts(more, one.Count)
 			continue
 		}
@@ -104,7 +104,7 @@ func (d Denials) shortened(more int64) (Denials, int64) {
 	more = max(more, 0)
 	for _, one := range d {
 		one.Host = firstText(one.Host, MaxDenialHost)
-		if len(kept) == MaxDenials || one.check() != nil {
+		if len(kept) == MaxDenials || !one.isValid() {
 			more = addCounts(more, one.Count)
 			continue
 		}
@@ -116,7 +116,7 @@ func (d Denials) shortened(more int64) (Denials, int64) {
 func (r Redactions) shortened() Redactions {
 	var kept Redactions
 	for _, one := range r {
-		if len(kept) < MaxRedactions && one.check() == nil {
+		if len(kept) < MaxRedactions && one.isValid() {
 			kept = append(kept, one)
 		}
 	}
@@ -166,7 +166,7 @@ func (a *Artifacts) shorten() {
 	known := artifactPaths{}
 	var kept ArtifactList
 	for i := range a.Kept {
-		if len(kept) == MaxArtifacts || known.check(&a.Kept[i]) != nil {
+		if len(kept) == MaxArtifacts || !known.add(&a.Kept[i]) {
 			a.Omitted = addCounts(a.Omitted, 1)
 			continue
 		}

@@ -3,8 +3,8 @@ package result
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Bounds of what Validate accepts, in bytes.
@@ -60,47 +60,30 @@ var exitRules = map[string]exitRule{
 
 // Validate says whether the outcome is one that a supervisor could have reported: a known reason, an exit
 // code, signal and output that go with it, every field within its bounds, and, where all of a stream was
-// kept, the bytes that its SHA-256 names.
+// kept, the bytes that its SHA-256 names. That is one which Shorten leaves as it is.
 func (o *Outcome) Validate() error {
 	if err := o.validateReason(); err != nil {
 		return err
 	}
-	switch {
-	case o.Signal != "" && (!o.mayHaveSignal() || !isSignalName(o.Signal)):
-		return errors.New("the signal doesn't go with the exit code, or isn't one")
-	case len(o.Message) > MaxMessage || len(o.Refusal) > MaxMessage || len(o.WorkingDir) > MaxWorkingDir:
-		return errors.New("a field is longer than it may be")
-	case o.DurationMS < 0 || o.LeftRunning < 0:
-		return errors.New("durationMS or leftRunning is negative")
-	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0 || o.Output.Bytes != 0):
-		return errors.New("there is output of a process that wasn't started")
-	}
-	if err := o.validatePrograms(); err != nil {
-		return err
-	}
-	if o.File != nil {
-		if err := o.File.validate(); err != nil {
-			return err
+	legal := *o
+	legal.Isolation, legal.File, legal.Artifacts = cloned(o.Isolation), cloned(o.File), cloned(o.Artifacts)
+	legal.Shorten()
+	is, may := reflect.ValueOf(*o), reflect.ValueOf(legal)
+	for i := range is.NumField() {
+		if !reflect.DeepEqual(is.Field(i).Interface(), may.Field(i).Interface()) {
+			return fmt.Errorf("%s is more than a supervisor reports, or doesn't go with the rest", is.Type().Field(i).Name)
 		}
-	}
-	if err := o.Redactions.validate(); err != nil {
-		return err
-	}
-	if o.Artifacts != nil {
-		if err := o.validateArtifacts(); err != nil {
-			return err
-		}
-	}
-	if err := o.Stdout.validate(); err != nil {
-		return fmt.Errorf("stdout %w", err)
-	}
-	if err := o.Stderr.validate(); err != nil {
-		return fmt.Errorf("stderr %w", err)
-	}
-	if err := o.Output.validate(); err != nil {
-		return fmt.Errorf("output %w", err)
 	}
 	return nil
+}
+
+// cloned is a copy of what Shorten changes in its place.
+func cloned[T any](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	c := *v
+	return &c
 }
 
 // mayHaveSignal says that a process was started, and didn't end by itself.
@@ -150,19 +133,9 @@ func isSignalName(s string) bool {
 	return true
 }
 
-func (s *Stream) validate() error {
-	kept := len(s.Head) + len(s.Tail)
-	switch {
-	case kept > MaxStreamBytes:
-		return fmt.Errorf("holds %d bytes, more than %d", kept, MaxStreamBytes)
-	case s.Bytes < int64(kept):
-		return fmt.Errorf("holds %d bytes of %d", kept, s.Bytes)
-	case s.SHA256 != "" && !isHash(s.SHA256):
-		return errors.New("has a SHA-256 that isn't one")
-	case s.SHA256 != "" && s.Bytes == int64(kept) && s.SHA256 != s.hash():
-		return errors.New("isn't what its SHA-256 names")
-	}
-	return nil
+// hasOwnHash says that the stream has no hash, or one that can be its own.
+func (s *Stream) hasOwnHash() bool {
+	return s.SHA256 == "" || isHash(s.SHA256) && (!s.Whole() || s.SHA256 == s.hash())
 }
 
 func (s *Stream) hash() string {
