@@ -1,7 +1,6 @@
 package result
 
 import (
-	"encoding/base64"
 	"errors"
 	"unicode/utf8"
 )
@@ -19,27 +18,7 @@ type compactStream struct {
 }
 
 func newCompactStream(s *Stream) compactStream {
-	return compactStream{Bytes: s.total(), SHA256: clip(s.SHA256, 64), InvalidUTF8: s.InvalidUTF8}
-}
-
-// jsonCost is how many bytes encoding/json takes for a sequence, or a little more.
-func jsonCost(seq []byte, valid bool) int {
-	if !valid {
-		return len(`\ufffd`)
-	}
-	switch c := seq[0]; {
-	case len(seq) > 1:
-		if r, _ := utf8.DecodeRune(seq); r == '\u2028' || r == '\u2029' {
-			return len(`\u2028`)
-		}
-		return len(seq)
-	case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-		return 2
-	case c < ' ':
-		return len(`\u0000`)
-	default:
-		return 1
-	}
+	return compactStream{Bytes: s.total(), SHA256: firstText(s.SHA256, 64), InvalidUTF8: s.InvalidUTF8}
 }
 
 // shortened is the stream with at most limit bytes of each end.
@@ -58,68 +37,19 @@ func (s *Stream) shortened(limit int) *Stream {
 	return &w
 }
 
-// keptBytes are both ends as they were kept.
-func (s *Stream) keptBytes() (head, tail []byte) {
-	if s.Whole() {
-		return s.joined(), nil
-	}
-	return s.Head, s.Tail
-}
+// cost is how many bytes what was kept takes as text.
+func (s *Stream) cost() int { return costOf(s.Head, textCost) + costOf(s.Tail, textCost) }
 
-// keptCharacters are both ends without the characters that the cut between them split.
-func (s *Stream) keptCharacters() (head, tail []byte) {
-	head, tail = s.keptBytes()
-	if s.Whole() {
-		return head, tail
-	}
-	return TrimPartialEnd(head), trimPartialStart(tail)
-}
-
-// isText says whether the stream is better written as text than as base64.
-func (s *Stream) isText() bool {
-	head, tail := s.keptCharacters()
-	if !utf8.Valid(head) || !utf8.Valid(tail) {
-		return false
-	}
-	return costOf(head, jsonCost)+costOf(tail, jsonCost) <= 2*(len(head)+len(tail))
-}
-
-// compactSize is how many bytes all that was kept of a stream would take.
-func compactSize(s *Stream) int {
-	if !s.isText() {
-		head, tail := s.keptBytes()
-		return base64.StdEncoding.EncodedLen(len(head)) + base64.StdEncoding.EncodedLen(len(tail))
-	}
-	head, tail := s.keptCharacters()
-	return costOf(head, jsonCost) + costOf(tail, jsonCost)
-}
-
-// fill takes as much of both ends of the stream as room allows.
+// fill takes as much of both ends of the stream as room allows, counted as text.
 func (c *compactStream) fill(s *Stream, room int) {
-	if !s.isText() {
-		c.fill64(s, room)
-		return
+	cut := s.cut(room-room/2, room/2, textCost)
+	if s.Whole() && len(cut.head)+len(cut.tail) == s.kept() {
+		cut = excerpt{head: s.joined()}
 	}
-	if compactSize(s) <= room {
-		head, tail := s.keptCharacters()
-		c.Head, c.Tail = string(head), string(tail)
-		return
+	c.Head, c.Tail, c.Head64, c.Tail64 = "", "", cut.head, cut.tail
+	if utf8.Valid(cut.head) && utf8.Valid(cut.tail) {
+		c.Head, c.Tail, c.Head64, c.Tail64 = string(cut.head), string(cut.tail), nil, nil
 	}
-	cut := s.cut(room-room/2, room/2, jsonCost)
-	c.Head, c.Tail = string(cut.head), string(cut.tail)
-}
-
-func (c *compactStream) fill64(s *Stream, room int) {
-	head, tail := s.keptBytes()
-	if compactSize(s) > room {
-		if s.Whole() {
-			// They can't overlap: what doesn't fit is longer than both halves.
-			tail = head
-		}
-		n := room / 8 * 3
-		head, tail = head[:min(n, len(head))], tail[len(tail)-min(n, len(tail)):]
-	}
-	c.Head64, c.Tail64 = head, tail
 }
 
 // stream is the inverse of fill.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"strings"
 	"time"
 )
@@ -19,8 +20,6 @@ const (
 	minTermination = 1280
 	// shortField bounds the fields that may be cut or left out so that output has room.
 	shortField = 512
-	// endOverhead is what the name, quotes and comma of one end of a stream take.
-	endOverhead = len(`"head64":"",`)
 )
 
 // termination is the compact form of an outcome.
@@ -54,39 +53,44 @@ type termination struct {
 func EncodeTermination(o *Outcome, limit int) []byte {
 	limit = max(limit, minTermination)
 	t := newTermination(o)
-	fixed := len(encode(t))
-	if fixed > limit {
+	if len(encode(t)) > limit {
 		t.Message, t.Refusal, t.WorkingDir = "", "", ""
 		if t.File != nil {
 			t.File.Path = ""
 		}
-		fixed = len(encode(t))
 	}
 	// Bytes that can't fit are dropped first, so that what follows takes time for the others only.
-	t.addStreams(o.Stdout.shortened(limit), o.Stderr.shortened(limit), limit-fixed-4*endOverhead)
+	stdout, stderr := o.Stdout.shortened(limit), o.Stderr.shortened(limit)
+	// As text, a byte takes three at most, and what it takes in JSON shows when it is written.
+	all := min(stdout.cost()+stderr.cost(), 3*limit)
+	over := sort.Search(all, func(room int) bool {
+		t.addStreams(stdout, stderr, room+1)
+		return len(encode(t)) > limit
+	})
+	t.addStreams(stdout, stderr, over)
 	return encode(t)
 }
 
 // newTermination copies all but the streams' bytes.
 func newTermination(o *Outcome) *termination {
 	t := &termination{
-		Version: terminationVersion, Reason: clip(o.Reason, 64), Message: clip(o.Message, shortField),
-		Started: o.Started, ExitCode: o.ExitCode, Signal: clip(o.Signal, 32), OOMKilled: o.OOMKilled,
+		Version: terminationVersion, Reason: firstText(o.Reason, 64), Message: firstText(o.Message, shortField),
+		Started: o.Started, ExitCode: o.ExitCode, Signal: firstText(o.Signal, 32), OOMKilled: o.OOMKilled,
 		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
 		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
 	}
 	if !strings.Contains(o.Message, o.Refusal) {
-		t.Refusal = clip(o.Refusal, shortField)
+		t.Refusal = firstText(o.Refusal, shortField)
 	}
 	if a := o.Artifacts; a != nil {
 		t.Artifacts = int64(len(a.Kept)) + min(a.Omitted, 1<<62)
 	}
-	if costOf([]byte(o.WorkingDir), jsonCost) <= shortField {
+	if len(o.WorkingDir) <= shortField {
 		t.WorkingDir = o.WorkingDir
 	}
 	if o.File != nil {
 		file := *o.File
-		if costOf([]byte(file.Path), jsonCost) > shortField {
+		if len(file.Path) > shortField {
 			file.Path = ""
 		}
 		t.File = &file
@@ -96,16 +100,10 @@ func newTermination(o *Outcome) *termination {
 
 // addStreams shares room between the streams: half each, and what one stream doesn't need goes to the other.
 func (t *termination) addStreams(stdout, stderr *Stream, room int) {
-	room = max(room, 0)
-	a, b := compactSize(stdout), compactSize(stderr)
+	a, b := stdout.cost(), stderr.cost()
 	roomA := min(a, max(room/2, room-b))
 	t.Stdout.fill(stdout, roomA)
 	t.Stderr.fill(stderr, room-roomA)
-}
-
-// clip is the beginning of s that takes at most limit bytes of JSON.
-func clip(s string, limit int) string {
-	return toText(prefix([]byte(s), limit, jsonCost))
 }
 
 // encode returns nil when the outcome can't be written, which only a time after the year 9999 can cause.
