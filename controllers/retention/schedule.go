@@ -1,7 +1,6 @@
 package retention
 
 import (
-	"container/heap"
 	"context"
 	"maps"
 	"slices"
@@ -24,9 +23,8 @@ type Schedule struct {
 	wake  func(types.NamespacedName)
 
 	mu sync.Mutex
-	// due has the calls of each second, by the second since 1970; seconds is a heap of its keys.
-	due     map[int64]map[types.NamespacedName]struct{}
-	seconds seconds
+	// due has the calls of each second, by the second since 1970.
+	due map[int64]map[types.NamespacedName]struct{}
 	// last are the finished calls of each session that may stay, the oldest first; ofSessions has these, and those that are to go
 	// before their time.
 	last       map[types.NamespacedName][]types.NamespacedName
@@ -55,7 +53,6 @@ func (s *Schedule) Add(call types.NamespacedName, at time.Time) {
 	defer s.mu.Unlock()
 	second := at.Unix() + 1
 	if s.due[second] == nil {
-		heap.Push(&s.seconds, second)
 		s.due[second] = map[types.NamespacedName]struct{}{}
 	}
 	// Decoding makes a copy of the namespace for each call.
@@ -155,27 +152,11 @@ func (s *Schedule) take(now time.Time) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var calls []types.NamespacedName
-	for len(s.seconds) > 0 && s.seconds[0] <= now.Unix() {
-		second := heap.Pop(&s.seconds).(int64)
-		calls = slices.AppendSeq(calls, maps.Keys(s.due[second]))
-		delete(s.due, second)
+	for second, due := range s.due {
+		if second <= now.Unix() {
+			calls = slices.AppendSeq(calls, maps.Keys(due))
+			delete(s.due, second)
+		}
 	}
 	return calls
-}
-
-// seconds implements heap.Interface.
-type seconds []int64
-
-func (s seconds) Len() int           { return len(s) }
-func (s seconds) Less(i, j int) bool { return s[i] < s[j] }
-func (s seconds) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-
-// Push adds to the end.
-func (s *seconds) Push(x any) { *s = append(*s, x.(int64)) }
-
-// Pop takes from the end.
-func (s *seconds) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
 }
