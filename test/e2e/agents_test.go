@@ -39,6 +39,8 @@ type situation struct {
 	// atOnce creates all calls before it waits for them, and waiting looks for one that waits meanwhile.
 	atOnce  bool
 	waiting func(s *v1alpha1.ToolCallStatus) bool
+	// later has calls last longer: a kubelet that is busy looks at its disks more seldom than once a minute.
+	later bool
 	// refused says that the API server may refuse the calls, or has to.
 	refused bool
 	// right are expressions that the texts for a model have to match, one for each call; empty for any text. wrong must not match.
@@ -83,7 +85,7 @@ var situations = map[string]situation{
 	},
 	"evicted for its disk": {environment: func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("30Mi")}
-	}, right: []string{"Evicted: .*ephemeral .*storage"}},
+	}, later: true, right: []string{"Evicted: .*ephemeral .*storage"}},
 	"a home directory in a path": {session: inOneSession(), right: []string{"", "^xnone\n"}},
 	"reading behind the end":     {session: inOneSession(), right: []string{"", "has 3 lines"}},
 	"the session's directory isn't there yet": {
@@ -150,6 +152,9 @@ func (s *situation) try(t *testing.T, c *agentCase) {
 	for i, spec := range c.Do.Calls {
 		if spec.Shell != nil && strings.Contains(spec.Shell.Command, "70,000 characters") {
 			spec.Shell.Command = "true # " + strings.Repeat("é", 70_000)
+		}
+		if s.later && spec.Shell != nil {
+			spec.Shell.Command = strings.Replace(spec.Shell.Command, "sleep 60", "sleep 240", 1)
 		}
 		switch {
 		case s.refused:
