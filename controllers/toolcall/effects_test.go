@@ -78,7 +78,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		},
 	})
 	pools := trigger.New("test")
-	t.Cleanup(pools.ShutDown)
+	t.Cleanup(pools.Queue("", nil).ShutDown)
 	c.Reconciler = NewReconciler(Options{
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),

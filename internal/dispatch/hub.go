@@ -245,8 +245,8 @@ func (h *Hub) Len() int {
 	return len(h.runners)
 }
 
-// came numbers a connection.
-func (h *Hub) came() uint64 {
+// nextOrder numbers a connection that has come.
+func (h *Hub) nextOrder() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connections++

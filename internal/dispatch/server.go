@@ -123,7 +123,7 @@ func pause(ctx context.Context, d time.Duration) {
 // accept gives a connection its place and its time, and serves it in the background.
 func (a *acceptor) accept(ctx context.Context, raw net.Conn) {
 	admission, cancel := context.WithTimeout(ctx, a.helloTimeout)
-	source, order := sourceOf(raw), a.Hub.came()
+	source, order := sourceOf(raw), a.Hub.nextOrder()
 	c := a.unauthenticated.add(source, time.Now(), cancel)
 	if c == nil {
 		cancel()

@@ -6,7 +6,8 @@ import (
 )
 
 // Shorten makes an outcome one that a runner can report, whatever it says: a result that the operator refuses is lost. All bounds are
-// here: what it leaves as it is, also when its JSON is read elsewhere, Validate accepts. It cuts the middle of a stream, the end of a message or a host, the beginning of a program's path.
+// here: what it leaves as it is, also when its JSON is read elsewhere, Validate accepts. It cuts the middle of a stream, the end of a
+// message or a host, and the beginning of a program's path.
 // It leaves out the path of a directory or a file that is too long, because a part of it names another one, and what can't be.
 //
 // What is redacted must be redacted before: a part of a value isn't recognized.

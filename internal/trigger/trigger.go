@@ -39,6 +39,3 @@ func (t *Trigger) Enqueue(object types.NamespacedName, priority int) {
 func (t *Trigger) Queue(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return t.queue
 }
-
-// ShutDown ends the queue. A controller that ran does it by itself.
-func (t *Trigger) ShutDown() { t.queue.ShutDown() }

@@ -121,7 +121,8 @@ func Close(fds ...int) {
 	}
 }
 
-// ReadLink reads the link that has a name in a directory, or without a name the one that a descriptor refers to. The buffer has the kernel's maximum length.
+// ReadLink reads the link that has a name in a directory, or without a name the one that a descriptor refers to. The buffer has the
+// kernel's maximum length.
 func ReadLink(fd int, name string) (string, error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, name, buffer)
