@@ -9,6 +9,18 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
+// recordedFor is a process that an owner records, everywhere.
+func recordedFor(t *testing.T, n *network, o *operator, owner wire.Owner, everywhere ...*objects) *member {
+	t.Helper()
+	m := absent(t, n, o)
+	m.owner = owner
+	for _, has := range everywhere {
+		has.addJob("job")
+		has.record(owner, m.process.keyHash)
+	}
+	return m
+}
+
 // slowly has a process say hello, for the owner, to an operator that looks its owner up for two seconds. The process gives the
 // connection up meanwhile.
 func slowly(t *testing.T, m *member, cached, live *objects) {
@@ -70,12 +82,7 @@ func TestARunnerThatDoesntListItsCallsIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, o, cached, live := recordedBubble(t, dispatch.Limits{})
-		m := absent(t, n, o)
-		m.owner = callC1
-		for _, has := range []*objects{cached, live} {
-			has.addJob("job")
-			has.record(callC1, m.process.keyHash)
-		}
+		m := recordedFor(t, n, o, callC1, cached, live)
 		m.dial(&wire.Serving{Owner: m.owner, Taken: 1, Held: 1})
 		keepPinging(t, m.peer)
 		time.Sleep(5 * time.Minute)
@@ -105,12 +112,7 @@ func TestARecordedRunnerTakesThePlaceOfOneThatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, o, cached, live := recordedBubble(t, dispatch.Limits{})
-		m := absent(t, n, o)
-		m.owner = callC1
-		for _, has := range []*objects{cached, live} {
-			has.addJob("job")
-			has.record(callC1, m.process.keyHash)
-		}
+		m := recordedFor(t, n, o, callC1, cached, live)
 		thief := absent(t, n, o)
 		thief.dial(nil)
 		thief.session = o.event(t)

@@ -76,12 +76,7 @@ func TestTheSweepRemindsOfResultsThatNobodyTook(t *testing.T) {
 	for what, owner := range map[string]wire.Owner{"a call": callC1, "a session": theSession} {
 		synctest.Test(t, func(t *testing.T) {
 			n, o, cached, live := recordedBubble(t, dispatch.Limits{})
-			m := absent(t, n, o)
-			m.owner = owner
-			for _, has := range []*objects{cached, live} {
-				has.addJob("job")
-				has.record(owner, m.process.keyHash)
-			}
+			m := recordedFor(t, n, o, owner, cached, live)
 			m.connect(held("c1", wire.Running))
 			keepPinging(t, m.peer)
 			m.session.TakeNews()
