@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,8 +104,12 @@ func TestTheAttacksReachWhatNothingHolds(t *testing.T) {
 		// As the runner is started, and in its place.
 		argv := slices.Clone(p.Args)
 		argv[slices.Index(argv, "sh")+2] = public(t, "/var/tmp")
-		argv = append(argv[:len(argv)-1], "sh", "-c", `{ "$0" victim up & } && read x <up && exec "$0" everybody`, p.attacks)
-		out, err := exec.Command(argv[0], argv[1:]...).Output()
+		argv = append(argv[:len(argv)-1], "sh", "-c", `{ "$0" victim up || echo "no victim: $?" >up; } & read x <up && exec "$0" everybody`, p.attacks)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -115,10 +115,15 @@ class Sys:
 s = Sys()
 args = (ctypes.c_uint * 3).from_address(s.at + 2048)
 args[0], args[1], args[2] = 2, 1, 0
-print("getpid", s.call(20, 0, 0, 0) == os.getpid())
-print("socket", s.call(359, 2, 1, 0))
-print("socketcall", s.call(102, 1, s.at + 2048, 0))
-print("io_uring", s.call(425, 8, s.at + 2048, 0))
+if os.fork() == 0:
+    print("getpid", s.call(20, 0, 0, 0) == os.getpid())
+    print("socket", s.call(359, 2, 1, 0))
+    print("socketcall", s.call(102, 1, s.at + 2048, 0))
+    print("io_uring", s.call(425, 8, s.at + 2048, 0), flush=True)
+    os._exit(0)
+ended = os.wait()[1]
+if ended:
+    print("ended by signal", os.WTERMSIG(ended))
 libc = ctypes.CDLL(None, use_errno=True)
 print("x32", libc.syscall(41 | 0x40000000, 2, 1, 0), os.strerror(ctypes.get_errno()))
 `
@@ -129,13 +134,17 @@ func TestForeignABIsAreRefused(t *testing.T) {
 	}
 	needs(t, "python3")
 	control := runIt(t, t.Context(), python(foreignCalls))
-	if !strings.Contains(text(control.Stdout), "getpid True") {
+	i386 := "getpid False\nsocket -38\nsocketcall -38\nio_uring -38\n"
+	switch got := text(control.Stdout); {
+	case strings.HasPrefix(got, "ended by signal 11\n"):
+		// Some hypervisors hand no 32-bit call on to the kernel.
+		i386 = "ended by signal 11\n"
+	case !strings.Contains(got, "getpid True"):
 		t.Log("this kernel has no i386 calls: ", describe(control))
-	} else if strings.Contains(text(control.Stdout), "socket -") {
+	case strings.Contains(got, "socket -"):
 		t.Errorf("the control made no socket: %s", describe(control))
 	}
-	completed("getpid False\nsocket -38\nsocketcall -38\nio_uring -38\nx32 -1 Function not implemented\n", "").
-		check(t, offline(t, foreignCalls))
+	completed(i386+"x32 -1 Function not implemented\n", "").check(t, offline(t, foreignCalls))
 }
 
 func TestOurselvesStayOnline(t *testing.T) {

@@ -216,10 +216,17 @@ static void kernel(void) {
 	expect("pidfd_getfd", syscall(438, 0, 0, 0), EPERM);
 #ifdef __x86_64__
 	expect("x32", syscall(SYS_getpid | 0x40000000), ENOSYS);
+	// In a child: where the machine has no 32-bit calls, it ends with SIGSEGV.
 	long got;
-	__asm__ volatile("int $0x80" : "=a"(got) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
-	if (got != -ENOSYS && got != -38)
-		printf("escaped: int 0x80: %ld\n", got);
+	fflush(stdout);
+	pid_t caller = fork();
+	if (caller == 0) {
+		__asm__ volatile("int $0x80" : "=a"(got) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
+		_exit(got != -ENOSYS);
+	}
+	int status;
+	if (waitpid(caller, &status, 0) == caller && WIFEXITED(status) && WEXITSTATUS(status))
+		puts("escaped: int 0x80");
 	// execve by the 32-bit entry, with its argument in the low half of memory.
 	char *low = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	strcpy(low, evil);
