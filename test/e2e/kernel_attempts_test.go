@@ -109,7 +109,7 @@ func (a *podAttempts) run(t *testing.T, sp *space, part []podAttempt) (*v1alpha1
 	given.Attempts = part
 	stdin, err := json.Marshal(given)
 	must(t, err)
-	spec := within(80, code("python", attemptsDriver))
+	spec := within(200, code("python", attemptsDriver)) // each of 154 may take its second
 	spec.Stdin = string(stdin)
 	call := sp.run(t, spec)
 	said := struct {
