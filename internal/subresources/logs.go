@@ -229,11 +229,18 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	if !parts {
+	switch state, _ := a.storedState(); {
+	case !parts:
 		return nil, output.ErrNotFound
+	case state == v1alpha1.StreamStoring:
+		return nil, errStoring
+	default:
+		return status.Open(ctx, key)
 	}
-	return status.Open(ctx, key)
 }
+
+// errStoring is the answer while the bytes are where nobody can be asked: they are neither lost nor here.
+var errStoring = errors.New("it is being stored, and its runner isn't connected at the moment")
 
 // candidates are the sources that may have the stream. None is asked in vain: the store may be away.
 func (a *answer) candidates() []output.Source {

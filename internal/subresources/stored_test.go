@@ -141,3 +141,18 @@ func TestTheBeginningOfALostStreamIsRead(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// While a stream is on its way to the store, its runner may be away for a moment: nothing of it is lost.
+func TestAStreamThatIsBeingStoredIsNotSaidToBeLost(t *testing.T) {
+	s := newSpace(t)
+	call := s.create(s.admin, "call", "")
+	here := s.start(nil, nil, newStore(t, s.create(s.admin, "another", ""), []byte("x")))
+	storing := v1alpha1.StreamStatus{Bytes: 100, SHA256: sum(nil), Truncated: true, State: v1alpha1.StreamStoring, Kept: ptr.To[int64](10)}
+	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseSucceeded, Stdout: "beginning", Streams: &v1alpha1.StreamsStatus{Stdout: storing}})
+	for _, query := range []string{"", "offset=50", "follow=true&offset=50"} {
+		status := statusOf(t, here.expect("call", query, http.StatusServiceUnavailable))
+		if !strings.Contains(status.Message, "being stored") || status.Details.RetryAfterSeconds < 1 {
+			t.Errorf("%q: %+v", query, status)
+		}
+	}
+}
