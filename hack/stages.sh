@@ -93,7 +93,7 @@ stage() {
 # lane FUNCTION runs a function, with its stages, beside what follows; await_lanes waits for all. What runs in a lane yields to what
 # doesn't: tests on the cluster mostly wait, and the others use the processors meanwhile.
 lane() {
-  { renice -n 10 "$BASHPID" >/dev/null; "$@" || true; } &
+  { renice -n 5 "$BASHPID" >/dev/null; "$@" || true; } &
   lane_pids+=("$!")
 }
 

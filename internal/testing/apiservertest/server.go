@@ -27,8 +27,8 @@ import (
 // ErrNoAssets says why there is no API server.
 var ErrNoAssets = errors.New("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
 
-// startTimeout bounds the start of each program. It covers a busy machine.
-const startTimeout = 2 * time.Minute
+// startTimeout bounds the start of each program. It covers a machine that is busy with the local cluster.
+const startTimeout = 10 * time.Minute
 
 // Assets is the folder of the programs; empty when there is none.
 func Assets() string { return os.Getenv("KUBEBUILDER_ASSETS") }
