@@ -70,6 +70,14 @@ test-one: ## Run tests of one package, those of test/e2e on the current cluster 
 test-programs: ## Build the programs and install the packages that end-to-end tests start.
 	@hack/test-programs.sh
 
+.PHONY: test-kernels
+test-kernels: ## Run the tests of kernel isolation under other kernels, in virtual machines (KERNELS='5.10 6.1 6.12').
+	@hack/kernels.sh $(KERNELS)
+
+.PHONY: test-gvisor
+test-gvisor: ## Run the tests of kernel isolation under gVisor, on this machine and on a local cluster whose node has it.
+	@hack/gvisor.sh
+
 .PHONY: test-faults
 test-faults: ## Inject faults on the local cluster while calls are in flight, and report the results.
 	@hack/faults.sh

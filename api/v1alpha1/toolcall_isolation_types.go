@@ -62,6 +62,22 @@ const (
 	HeldNetworkPod HeldNetwork = "Pod"
 )
 
+// IsolationWay is how a node holds the processes of a call.
+// +kubebuilder:validation:Enum=Landlock;Gate;Trace
+type IsolationWay string
+
+// Ways, from the strongest.
+const (
+	// IsolationLandlock is a Landlock domain. Where programs or connections are held, the runner also looks at each execve and
+	// connect, and at what runs before the first instruction of it.
+	IsolationLandlock IsolationWay = "Landlock"
+	// IsolationGate is these looks without a Landlock domain: paths aren't held.
+	IsolationGate IsolationWay = "Gate"
+	// IsolationTrace is the last of these looks: each process of the call is traced, and a program that may not run is killed
+	// before its first instruction. Connections aren't held.
+	IsolationTrace IsolationWay = "Trace"
+)
+
 // Isolation is which walls held a call's processes. A field is absent where the runner didn't look, or couldn't tell.
 type Isolation struct {
 	// user is the UID that commands ran as, as the pod counts UIDs: in a user namespace, the node knows it as another one.
@@ -94,8 +110,19 @@ type Isolation struct {
 	// +optional
 	OpenUDP bool `json:"openUDP,omitempty"`
 
+	// noNetwork is what the node lacks to hold connections, where that is why the call had no network: neither its policy nor
+	// the call itself said anything of one.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	NoNetwork string `json:"noNetwork,omitempty"`
+
+	// way is how the call was held, the strongest way that its node gives: Landlock, Gate (the runner looks at each execve and
+	// connect, without Landlock) or Trace (each process is traced; the kernel can't ask the runner). Absent where nothing held it.
+	// +optional
+	Way IsolationWay `json:"way,omitempty"`
+
 	// landlockABI is the version of Landlock whose domain held the call's processes. 0 says that none did: the kernel has
-	// no Landlock, or nothing asked for it. Then programs, reads, writes and signals aren't held.
+	// no Landlock, or nothing asked for it. Then reads, writes and signals aren't held.
 	// +required
 	LandlockABI int32 `json:"landlockABI"`
 

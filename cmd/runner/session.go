@@ -24,7 +24,7 @@ func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Sup
 	// Each shim has a stage of its own.
 	runner.Discard()
 	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.
-	if apart := (&rules.Rules{}); support.Missing(apart) == "" {
+	if apart := (&rules.Rules{Beside: true}); support.Missing(apart) == "" {
 		executor.Rules = apart
 	}
 	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr, func() {

@@ -41,7 +41,7 @@ func setNetwork(s *v1alpha1.ToolCallStatus, decision *decide.Decision, outcome *
 	if decision == nil || !outcome.Started {
 		return
 	}
-	if decision.DenyNetwork {
+	if decision.DenyNetwork || outcome.Isolation != nil && outcome.Isolation.Network == result.NetworkNone {
 		s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkNone}
 		return
 	}

@@ -43,6 +43,8 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 		s.Isolation = &v1alpha1.Isolation{
 			Network:     v1alpha1.HeldNetwork(i.Network),
 			OpenUDP:     i.OpenUDP,
+			NoNetwork:   bounds.Text(i.NoNetwork, result.MaxProgramPath),
+			Way:         v1alpha1.IsolationWay(i.Way),
 			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
 			NamesOnly: paths(i.NamesOnly), UnheldApplets: paths(i.UnheldApplets), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
 		}

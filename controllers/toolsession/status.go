@@ -124,7 +124,7 @@ func isolationOf(support *rules.Support, env *v1alpha1.ExecutionEnvironment) *v1
 
 // landlockOf is the version of Landlock in a domain of which each call runs; 0 where the node can't make one.
 func landlockOf(support *rules.Support) int32 {
-	if support.Missing(&rules.Rules{}) != "" {
+	if support.Missing(&rules.Rules{Beside: true}) != "" {
 		return 0
 	}
 	return int32(min(support.LandlockABI, math.MaxInt32))

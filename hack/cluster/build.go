@@ -36,7 +36,7 @@ func (a app) openWorkshop(modules []programs.Module) (workshop, error) {
 
 // openNodeWorkshop is about what the chosen node runs.
 func (a app) openNodeWorkshop() (workshop, error) {
-	modules, err := programs.Catalogue(a.settings.Kubernetes)
+	modules, err := programs.Catalogue(a.settings.Kubernetes, a.settings.GVisor)
 	if err != nil {
 		return workshop{}, fmt.Errorf("TOOLCALL_CLUSTER_KUBERNETES: %w", err)
 	}
@@ -101,13 +101,32 @@ func (a app) buildMissing(w workshop, out io.Writer, only ...string) error {
 	return runJobs(progress.New(out, len(jobs)), jobs)
 }
 
+func (a app) program(args []string) error {
+	w, err := a.openNodeWorkshop()
+	if err != nil {
+		return err
+	}
+	for _, r := range w.programs {
+		for _, p := range r.Programs {
+			if len(args) == 1 && p.Name == args[0] {
+				if err := a.buildMissing(w, a.progress, p.Name); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(a.out, r.Path(p.Name))
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("the node has no program %q", args)
+}
+
 func (a app) assets(args []string) error {
 	flags := flag.NewFlagSet("assets", flag.ContinueOnError)
 	version := flags.String("version", "", "minor version of the API server, e.g. 1.33; the node's when empty")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	modules, err := programs.Catalogue("")
+	modules, err := programs.Catalogue("", false)
 	if *version != "" {
 		modules, err = programs.OlderAssets(*version)
 	}

@@ -22,6 +22,7 @@ const usage = `usage: cluster COMMAND
   kubeconfig              print the path of the kubeconfig
   load IMAGE.tar...       make images known to the node
   build                   build every program into the cache
+  program NAME            build a program of the node if it is missing, print its path
   assets [--version 1.33] build etcd, kube-apiserver and kubectl, print their folder
   exec -- COMMAND...      run a command inside the node
   certificate FOLDER NAME...
@@ -33,6 +34,7 @@ environment:
   TOOLCALL_CLUSTER_DIR       state (/var/lib/toolcall-cluster)
   TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
   TOOLCALL_CLUSTER_KUBERNETES  minor version on the node: 1.34, or empty for the newest
+  TOOLCALL_CLUSTER_GVISOR=1  a node with gVisor as a second runtime, runsc
   TOOLCALL_CLUSTER_SUBNET    network of the link to the node (a free private /30)
   TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
   TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk
@@ -90,6 +92,8 @@ func (a app) dispatch(command string, args []string) error {
 		return a.load(args)
 	case "build":
 		return a.build()
+	case "program":
+		return a.program(args)
 	case "assets":
 		return a.assets(args)
 	case "certificate":

@@ -27,7 +27,7 @@ func TestADecisionIsWhole(t *testing.T) {
 	want := &decide.Decision{
 		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, KeepBytesPerStream: 2345}, StartTimeoutSeconds: 33,
 		In: s.Named, Default: &s.Defaults[0], Policy: s.Policies.Named, Plan: d.Plan,
-		Network: &network.Rules{Mode: network.Open},
+		Network: &network.Rules{Mode: network.Open, Implied: true},
 	}
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Error(diff)

@@ -33,6 +33,7 @@ func networkOf(object *v1alpha1.ExecutionPolicy, action *guards.Action, call *v1
 			"the call narrows its network by network.hosts, and code that doesn't ask for the network has none: set code.networkAccess of the call, or leave hosts out")
 	}
 	rules = guards.NetworkRules(policy, mode)
+	rules.Implied = (object == nil || object.Spec.Network == nil) && len(hosts) == 0 && action.Type != v1alpha1.ActionCode
 	narrowed, err := network.Narrow(rules, hosts)
 	if err != nil {
 		return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed, "network.%s", err.Error())

@@ -40,7 +40,7 @@ func TestANetworkIsThePolicysAndNarrower(t *testing.T) {
 		denied  bool
 		want    *network.Rules
 	}{
-		"a policy without network":           {nil, false, &network.Rules{Mode: network.Open}},
+		"a policy without network":           {nil, false, &network.Rules{Mode: network.Open, Implied: true}},
 		"code without network":               {[]change{runs(python)}, true, nil},
 		"unrestricted":                       {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted})}, false, nil},
 		"unrestricted, for code":             {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}), runs(python)}, false, nil},

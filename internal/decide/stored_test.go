@@ -172,7 +172,7 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 			continue
 		}
 		if !tc.want.HasSource {
-			tc.want.Network = &spec.Network{Rules: network.Rules{Mode: network.Open}}
+			tc.want.Network = &spec.Network{Rules: network.Rules{Mode: network.Open, Implied: true}}
 		}
 		tc.want.CallUID, tc.want.CallName, tc.want.Stdin = "call-uid", "call", []byte("input")
 		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.KeepBytesPerStream, tc.want.Environment = 120000, 65536, 8<<20, d.Plan

@@ -49,6 +49,9 @@ type Rules struct {
 	AllowInCluster bool `json:"allowInCluster,omitempty"`
 	// UDP allows UDP to what may be reached by TCP. A kernel can't hold a process to that.
 	UDP bool `json:"udp,omitempty"`
+	// Implied says that neither the policy nor the call says anything of the network. Where connections can't be held, the call then
+	// has none.
+	Implied bool `json:"implied,omitempty"`
 	// Hosts narrow the rest, in the notation of Entry.Host. None narrows nothing.
 	Hosts []string `json:"hosts,omitempty"`
 	// Surroundings are the addresses of the cluster.

@@ -34,7 +34,7 @@ func largest() *Outcome {
 	o.MoreExecuted, o.MoreRefused, o.MoreDenied = 1<<63-1, 1<<63-1, 1<<63-1
 	o.Isolation = &Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
-		Network: NetworkNone, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
+		Network: NetworkNone, NoNetwork: strings.Repeat("\x01", MaxProgramPath), Way: rules.WayLandlock, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
 	}
 	o.ExitCode, o.Signal, o.Reason = nil, "", CancelRequested
 	n := int64(1<<63 - 1)
@@ -105,6 +105,8 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"user":        func(o *Outcome) { o.Isolation.Self.User = 1<<32 - 1 },
 		"seccomp":     func(o *Outcome) { o.Isolation.Self.Seccomp += "x" },
 		"network":     func(o *Outcome) { o.Isolation.Network = "Host" },
+		"way":         func(o *Outcome) { o.Isolation.Way = "Hope" },
+		"no network":  func(o *Outcome) { o.Isolation.NoNetwork = strings.Repeat("x", MaxProgramPath+1) },
 		"more":        func(o *Outcome) { o.MoreRefused = -1 },
 		"denied":      func(o *Outcome) { o.Denied = append(o.Denied, o.Denied[0]) },
 		"denied host": func(o *Outcome) { o.Denied[0].Host += "x" },

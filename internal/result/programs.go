@@ -100,6 +100,11 @@ type Isolation struct {
 	Self *rules.Self `json:"self,omitempty"`
 	// Network is NetworkNone, NetworkHeld or NetworkPod; empty when an older runner doesn't say it.
 	Network string `json:"network,omitempty"`
+	// NoNetwork is what the node lacks for a network that neither the policy nor the call asked for; empty where that isn't why
+	// there was none.
+	NoNetwork string `json:"noNetwork,omitempty"`
+	// Way is how the processes were held: one of the names of rules.Way; empty when nothing held them.
+	Way string `json:"way,omitempty"`
 	// LandlockABI is the version of Landlock that held; 0 when no domain did.
 	LandlockABI int `json:"landlockABI"`
 	// Programs says that only listed programs could be executed.
@@ -123,9 +128,9 @@ type Isolation struct {
 	NotFound Paths `json:"notFound,omitempty"`
 }
 
-// maxEncodedPrograms is room for the six lists. encoding/json writes one byte of a path as at most six.
+// maxEncodedPrograms is room for the six lists, and for what isolation says of the network. encoding/json writes one byte of a path as at most six.
 const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
-	4*MaxPaths*(6*MaxProgramPath+len(`"",`))
+	4*MaxPaths*(6*MaxProgramPath+len(`"",`)) + 6*MaxProgramPath
 
 func (p *Program) isValid() bool {
 	return p.Count >= 1 && p.Path != "" && len(p.Path) <= MaxProgramPath && isRule(p.Rule)

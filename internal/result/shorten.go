@@ -3,6 +3,8 @@ package result
 import (
 	"math"
 	"time"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Shorten makes an outcome one that a runner can report, whatever it says: a result that the operator refuses is lost. All bounds are
@@ -130,6 +132,10 @@ func (i *Isolation) shorten() {
 	}
 	if i.Self != nil && i.Self.Check() != nil {
 		i.Self = nil
+	}
+	i.NoNetwork = firstText(i.NoNetwork, MaxProgramPath)
+	if !rules.IsWay(i.Way) {
+		i.Way = ""
 	}
 	if !isNetwork(i.Network) {
 		i.Network = ""

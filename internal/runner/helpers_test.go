@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -25,6 +26,7 @@ import (
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/spec"
+	"toolcall.dev/operator/internal/testing/ways"
 )
 
 // helpers are the programs that the test binary can act as.
@@ -58,6 +60,8 @@ type supervision struct {
 	Denied            []uint32
 	DeniedIoctl       uint32
 	MaxBytesPerStream int
+	// Node is the kind of node that the supervisor takes this machine for.
+	Node string
 }
 
 // report is what it says afterwards.
@@ -101,6 +105,10 @@ func (r *report) supervise(s supervision) error {
 	}
 	if err := s.giveUp(); err != nil {
 		return err
+	}
+	if s.Node != "" {
+		Prepare()
+		*support = ways.Named(s.Node).Gives(*support)
 	}
 	if s.Rules == nil {
 		s.Rules = rulesInForce()
@@ -171,6 +179,7 @@ func asInit(t testing.TB) []string {
 func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, prefix ...string) report {
 	t.Helper()
 	self := publicSelf(t)
+	s.Node = cmp.Or(s.Node, node)
 	if s.Env == nil {
 		s.Env = []string{"PATH=" + testPath}
 	}

@@ -50,7 +50,7 @@ func TestOnlyListedProgramsRun(t *testing.T) {
 	if want := strconv.Quote(real(t, "id")) + ` was not allowed to run: add it to binaries.allowed of policy "agents".`; !strings.HasSuffix(o.Message, want) {
 		t.Errorf("the message is %s", o.Message)
 	}
-	isolation := &result.Isolation{Self: self(), Network: result.NetworkPod, LandlockABI: Prepare().LandlockABI, Programs: true, Writes: true, Signals: true}
+	isolation := &result.Isolation{Self: self(), Network: result.NetworkPod, Way: rules.WayLandlock, LandlockABI: Prepare().LandlockABI, Programs: true, Writes: true, Signals: true}
 	discardStage()
 	if diff := cmp.Diff(isolation, o.Isolation); diff != "" {
 		t.Error(diff)

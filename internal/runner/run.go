@@ -86,6 +86,8 @@ type run struct {
 	matcher *redact.Matcher
 	// connections decide about the command's; nil when nothing does.
 	connections *connections
+	// noNetwork is what the node lacks for a network that nobody asked for.
+	noNetwork string
 	// domain is that of a question to a program, which has no rules; nil for a command.
 	domain   *sandbox.Domain
 	children chan os.Signal

@@ -59,7 +59,7 @@ func (r *run) reportSelf(o *result.Outcome) {
 	o.Isolation.Self, o.Isolation.Network = self(), result.NetworkPod
 	switch {
 	case r.cmd.DenyNetwork:
-		o.Isolation.Network = result.NetworkNone
+		o.Isolation.Network, o.Isolation.NoNetwork = result.NetworkNone, r.noNetwork
 	case r.connections != nil:
 		o.Isolation.Network = result.NetworkHeld
 	}

@@ -77,12 +77,8 @@ func (r *run) prepareDomain(ctx context.Context) (*sandbox.Domain, error) {
 	if r.domain != nil || r.cmd.Rules == nil {
 		return r.domain, nil
 	}
-	if support == nil {
-		stage, err := takeStage()
-		if err != nil {
-			return nil, err
-		}
-		support, ready = probe(stage), stage
+	if err := knowSupport(); err != nil {
+		return nil, err
 	}
 	domain, err := sandbox.Prepare(r.cmd.Rules, variable(r.cmd.Env, "PATH"), *support)
 	var unavailable *sandbox.UnavailableError
@@ -98,6 +94,33 @@ func (r *run) prepareDomain(ctx context.Context) (*sandbox.Domain, error) {
 		return nil, err
 	}
 	return domain, nil
+}
+
+// knowSupport finds out what the node gives, unless that is known.
+func knowSupport() error {
+	if support != nil {
+		return nil
+	}
+	stage, err := takeStage()
+	if err != nil {
+		return err
+	}
+	support, ready = probe(stage), stage
+	return nil
+}
+
+// giveUpNetwork takes the network from a command of which nobody has said anything about it, where its connections can't be held.
+func (r *run) giveUpNetwork() error {
+	if r.cmd.Network == nil || !r.cmd.Network.Rules.Implied || r.cmd.DenyNetwork {
+		return nil
+	}
+	if err := knowSupport(); err != nil {
+		return err
+	}
+	held := rules.Rules{Connections: true, Beside: r.isShared}
+	r.noNetwork = support.Missing(&held)
+	r.cmd.DenyNetwork = r.noNetwork != ""
+	return nil
 }
 
 func closeDomain(d *sandbox.Domain) {
@@ -130,7 +153,7 @@ func (r *run) execute(command *sandbox.Start) error {
 	becomeSubreaper()
 	r.startedAt = r.now()
 	if r.inside, err = stage.Execute(command); err == nil {
-		r.tree = newTree(stage.PID)
+		r.tree = newTree(stage.PID, r.inside)
 	}
 	return err
 }

@@ -47,11 +47,18 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	defer dir.Close()
+	if err := r.giveUpNetwork(); err != nil {
+		return err
+	}
 	if r.cmd.Network != nil && !r.cmd.DenyNetwork {
 		if r.connections, err = newConnections(r.cmd.Network); err != nil {
 			return err
 		}
 		r.cmd.Rules = rules.WithConnections(r.cmd.Rules)
+	}
+	if r.isShared && r.cmd.Rules != nil {
+		beside := *r.cmd.Rules
+		beside.Beside, r.cmd.Rules = true, &beside
 	}
 	domain, err := r.prepareDomain(ctx)
 	if err != nil {
@@ -114,7 +121,7 @@ func (r *run) startPlain(program string, dir *workDir, files *childFiles, restri
 	r.startedAt = r.now()
 	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd, restrict) })
 	if err == nil {
-		r.tree = newTree(pid)
+		r.tree = newTree(pid, nil)
 	}
 	return err
 }

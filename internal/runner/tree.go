@@ -14,12 +14,14 @@ import (
 // them. The kernel makes orphans children of this process, which is the first of its PID namespace or a child subreaper.
 type tree struct {
 	leader int
+	// inside is what holds the command; nil for a command without rules.
+	inside *sandbox.Process
 	// reaped says that another process may have the leader's ID by now.
 	reaped bool
 }
 
 // newTree is called with the leader's process ID. becomeSubreaper comes first.
-func newTree(leader int) *tree { return &tree{leader: leader} }
+func newTree(leader int, inside *sandbox.Process) *tree { return &tree{leader: leader, inside: inside} }
 
 // becomeSubreaper is called before the leader starts, so that no orphan gets another parent.
 func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
@@ -30,6 +32,11 @@ const reapBatch = 4096
 // reap collects, without waiting, the status of children that have ended. It returns the status of the leader if that is
 // among them, and whether a process of the tree is left: only the kernel's ECHILD says that none is.
 func (t *tree) reap() (leader *unix.WaitStatus, left bool) {
+	if t.inside.Reaps() {
+		leader, left = t.inside.Ended()
+		t.reaped = leader != nil
+		return leader, left
+	}
 	for range reapBatch {
 		pid, state, err := sandbox.Peek(-1)
 		switch {

@@ -82,7 +82,7 @@ type notApartError struct{ names []string }
 
 func (n *notApartError) Error() string {
 	const shown = 8
-	return fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock of Linux 6.2 or later, or no seccomp listener), and "+
+	return fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
 		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", n.names[:min(shown, len(n.names))])
 }
 

@@ -17,7 +17,7 @@ const secretValue = "correct-horse-battery"
 // ofItsOwn are the texts that no command can decide: constants, hashes and numbers. The paths of artifacts are redacted when
 // the files are collected, and streams when they are read.
 var ofItsOwn = map[string]bool{
-	"Reason": true, "Signal": true, "Executed.Rule": true, "Refused.Rule": true, "Isolation.Network": true, "Isolation.Self.Seccomp": true,
+	"Reason": true, "Signal": true, "Executed.Rule": true, "Refused.Rule": true, "Isolation.Network": true, "Isolation.NoNetwork": true, "Isolation.Way": true, "Isolation.Self.Seccomp": true,
 	"File.SHA256": true, "Artifacts.Kept.Path": true, "Artifacts.Kept.SHA256": true, "Artifacts.Kept.MediaType": true,
 	"Redactions.Name": true, "Redactions.Stream": true,
 }

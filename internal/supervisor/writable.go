@@ -18,8 +18,8 @@ const homeVariable = "HOME"
 // below the session's directories.
 func (e *Executor) rulesOf(a *wire.Assignment, dir string) *rules.Rules {
 	r := cmp.Or(a.Rules, e.Rules)
-	if r == nil || r.WritePaths != nil {
-		return r
+	if r == nil || r.WritePaths != nil || e.Session != nil && e.Rules == nil {
+		return r // a session whose calls the node can't keep apart has no bound of its own either
 	}
 	bounded := *r
 	bounded.WritePaths = []string{"/workspace", "/tmp"}

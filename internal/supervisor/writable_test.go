@@ -113,11 +113,16 @@ func TestAPolicysWritePathsAreTheSessionsToo(t *testing.T) {
 	}
 	// Of a policy without them, whatever else it has.
 	e := executor(t)
-	e.Session = &wire.Begin{}
+	e.Session, e.Rules = &wire.Begin{}, &rules.Rules{}
 	a := shell(e, "")
 	a.Rules = &rules.Rules{Policy: "agents", ReadPaths: []string{"/data"}, Programs: &rules.Programs{Own: "sh"}}
 	if got := writePaths(t, e, a); !slices.Equal(got, []string{"/workspace", "/tmp", "/root", e.WorkingDir}) || a.Rules.WritePaths != nil {
 		t.Errorf("got %q", got)
+	}
+	// Where the node can't keep a session's calls apart, it can't bound their writing either.
+	e.Rules = nil
+	if got := writePaths(t, e, a); got != nil {
+		t.Errorf("without Landlock: got %q", got)
 	}
 }
 

@@ -376,7 +376,10 @@ func isolationFields(i *v1alpha1.Isolation) []cli.Field {
 		landlock = fmt.Sprintf("version %d", i.LandlockABI)
 	}
 	network, programs, namespace := string(i.Network), heldByKernel(i.Programs), ""
-	if i.OpenUDP {
+	switch {
+	case i.NoNetwork != "":
+		network += ": the node has no " + i.NoNetwork
+	case i.OpenUDP:
 		network += ", but for UDP, which is open"
 	}
 	if i.WeakPrograms {
@@ -388,7 +391,7 @@ func isolationFields(i *v1alpha1.Isolation) []cli.Field {
 	return []cli.Field{
 		{"User", cli.Optional("%d", i.User)}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
 		{"Network", network}, {"Programs", programs}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
-		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
+		{"Signals", heldByKernel(i.Signals)}, {"Held by", string(i.Way)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
 		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},

@@ -80,7 +80,7 @@ func refusedCall(phase v1alpha1.Phase, reason string, code int32) v1alpha1.ToolC
 		}, OmittedRefused: 5,
 		Isolation: &v1alpha1.Isolation{
 			User: new(int64(1000)), Seccomp: v1alpha1.SeccompFilter, UserNamespace: new(false), RuntimeClass: "gvisor", Network: v1alpha1.HeldNetworkPod,
-			LandlockABI: 7, Programs: true, Writes: true, Signals: true,
+			Way: v1alpha1.IsolationLandlock, LandlockABI: 7, Programs: true, Writes: true, Signals: true,
 			NamesOnly: []string{"/bin/busybox"}, UnheldApplets: []string{"/bin/toybox"}, Writable: []string{"/workspace/bin/"}, NotFound: []string{"rg", "fd"},
 		},
 	}
@@ -100,7 +100,7 @@ func TestDescribeShowsProgramsAndWalls(t *testing.T) {
 		"Refused: /x, once (FromTheFuture) "+
 		"Refused: and other programs, 5 times "+
 		"Isolation: User: 1000 User namespace: none, as far as can be seen inside Seccomp: Filter Runtime class: gvisor Network: Pod Programs: held by the kernel Reading: not held Writing: held by the kernel Signals: held by the kernel "+
-		"Landlock: version 7 Told apart by name only: /bin/busybox Runs applets unseen: /bin/toybox Listed and writable: /workspace/bin/ Listed and not found: rg, fd")
+		"Held by: Landlock Landlock: version 7 Told apart by name only: /bin/busybox Runs applets unseen: /bin/toybox Listed and writable: /workspace/bin/ Listed and not found: rg, fd")
 	f.Detached("free")
 	f.End("free", plugintest.Succeeded())
 	if got := f.Run("describe", "free"); strings.Contains(got.Out, "Programs:") || strings.Contains(got.Out, "Isolation:") {

@@ -149,7 +149,7 @@ func TestDoctorOnEnvironmentsAndNodes(t *testing.T) {
 	f.Run("env", "suspend", "late").Expect(t, 0)
 	got := f.Run("doctor")
 	got.Expect(t, 1, "OK environments "+f.Namespace+"/good is ready", "PROBLEM environments "+f.Namespace+"/bad is not ready: IsolationUnavailable",
-		"Landlock (Linux 6.2 or newer", "WARNING environments "+f.Namespace+"/late is suspended", "kubectl toolcall env resume late", f.Namespace+"/new has no status")
+		"Landlock (Linux 5.13 or newer", "WARNING environments "+f.Namespace+"/late is suspended", "kubectl toolcall env resume late", f.Namespace+"/new has no status")
 	var report struct {
 		Kind string
 		doctorReport
@@ -201,9 +201,9 @@ func TestDoctorOnNodes(t *testing.T) {
 	}{
 		"all of it":             {node("6.18.44-fc", "containerd://2.2.9", "v1.36.3"), 7, stateOK, "Landlock 7 held calls"},
 		"no signals":            {node("6.8.0-31-generic", "cri-o://1.36.0", "v1.36.0"), 0, stateOK, "no signals"},
-		"no Landlock":           {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "IsolationUnavailable"},
-		"no connections":        {node("6.5.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "Linux 6.7"},
-		"an older backport":     {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 3, stateWarning, "Linux 6.7"},
+		"too old":               {node("5.4.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "Linux 5.10 or newer"},
+		"no Landlock":           {node("5.10.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "Landlock among lsm="},
+		"an early Landlock":     {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateOK, "no signals"},
 		"a backported Landlock": {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 4, stateOK, "no signals"},
 		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateWarning, "containerd 1.7.27 is older than 2.1"},
 		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateWarning, "restart the operator"},

@@ -15,16 +15,15 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/docurl"
 	"toolcall.dev/operator/internal/kubeversion"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // What nodes need.
 var (
-	// landlockKernel is the first Linux whose Landlock holds programs and files, connectionsKernel the first that holds connections,
+	// gateKernel is the first Linux that holds programs and connections, landlockKernel the first that can have Landlock, which holds files,
 	// signalsKernel the first that holds signals.
-	landlockKernel    = utilversion.MustParseGeneric("6.2")
-	connectionsKernel = utilversion.MustParseGeneric("6.7")
-	signalsKernel     = utilversion.MustParseGeneric("6.12")
+	gateKernel     = utilversion.MustParseGeneric("5.10")
+	landlockKernel = utilversion.MustParseGeneric("5.13")
+	signalsKernel  = utilversion.MustParseGeneric("6.12")
 )
 
 // sampledCalls is how many calls are looked at for what they found on their nodes.
@@ -78,9 +77,10 @@ func sampledFindings(sampled map[string]int32) []finding {
 }
 
 const (
-	noLandlock = "calls that have a network, and those under a policy that lists programs or paths, end there with IsolationUnavailable: use nodes with Linux 6.7 or newer and Landlock among lsm=, " +
+	noGate = "calls that have a network, and those under a policy that lists programs or paths, can end there with IsolationUnavailable: use nodes with Linux 5.10 or newer, " +
 		"or policies with network.mode: Unrestricted and binaries.enforcement: Name, which is weak"
-	noConnections = "calls that have a network end there with IsolationUnavailable: use nodes with Linux 6.7 or newer, or policies with network.mode: Unrestricted or None"
+	noLandlock = "calls under a policy with paths under files end there with IsolationUnavailable, and so do those of sessions that have a network or a list of programs: " +
+		"use nodes with Landlock among lsm= (Linux 5.13 or newer; 5.19 for moves between directories)"
 )
 
 // adviceDelivery: the operator looks at the nodes when it starts.
@@ -104,10 +104,10 @@ func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 		return found(stateProblem, about, "upgrade the node to Kubernetes "+kubeversion.Minimum+" or newer")
 	case mounts && noImages != "":
 		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
+	case isOlder(info.KernelVersion, gateKernel):
+		return found(stateWarning, about, noGate)
 	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
-	case abi == 0 && isOlder(info.KernelVersion, connectionsKernel), abi > 0 && abi < rules.ABIConnections:
-		return found(stateWarning, about, noConnections)
 	case isOlder(info.KernelVersion, signalsKernel):
 		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")
 	default:

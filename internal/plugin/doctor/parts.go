@@ -231,7 +231,7 @@ func environmentAdvice(env *v1alpha1.ExecutionEnvironment) string {
 	case v1alpha1.ReasonPolicyNotFound:
 		return "create the ExecutionPolicy, or correct spec.policyRef of the environment"
 	case v1alpha1.ReasonIsolationUnavailable:
-		return "run it on nodes with Landlock (Linux 6.2 or newer, with lsm=landlock), or set binaries.enforcement of the policy to Name, which is weak"
+		return "run it on nodes with Landlock (Linux 5.13 or newer, with lsm=landlock), or change the policy as the message says"
 	default:
 		return "correct what the message names: kubectl toolcall env describe " + env.Name + " -n " + env.Namespace
 	}

@@ -179,7 +179,7 @@ func quoteWords(words []string) string {
 func (d *Domain) questionDomain(p *program) (*Domain, error) {
 	q := &Domain{
 		rules: &rules.Rules{ReadPaths: []string{}, WritePaths: []string{}, Programs: &rules.Programs{Own: p.path}},
-		abi:   d.abi, mayTrace: d.mayTrace,
+		way:   d.way, mayTrace: d.mayTrace,
 	}
 	if err := q.prepare(""); err != nil {
 		q.Close()

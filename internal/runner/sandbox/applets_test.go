@@ -29,8 +29,8 @@ func listing(t *testing.T, name string) (d *Domain, path string) {
 
 func preparing(t *testing.T, path string) *Domain {
 	t.Helper()
-	d := &Domain{abi: landlockABI(), rules: &rules.Rules{WritePaths: []string{}, Programs: &rules.Programs{Allowed: []string{path}}}}
-	if d.abi < rules.ABIPaths {
+	d := &Domain{way: rules.Way{Landlock: landlockABI()}, rules: &rules.Rules{WritePaths: []string{}, Programs: &rules.Programs{Allowed: []string{path}}}}
+	if d.way.Landlock < rules.ABITruncate {
 		t.Skip("the kernel has no Landlock that holds paths")
 	}
 	t.Cleanup(d.Close)

@@ -4,3 +4,5 @@ package sandbox
 
 // Without a filter a command that must not reach the network is not started.
 const auditArch = 0
+
+var opens []open

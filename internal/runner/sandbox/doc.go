@@ -30,7 +30,11 @@
 // the look reaches nothing. UDP sockets are made unable to send: an answer to a query is the gate's own datagram. The
 // filter refuses other kinds of sockets, fast open, source routes and protocols that connect past Landlock.
 //
-// When this process ends, the kernel answers each further execve, socket and connect of the call with ENOSYS.
+// What of this stands is the way (rules.Way) that the node gives: without Landlock the gate and its trace hold programs; before Linux 6.7
+// the gate makes and connects Unix sockets too, since no domain would stop another socket in the place of one that the kernel connects; and
+// where the kernel can't ask, a tracer follows all processes of the call and looks at each program before its first instruction.
+//
+// When this process ends, the kernel answers each further execve, socket and connect of the call with ENOSYS, or kills what is traced.
 //
 // A multi-call program can run its other programs without an execve. AskMultiCall finds out which kind a listed one is.
 //

@@ -31,7 +31,8 @@ type Domain struct {
 	// writePaths are the directories and devices that can be written to, without links, when the rules restrict that. They are
 	// looked up once: what counts as writable is what is granted.
 	writePaths []string
-	abi        int
+	// way is how the node holds it. Without Landlock there is no ruleset.
+	way rules.Way
 	// unheld are the listed multi-call programs whose applets nothing holds.
 	unheld []string
 	// mayTrace says that a command can be held until the thread that started it has ended.
@@ -41,13 +42,14 @@ type Domain struct {
 // Prepare resolves rules in this pod for a command with a PATH, and makes the command's domain. The error is
 // an UnavailableError when the node lacks what the rules need.
 func Prepare(r *rules.Rules, path string, support rules.Support) (*Domain, error) {
-	if missing := support.Missing(r); missing != "" {
+	way, missing := support.WayFor(r)
+	if missing != "" {
 		return nil, &UnavailableError{missing}
 	}
 	if auditArch == 0 {
 		return nil, &UnavailableError{"architecture that the filter is made for"}
 	}
-	d := &Domain{rules: r, abi: support.LandlockABI, mayTrace: support.Trace}
+	d := &Domain{rules: r, way: way, mayTrace: support.Trace}
 	if err := d.prepare(path); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("prepare the command's domain: %w", err)
@@ -67,12 +69,14 @@ func (d *Domain) prepare(path string) (err error) {
 		handled |= accessWrite
 	}
 	var handledNet uint64
-	if d.rules.Connections {
+	if d.rules.Connections && !d.way.MakesAllSockets() {
 		// No rule grants it: a socket that is put in another's place connects nowhere.
 		handledNet = unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
-	if d.ruleset, err = newRuleset(handled, handledNet, d.abi); err != nil {
-		return err
+	if d.way.Landlock > 0 {
+		if d.ruleset, err = newRuleset(known(handled, d.way.Landlock), handledNet, d.way.Landlock); err != nil {
+			return err
+		}
 	}
 	if d.rules.WritePaths != nil {
 		d.writePaths = roots(slices.Concat(d.rules.WritePaths, devicePaths))
@@ -84,6 +88,9 @@ func (d *Domain) prepare(path string) (err error) {
 		if err != nil {
 			return err
 		}
+	}
+	if d.ruleset == nil {
+		return nil
 	}
 	if err := d.grant("/", accessRefer); err != nil {
 		return err
@@ -107,7 +114,7 @@ func (d *Domain) NeedsStage() bool { return d.programs != nil || d.NeedsHold() &
 
 // NeedsHold reports whether the command must not run before the thread that entered the domain has ended. Where the domain
 // doesn't keep signals inside, the command may signal that thread in any case.
-func (d *Domain) NeedsHold() bool { return d.abi >= rules.ABIScopes }
+func (d *Domain) NeedsHold() bool { return d.way.Landlock >= rules.ABIScopes }
 
 // Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
 // nothing but a start afterwards, and, if the domain NeedsHold, end before the command runs: see Hold. The caller stops the process, also when the
@@ -120,7 +127,7 @@ func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ruleset, p := int(d.ruleset.file.Fd()), &Process{domain: d}
+	ruleset, p := d.ruleset.descriptor(), &Process{domain: d}
 	if !options.needsGate() {
 		_, err := restrictThread(ruleset, options)
 		return p, err
@@ -129,7 +136,7 @@ func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	defer close(w)
 	fd, err := restrictThread(ruleset, options)
 	if err == nil {
-		p.gate, err = newGate(listener(fd), nil, n, nil, w)
+		p.gate, err = newGate(listener(fd), nil, n, options.allSockets, nil, w)
 	}
 	return p, err
 }
@@ -140,14 +147,15 @@ var errNeedsStage = errors.New("a domain that lists programs, and any where noth
 var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
 
 func (d *Domain) filterOptions(denyNetwork bool, n *Network) (filterOptions, error) {
-	o := filterOptions{programs: d.programs != nil, denyNetwork: denyNetwork}
+	o := filterOptions{denyNetwork: denyNetwork, noTruncate: d.way.ListsTruncate(d.rules)}
+	o.programs, o.traced = d.programs != nil && !d.way.Trace, d.programs != nil && d.way.Trace
 	if denyNetwork || !d.rules.Connections {
 		return o, nil
 	}
 	if n == nil || n.Connections == nil {
 		return o, errNoConnections
 	}
-	o.network, o.udp = true, n.UDP
+	o.network, o.udp, o.allSockets = true, n.UDP, d.way.MakesAllSockets()
 	return o, nil
 }
 
@@ -157,8 +165,10 @@ func restrictThread(ruleset int, o filterOptions) (listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return -1, fmt.Errorf("give up new privileges: %w", err)
 	}
-	if err := restrictSelf(ruleset); err != nil {
-		return -1, err
+	if ruleset != noRuleset {
+		if err := restrictSelf(ruleset); err != nil {
+			return -1, err
+		}
 	}
 	var flags uintptr
 	if o.needsGate() {
@@ -168,7 +178,12 @@ func restrictThread(ruleset int, o filterOptions) (listener int, err error) {
 }
 
 // Rules returns the number of Landlock rules.
-func (d *Domain) Rules() int { return d.ruleset.count }
+func (d *Domain) Rules() int {
+	if d.ruleset == nil {
+		return 0
+	}
+	return d.ruleset.count
+}
 
 // Allows reports whether a path leads to a listed program. It is a hint which of several files to start.
 func (d *Domain) Allows(path string) bool {
@@ -186,11 +201,12 @@ func (d *Domain) Allows(path string) bool {
 // Isolation says which walls hold.
 func (d *Domain) Isolation() *result.Isolation {
 	i := &result.Isolation{
-		LandlockABI: d.abi,
+		Way:         d.way.Name(),
+		LandlockABI: d.way.Landlock,
 		Programs:    d.programs != nil,
-		Reads:       d.rules.ReadPaths != nil,
-		Writes:      d.rules.WritePaths != nil,
-		Signals:     d.abi >= rules.ABIScopes,
+		Reads:       d.way.Landlock > 0 && d.rules.ReadPaths != nil,
+		Writes:      d.way.Landlock > 0 && d.rules.WritePaths != nil,
+		Signals:     d.way.Landlock >= rules.ABIScopes,
 	}
 	if d.programs == nil {
 		return i

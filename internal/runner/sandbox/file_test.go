@@ -77,7 +77,7 @@ func FuzzInterpreters(f *testing.F) {
 }
 
 func TestAStageIsToldEveryOption(t *testing.T) {
-	for _, o := range []filterOptions{{}, {programs: true}, {network: true}, {denyNetwork: true}, {udp: true}, {true, true, true, true}} {
+	for _, o := range []filterOptions{{}, {programs: true}, {network: true}, {denyNetwork: true}, {udp: true}, {true, true, true, true, true, true, true}, {traced: true}, {allSockets: true}, {noTruncate: true}} {
 		s, err := decodeStart((&start{program: "a", options: o}).encode())
 		if err != nil || s.options != o {
 			t.Errorf("told %+v, understood %+v: %v", o, s.options, err)
@@ -172,28 +172,6 @@ func TestTheMessageOfACallThatFailedNamesWhatWasRefused(t *testing.T) {
 		o := result.Outcome{Reason: reason}
 		if p.Report(&o); strings.Contains(o.Message, "/usr/bin/curl") != named {
 			t.Errorf("%s: the message is %s", reason, o.Message)
-		}
-	}
-}
-
-func TestWhatRulesNeed(t *testing.T) {
-	all := rules.Support{LandlockABI: rules.ABIPaths, Listener: true, AddDescriptor: true, ReadMemory: true, Trace: true}
-	programs, paths := &rules.Rules{Programs: &rules.Programs{}}, &rules.Rules{}
-	old := all
-	old.LandlockABI = rules.ABIPaths - 1
-	for name, c := range map[string]struct {
-		support rules.Support
-		rules   *rules.Rules
-		missing bool
-	}{
-		"all":              {all, programs, false},
-		"an old kernel":    {old, paths, true},
-		"nothing":          {rules.Support{}, paths, true},
-		"paths need less":  {rules.Support{LandlockABI: rules.ABIPaths, Listener: true}, paths, false},
-		"programs need it": {rules.Support{LandlockABI: rules.ABIPaths, Listener: true}, programs, true},
-	} {
-		if got := c.support.Missing(c.rules); (got != "") != c.missing {
-			t.Errorf("%s: %q is missing", name, got)
 		}
 	}
 }

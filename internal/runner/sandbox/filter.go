@@ -36,6 +36,12 @@ type filterOptions struct {
 	denyNetwork       bool
 	// udp leaves UDP to the kernel, as far as the network's part could hold it.
 	udp bool
+	// traced is programs where nobody can be asked: it keeps processes within their trace.
+	traced bool
+	// allSockets hands Unix sockets to the gate too.
+	allSockets bool
+	// noTruncate refuses to empty files in the ways that old versions of Landlock don't see.
+	noTruncate bool
 }
 
 // needsGate reports whether the filter asks a listener.
@@ -70,23 +76,31 @@ func filter(arch uint32, o filterOptions) []unix.SockFilter {
 	for _, number := range []uint32{unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
 		f = append(f, on(number, load(offArg0), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
 	}
-	if o.programs {
-		f = append(f, gateFilter()...)
+	if o.programs || o.traced {
+		f = append(f, programFilter(o.traced)...)
+	}
+	if o.noTruncate {
+		f = append(f, truncateFilter()...)
 	}
 	switch {
 	case o.denyNetwork:
 		f = append(f, networkFilter()...)
 	case o.network:
-		f = append(f, networkGateFilter(o.udp)...)
+		f = append(f, networkGateFilter(o.udp, o.allSockets)...)
 	}
 	return append(f, allow)
 }
 
-// gateFilter hands what is executed to the gate and refuses what would get around it.
-func gateFilter() []unix.SockFilter {
+// programFilter hands what is executed to the gate, unless it is looked at in a trace alone, and refuses what would get around
+// both.
+func programFilter(traced bool) []unix.SockFilter {
 	var f []unix.SockFilter
+	ask, leaves := notify, uint32(0)
+	if traced {
+		ask, leaves = allow, unix.CLONE_UNTRACED
+	}
 	for _, number := range []uint32{unix.SYS_EXECVE, unix.SYS_EXECVEAT} {
-		f = append(f, on(number, notify)...)
+		f = append(f, on(number, ask)...)
 	}
 	for _, number := range []uint32{
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
@@ -100,7 +114,7 @@ func gateFilter() []unix.SockFilter {
 		f = append(f, on(number, deny(unix.ENOSYS))...)
 	}
 	// With CLONE_PARENT, a child of the command would be the supervisor's.
-	f = append(f, on(unix.SYS_CLONE, load(offArg0), unlessSet(unix.CLONE_NEWUSER|unix.CLONE_PTRACE|unix.CLONE_PARENT), deny(unix.EPERM), allow)...)
+	f = append(f, on(unix.SYS_CLONE, load(offArg0), unlessSet(unix.CLONE_NEWUSER|unix.CLONE_PTRACE|unix.CLONE_PARENT|leaves), deny(unix.EPERM), allow)...)
 	f = append(f, on(unix.SYS_UNSHARE, load(offArg0), unlessSet(unix.CLONE_NEWUSER), deny(unix.EPERM), allow)...)
 	// An undumpable process can't be looked at: say yes, and do nothing.
 	f = append(f, on(unix.SYS_PRCTL, load(offArg0), jumpEqual(unix.PR_SET_DUMPABLE, 0, 1), deny(0), allow)...)
@@ -109,7 +123,20 @@ func gateFilter() []unix.SockFilter {
 	return append(f, on(unix.SYS_MEMFD_CREATE, load(offArg1),
 		unlessSet(unix.MFD_EXEC), deny(unix.EACCES),
 		unlessSet(unix.MFD_NOEXEC_SEAL), allow,
-		notify)...)
+		ask)...)
+}
+
+// truncateFilter refuses what empties a file without opening it to write: Landlock before Linux 6.2 asks about writing only.
+// openat2 has its flags in memory; programs do without it.
+func truncateFilter() []unix.SockFilter {
+	f := append(on(unix.SYS_TRUNCATE, deny(unix.EACCES)), on(unix.SYS_OPENAT2, deny(unix.ENOSYS))...)
+	f = append(f, on(unix.SYS_OPEN_BY_HANDLE_AT, deny(unix.EPERM))...)
+	for _, open := range opens {
+		f = append(f, on(open.number, load(open.flags),
+			ifSet(unix.O_TRUNC), allow,
+			and(unix.O_ACCMODE), jumpEqual(unix.O_WRONLY, 1, 0), jumpEqual(unix.O_RDWR, 0, 1), allow, deny(unix.EACCES))...)
+	}
+	return f
 }
 
 // networkFilter allows Unix sockets only.
@@ -159,9 +186,17 @@ func unlessSet(k uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: k}
 }
 
+// ifSet skips the next instruction when the loaded value has one of the bits.
+func ifSet(k uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: 1, K: k}
+}
+
 func deny(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
+
+// open is a system call that opens a file, and where its flags are.
+type open struct{ number, flags uint32 }
 
 var errNoFilter = errors.New("there is no filter for this architecture")
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -90,6 +91,29 @@ var (
 		"certainly no program":     {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_NOEXEC_SEAL}, unix.SECCOMP_RET_ALLOW},
 		"both at once":             {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC}, refused(unix.EACCES)},
 	}
+	// traced is what a trace alone needs.
+	traced = calls{
+		"execve":             {unix.SYS_EXECVE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"execveat":           {unix.SYS_EXECVEAT, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"tracing":            {unix.SYS_PTRACE, [3]uint32{}, refused(unix.EPERM)},
+		"an untraced child":  {unix.SYS_CLONE, [3]uint32{unix.CLONE_UNTRACED}, refused(unix.EPERM)},
+		"an untraced thread": {unix.SYS_CLONE, [3]uint32{unix.CLONE_UNTRACED | unix.CLONE_THREAD | unix.CLONE_VM}, refused(unix.EPERM)},
+		"a child":            {unix.SYS_CLONE, [3]uint32{unix.CLONE_VM | unix.CLONE_VFORK}, unix.SECCOMP_RET_ALLOW},
+		"hidden flags":       {unix.SYS_CLONE3, [3]uint32{}, refused(unix.ENOSYS)},
+		"a file in memory":   {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_CLOEXEC}, unix.SECCOMP_RET_ALLOW},
+	}
+	emptying = calls{
+		"truncate":               {unix.SYS_TRUNCATE, [3]uint32{}, refused(unix.EACCES)},
+		"by its descriptor":      {unix.SYS_FTRUNCATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"flags in memory":        {unix.SYS_OPENAT2, [3]uint32{}, refused(unix.ENOSYS)},
+		"to read":                {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_CLOEXEC}, unix.SECCOMP_RET_ALLOW},
+		"to read and empty":      {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_CLOEXEC}, refused(unix.EACCES)},
+		"neither, and empty":     {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | 3}, refused(unix.EACCES)},
+		"to write and empty":     {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_WRONLY | unix.O_CREAT}, unix.SECCOMP_RET_ALLOW},
+		"to do both, and empty":  {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_RDWR}, unix.SECCOMP_RET_ALLOW},
+		"the old call":           {unix.SYS_OPEN, [3]uint32{1, unix.O_TRUNC}, refused(unix.EACCES)},
+		"the old call, to write": {unix.SYS_OPEN, [3]uint32{1, unix.O_TRUNC | unix.O_WRONLY}, unix.SECCOMP_RET_ALLOW},
+	}
 	ungated = calls{
 		"execve":   {unix.SYS_EXECVE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
 		"tracing":  {unix.SYS_PTRACE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
@@ -106,6 +130,17 @@ func TestTheFilterOfEveryMachine(t *testing.T) {
 			map[bool]calls{false: ungated, true: gated}[gate].check(t, o)
 		}
 	}
+}
+
+func TestTheFilterOfOtherWays(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the old call is amd64's")
+	}
+	traced.check(t, filterOptions{traced: true, denyNetwork: true})
+	emptying.check(t, filterOptions{noTruncate: true})
+	local := calls{"a Unix socket": {unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_USER_NOTIF}}
+	local.check(t, filterOptions{network: true, allSockets: true})
+	always.check(t, filterOptions{traced: true, noTruncate: true})
 }
 
 func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }

@@ -9,11 +9,16 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// gate answers the kernel for one call.
-type gate struct {
-	listener listener
+// watch is what may run, and what did and didn't.
+type watch struct {
 	programs *programs
 	observed observed
+}
+
+// gate answers the kernel for one call.
+type gate struct {
+	watch
+	listener listener
 	// network answers for connections; nil if the gate doesn't hold them.
 	network *network
 	// wake is called when a traced process is let go: until then nobody else can wait for it.
@@ -34,11 +39,11 @@ const maxWorkers = 4
 const stopLimit = time.Second
 
 // newGate starts to answer. It takes the listener and the workers.
-func newGate(l listener, p *programs, held *Network, wake func(), w workers) (*gate, error) {
-	g := &gate{listener: l, programs: p, wake: wake}
+func newGate(l listener, p *programs, held *Network, allSockets bool, wake func(), w workers) (*gate, error) {
+	g := &gate{watch: watch{programs: p}, listener: l, wake: wake}
 	if held != nil {
 		var err error
-		if g.network, err = newNetwork(held, l); err != nil {
+		if g.network, err = newNetwork(held, l, allSockets); err != nil {
 			unix.Close(int(l))
 			return nil, err
 		}
@@ -52,7 +57,10 @@ func newGate(l listener, p *programs, held *Network, wake func(), w workers) (*g
 	}
 	for range maxWorkers {
 		g.done.Add(1)
-		w <- g
+		w <- func() {
+			defer g.done.Done()
+			g.work()
+		}
 	}
 	return g, nil
 }

@@ -30,7 +30,7 @@ func Hold(pid int) {
 // Release lets a child run that is held, as soon as the thread that started it has ended.
 func Release(pid, thread int) {
 	for unix.Tgkill(os.Getpid(), thread, 0) == nil {
-		pause(shortWait)
+		pause()
 	}
 	_ = unix.Kill(pid, unix.SIGCONT)
 }

@@ -27,6 +27,17 @@ const (
 	accessFile = accessExecute | accessRead | accessContent
 )
 
+// known keeps the rights that a version of Landlock knows.
+func known(access uint64, abi int) uint64 {
+	if abi < rules.ABIMoves {
+		access &^= accessRefer
+	}
+	if abi < rules.ABITruncate {
+		access &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	return access
+}
+
 // landlockABI returns the version of Landlock; 0 when it isn't there.
 func landlockABI() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
@@ -58,8 +69,21 @@ func newRuleset(handled, handledNet uint64, abi int) (*ruleset, error) {
 	return &ruleset{file: os.NewFile(fd, "landlock"), handled: handled}, nil
 }
 
-// allow grants rights on an open file, or on everything below an open directory.
+// noRuleset stands for the descriptor of a ruleset where there is none.
+const noRuleset = -1
+
+func (r *ruleset) descriptor() int {
+	if r == nil {
+		return noRuleset
+	}
+	return int(r.file.Fd())
+}
+
+// allow grants rights on an open file, or on everything below an open directory. Without a ruleset nothing needs to be granted.
 func (r *ruleset) allow(fd int, isDir bool, access uint64) error {
+	if r == nil {
+		return nil
+	}
 	access &= r.handled
 	if !isDir {
 		access &= accessFile

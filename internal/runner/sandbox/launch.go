@@ -48,10 +48,17 @@ func NewStage() (*Stage, error) {
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
-func (s *Stage) Discard() {
+func (s *Stage) Discard() { s.discard(nil) }
+
+// discard leaves the reaping to a tracer, if there is one.
+func (s *Stage) discard(t *tracer) {
 	unix.Close(s.control)
 	close(s.workers)
 	_ = unix.Kill(s.PID, unix.SIGKILL)
+	if t != nil {
+		<-t.over
+		return
+	}
 	for {
 		if _, err := unix.Wait4(s.PID, nil, unix.WALL, nil); err != unix.EINTR {
 			return
@@ -78,8 +85,35 @@ type Start struct {
 
 // Process is a command that was started in a domain.
 type Process struct {
+	// gate answers for it, or tracer follows it; both are nil where neither is needed.
 	gate   *gate
+	tracer *tracer
 	domain *Domain
+}
+
+// observed is what of the command was executed and refused; nil if nobody looked.
+func (p *Process) observed() *observed {
+	switch {
+	case p.gate != nil:
+		return &p.gate.observed
+	case p.tracer != nil:
+		return &p.tracer.observed
+	default:
+		return nil
+	}
+}
+
+// Reaps reports whether the process waits for all children of this one itself: nobody else may then.
+func (p *Process) Reaps() bool { return p != nil && p.tracer != nil }
+
+// Ended returns, of a process that Reaps, the leader's status when it has ended, and whether a child of this process is left.
+func (p *Process) Ended() (leader *unix.WaitStatus, left bool) {
+	select {
+	case <-p.tracer.over:
+	default:
+		left = true
+	}
+	return p.tracer.status.Load(), left
 }
 
 // RefusedError says that the command itself may not run.
@@ -106,11 +140,8 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 		close(s.workers)
 		return p, nil
 	}
-	s.Discard()
-	if p.gate == nil {
-		return nil, err
-	}
-	p.gate.close()
+	s.discard(p.tracer)
+	p.Stop()
 	if message := p.refusal(); message != "" {
 		return nil, &RefusedError{message, p}
 	}
@@ -127,7 +158,15 @@ func (s *Stage) execute(c *Start, p *Process) error {
 	for _, fd := range c.Files {
 		fds = append(fds, int(fd))
 	}
-	fds = append(fds, int(c.Domain.ruleset.file.Fd()))
+	if ruleset := c.Domain.ruleset.descriptor(); ruleset != noRuleset {
+		fds = append(fds, ruleset)
+	}
+	if options.traced {
+		if p.tracer, err = newTracer(s.PID, c.Domain.programs, c.Wake, s.workers); err != nil {
+			p.tracer = nil
+			return ErrStageLost
+		}
+	}
 	length := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
 	if err := unix.Sendmsg(s.control, length, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
 		return ErrStageLost
@@ -157,7 +196,7 @@ func (s *Stage) await(c *Start, p *Process, options filterOptions) error {
 		case n == 0 && options.needsGate() && p.gate == nil:
 			return ErrStageLost
 		case n == 0:
-			return nil
+			return p.begun()
 		case said[0] == sayListener:
 			if p.gate, err = c.newGate(rights[:nrights], options, s.workers); err != nil {
 				return err
@@ -168,6 +207,20 @@ func (s *Stage) await(c *Start, p *Process, options filterOptions) error {
 			return errMalformed
 		}
 	}
+}
+
+// errKilled says that the command was killed before its first instruction.
+var errKilled = errors.New("the command may not run")
+
+// begun returns when the command is known to be allowed, or has ended by itself.
+func (p *Process) begun() error {
+	if p.tracer == nil {
+		return nil
+	}
+	if <-p.tracer.first; !p.tracer.ran && p.refusal() != "" {
+		return errKilled
+	}
+	return nil
 }
 
 func (c *Start) newGate(rights []byte, options filterOptions, w workers) (*gate, error) {
@@ -183,7 +236,7 @@ func (c *Start) newGate(rights []byte, options filterOptions, w workers) (*gate,
 	if options.network {
 		held = c.Network
 	}
-	return newGate(listener(fds[0]), c.Domain.programs, held, c.Wake, w)
+	return newGate(listener(fds[0]), c.Domain.programs, held, options.allSockets, c.Wake, w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
@@ -191,6 +244,9 @@ func (c *Start) newGate(rights []byte, options filterOptions, w workers) (*gate,
 func (p *Process) Stop() {
 	if p.gate != nil {
 		p.gate.close()
+	}
+	if p.tracer != nil {
+		p.tracer.stopped.Store(true)
 	}
 }
 
@@ -202,12 +258,14 @@ var namesRefused = []string{result.NonZeroExit, result.Signaled, result.TimedOut
 // that didn't succeed and to which a program was refused.
 func (p *Process) Report(o *result.Outcome) {
 	o.Isolation = p.domain.Isolation()
-	if p.gate == nil {
+	seen := p.observed()
+	if seen == nil {
 		return
 	}
-	p.gate.observed.report(o)
+	seen.report(o)
 	o.AddRefusal(p.refusal(), namesRefused)
-	if n := p.gate.network; n != nil {
+	if p.gate != nil && p.gate.network != nil {
+		n := p.gate.network
 		n.denied.report(o)
 		o.Isolation.Connections, o.Isolation.OpenUDP = true, n.UDP
 		o.AddRefusal(n.denied.message(), namesRefused)

@@ -94,6 +94,11 @@ func (v *verdict) startedPath(pid int) string {
 	if v.script != "" {
 		return "/proc/"
 	}
+	return startedPath(pid)
+}
+
+// startedPath is the path that a process was executed by, as the kernel tells it; empty if it can't be read.
+func startedPath(pid int) string {
 	vector, err := os.ReadFile(target(pid).proc("auxv"))
 	for err == nil && len(vector) >= 16 {
 		if binary.LittleEndian.Uint64(vector) == executedPath {

@@ -81,7 +81,9 @@ type Network struct {
 type network struct {
 	*Network
 	listener listener
-	denied   denials
+	// allSockets says that the kernel connects none of the command's sockets: Unix sockets are made here too.
+	allSockets bool
+	denied     denials
 
 	mu sync.Mutex
 	// held are the sockets that aren't connected, by their inodes.
@@ -99,13 +101,15 @@ type network struct {
 	ready, timer int
 	// queries is how many datagrams wait for their answers.
 	queries int
-	closed  bool
+	// connecting is how many Unix sockets are being connected.
+	connecting int
+	closed     bool
 }
 
 // sweepDue stands for a sweep where notifications have their calls.
 const sweepDue = -1
 
-func newNetwork(n *Network, l listener) (*network, error) {
+func newNetwork(n *Network, l listener, allSockets bool) (*network, error) {
 	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -119,7 +123,7 @@ func newNetwork(n *Network, l listener) (*network, error) {
 		unix.Close(timer)
 		return nil, err
 	}
-	return &network{Network: n, listener: l, held: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
+	return &network{Network: n, listener: l, allSockets: allSockets, held: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
 }
 
 // close gives up all sockets. No worker may be left.

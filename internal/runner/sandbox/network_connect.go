@@ -12,6 +12,8 @@ type waiter struct {
 	id uint64
 	// deadline is when it stops to wait; zero for never.
 	deadline time.Time
+	// again says that it wants to wait for a busy server.
+	again bool
 }
 
 // maxWaiters is how many threads wait for one socket before those that were interrupted are looked for.
@@ -32,9 +34,13 @@ func (n *network) handleConnect(c *notification) {
 		n.answer(c.id, errno)
 		return
 	}
-	isHeld, isUDP := n.find(inode)
-	if !isHeld {
+	s := n.find(inode)
+	switch {
+	case s == nil:
 		n.connectOther(c, t.socketProtocol(fd), inode, len(raw))
+		return
+	case s.isLocal:
+		n.connectLocal(c, inode, raw)
 		return
 	}
 	a, errno := parseAddress(raw)
@@ -43,7 +49,7 @@ func (n *network) handleConnect(c *notification) {
 		return
 	}
 	if errno == 0 && a.family != unix.AF_UNSPEC {
-		errno = n.decide(&a, isUDP)
+		errno = n.decide(&a, s.isUDP)
 	}
 	if errno != 0 {
 		n.answer(c.id, errno)
@@ -52,12 +58,11 @@ func (n *network) handleConnect(c *notification) {
 	n.connect(c.id, inode, &a)
 }
 
-// find reports whether a socket is held, and whether it is a UDP socket.
-func (n *network) find(inode uint64) (isHeld, isUDP bool) {
+// find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
+func (n *network) find(inode uint64) *socket {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
-	return s != nil, s != nil && s.isUDP
+	return n.held[inode]
 }
 
 // decide asks whether a socket may be connected, and follows a redirection.
@@ -79,8 +84,12 @@ func (n *network) decide(a *address, isUDP bool) unix.Errno {
 // connectOther answers for a socket that isn't held. The kernel goes on with one that reaches no network only.
 func (n *network) connectOther(c *notification, protocol string, inode uint64, length int) {
 	switch {
-	case isLocalProtocol(protocol):
+	case isLocalProtocol(protocol) && !n.allSockets:
 		n.listener.proceed(c.id)
+	case isUnixProtocol(protocol):
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.answerConnected(c.id, inode)
 	case isTCP(protocol) && length < leastAddress:
 		n.answer(c.id, unix.EINVAL)
 	case isTCP(protocol):
@@ -175,11 +184,16 @@ func (n *network) addWaiter(s *socket, id uint64) {
 	if len(s.waiters) >= maxWaiters {
 		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool { return !n.listener.isValid(w.id) })
 	}
+	s.waiters = append(s.waiters, waiterFor(s, id))
+}
+
+// waiterFor is a thread that connects a socket and waits for it from now on.
+func waiterFor(s *socket, id uint64) waiter {
 	w := waiter{id: id}
 	if limit, err := unix.GetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO); err == nil && limit.Nano() > 0 {
 		w.deadline = time.Now().Add(time.Duration(limit.Nano()))
 	}
-	s.waiters = append(s.waiters, w)
+	return w
 }
 
 // advance looks whether a socket's connection stands or has failed, and has it watched otherwise.
@@ -288,6 +302,12 @@ const timerInode = 0
 // connecting.
 func (n *network) expire(now time.Time) (sweeps bool) {
 	for _, s := range n.held {
+		if s.isLocal {
+			if len(s.waiters) > 0 {
+				n.advanceLocal(s)
+			}
+			continue
+		}
 		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
 			isOver := !w.deadline.IsZero() && !w.deadline.After(now)
 			if isOver {
@@ -307,6 +327,11 @@ func (n *network) expire(now time.Time) (sweeps bool) {
 func (n *network) setTimer() {
 	next := n.nextSweep
 	for _, s := range n.held {
+		if s.isLocal && len(s.waiters) > 0 {
+			if again := time.Now().Add(retryLocal); next.IsZero() || again.Before(next) {
+				next = again
+			}
+		}
 		for _, w := range s.waiters {
 			if !w.deadline.IsZero() && (next.IsZero() || w.deadline.Before(next)) {
 				next = w.deadline
@@ -334,10 +359,13 @@ func (n *network) handleBind(c *notification) {
 		n.answer(c.id, errno)
 		return
 	}
-	isHeld, isUDP := n.find(inode)
+	s := n.find(inode)
 	switch protocol := t.socketProtocol(int32(c.args[0])); {
-	case isHeld:
-		n.bind(c.id, inode, isUDP, raw)
+	case s != nil && s.isLocal:
+		n.releaseName(raw, inode)
+		n.listener.proceed(c.id)
+	case s != nil:
+		n.bind(c.id, inode, s.isUDP, raw)
 	case isLocalProtocol(protocol), isTCP(protocol):
 		n.listener.proceed(c.id)
 	default:
@@ -380,7 +408,10 @@ func (n *network) handleListen(c *notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.held[inode]
-	if s == nil {
+	if s == nil || s.isLocal {
+		if s != nil {
+			n.listenLocal(s)
+		}
 		n.listener.proceed(c.id)
 		return
 	}

@@ -28,19 +28,19 @@ func (n *network) handleSendto(c *notification) {
 		n.answer(c.id, errno)
 		return
 	}
-	isHeld, isUDP := n.find(inode)
-	if !isHeld {
+	s := n.find(inode)
+	if s == nil {
 		n.sendOther(c, t.socketProtocol(fd))
 		return
 	}
 	raw, errno := t.address(c.args[4], int32(c.args[5]))
 	var a address
-	if errno == 0 && isUDP {
+	if errno == 0 && s.isUDP {
 		a, errno = parseAddress(raw)
 	}
 	switch {
 	case !n.listener.isValid(c.id):
-	case !isUDP:
+	case !s.isUDP:
 		n.listener.proceed(c.id)
 	case errno != 0:
 		n.answer(c.id, errno)

@@ -18,8 +18,12 @@ var (
 )
 
 // networkGateFilter hands to the gate what the network needs, and refuses what neither the gate nor Landlock would see.
-func networkGateFilter(udp bool) []unix.SockFilter {
-	f := socketFilter()
+func networkGateFilter(udp, allSockets bool) []unix.SockFilter {
+	local := allow
+	if allSockets {
+		local = notify
+	}
+	f := socketFilter(local)
 	for _, number := range []uint32{unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN} {
 		f = append(f, on(number, notify)...)
 	}
@@ -35,11 +39,12 @@ func networkGateFilter(udp bool) []unix.SockFilter {
 }
 
 // socketFilter lets Unix sockets and the netlink of routes pass, which getaddrinfo needs. The gate makes TCP and UDP
-// sockets. Everything else is refused: raw, packet and ping sockets, MPTCP, SCTP, SMC and UDP-Lite, other families.
-func socketFilter() []unix.SockFilter {
+// sockets, and Unix sockets where it is asked about them. Everything else is refused: raw, packet and ping sockets, MPTCP, SCTP, SMC
+// and UDP-Lite, other families.
+func socketFilter(local unix.SockFilter) []unix.SockFilter {
 	return append(on(unix.SYS_SOCKET,
 		load(offArg0),
-		jumpEqual(unix.AF_UNIX, 0, 1), allow,
+		jumpEqual(unix.AF_UNIX, 0, 1), local,
 		jumpEqual(unix.AF_NETLINK, 0, 4), load(offArg2), jumpEqual(unix.NETLINK_ROUTE, 0, 1), allow, deny(unix.EPROTONOSUPPORT),
 		jumpEqual(unix.AF_INET, 2, 0), jumpEqual(unix.AF_INET6, 1, 0), deny(unix.EAFNOSUPPORT),
 		load(offArg1), and(socketTypeMask),

@@ -213,7 +213,7 @@ func runGated(name string, args []string, d *decider) error {
 }
 
 func runNetwork(argv, env []string, n *Network) error {
-	domain, err := Prepare(connectionsOnly(), testPath, supportOnce())
+	domain, err := Prepare(connected, testPath, supportOnce())
 	if err != nil {
 		return err
 	}

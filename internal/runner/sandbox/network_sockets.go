@@ -33,6 +33,8 @@ type socket struct {
 	fd    int
 	inode uint64
 	isUDP bool
+	// isLocal says that it is a Unix socket, isDatagram that it sends datagrams.
+	isLocal, isDatagram bool
 	// given says that the command has its descriptor: before that nobody does.
 	given bool
 	// suspect says that no process held it at the last sweep. It may have been on its way through a Unix socket.
@@ -41,6 +43,10 @@ type socket struct {
 	to      []byte
 	waiters []waiter
 	watched bool
+	// connecting says that a Unix socket is being connected.
+	connecting bool
+	// peer is what a Unix socket waits to be connected to, held open.
+	peer int
 }
 
 // handleSocket makes a socket for the command.
@@ -78,7 +84,8 @@ func (n *network) newSocket(family, kind, protocol int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{fd: fd, isUDP: kind&socketTypeMask == unix.SOCK_DGRAM}
+	s := &socket{fd: fd, isLocal: family == unix.AF_UNIX, isDatagram: !isStream(kind), peer: noPeer}
+	s.isUDP = s.isDatagram && !s.isLocal
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && s.isUDP && !n.UDP {
 		err = shutSending(fd)
@@ -93,6 +100,12 @@ func (n *network) newSocket(family, kind, protocol int) (*socket, error) {
 	n.held[s.inode] = s
 	n.takeConnected(s.inode)
 	return s, nil
+}
+
+// isStream reports whether sockets of a type connect once. A raw Unix socket is one for datagrams.
+func isStream(kind int) bool {
+	kind &= socketTypeMask
+	return kind == unix.SOCK_STREAM || kind == unix.SOCK_SEQPACKET
 }
 
 // shutSending keeps a UDP socket from ever sending: the kernel looks at the mark when it makes a datagram's first buffer,
@@ -202,7 +215,12 @@ func (n *network) candidates(condition func(*socket) bool) []*socket {
 // releasePort drops the sockets at a port that no process holds, so that the port can be bound again. A socket that has
 // a port has been given, even if it isn't marked yet.
 func (n *network) releasePort(port uint16, except uint64) {
-	bound := n.candidates(func(s *socket) bool { return s.inode != except && localAddress(s.fd).Port() == port })
+	n.release(func(s *socket) bool { return s.inode != except && localAddress(s.fd).Port() == port })
+}
+
+// release drops the sockets that satisfy a condition and that no process holds.
+func (n *network) release(condition func(*socket) bool) {
+	bound := n.candidates(condition)
 	if len(bound) == 0 {
 		return
 	}
@@ -225,6 +243,7 @@ func (n *network) drop(s *socket) {
 		// The command's descriptor would keep it watched.
 		_ = unix.EpollCtl(n.ready, unix.EPOLL_CTL_DEL, s.fd, nil)
 	}
+	closePeer(s.peer)
 	unix.Close(s.fd)
 	delete(n.held, s.inode)
 }
@@ -326,10 +345,13 @@ func (t target) socketProtocol(fd int32) string {
 	return strings.TrimRight(string(name[:n]), "\x00")
 }
 
+// isUnixProtocol names Unix sockets. Before Linux 5.15 they all have one name.
+func isUnixProtocol(name string) bool { return name == "UNIX" || name == "UNIX-STREAM" }
+
 func isTCP(name string) bool { return name == "TCP" || name == "TCPv6" }
 
 // isLocalProtocol says that sockets of a protocol reach no network. A descriptor of another socket that is put in such a
-// one's place after the look is stopped by Landlock for TCP and can't send for UDP.
+// one's place after the look is stopped by Landlock for TCP and can't send for UDP. Where Landlock can't, the kernel connects none.
 func isLocalProtocol(name string) bool {
-	return name == "UNIX" || name == "UNIX-STREAM" || name == "NETLINK"
+	return isUnixProtocol(name) || name == "NETLINK"
 }

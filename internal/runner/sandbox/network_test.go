@@ -17,26 +17,28 @@ import (
 )
 
 func TestACommandReachesWhatIsLetThroughAndNothingElse(t *testing.T) {
-	listed, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
-	d := allow1(listed.address())
-	out, o := python(t, &Network{Connections: d}, `
+	inEveryWay(t, connected, func(t *testing.T) {
+		listed, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
+		d := allow1(listed.address())
+		out, o := python(t, &Network{Connections: d}, `
 s = socket.create_connection(("127.0.0.1", port(1)), 5); print(s.recv(10))
 print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
 print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
 `, listed.port(), other.port())
-	if want := "b'hello\\n'\nEACCES\nEACCES\n"; out != want {
-		t.Errorf("got %s", out)
-	}
-	if listed.accepted.Load() != 1 || other.accepted.Load() != 0 {
-		t.Errorf("%d and %d connections were accepted", listed.accepted.Load(), other.accepted.Load())
-	}
-	want := result.NetworkDenial{Host: "127.0.0.1", Port: other.address().Port(), Count: 2}
-	if len(o.Denied) != 1 || o.Denied[0] != want || o.MoreDenied != 0 {
-		t.Errorf("denied %+v and %d more", o.Denied, o.MoreDenied)
-	}
-	if !o.Isolation.Connections || o.Isolation.OpenUDP || o.Isolation.Programs {
-		t.Errorf("isolation %+v", o.Isolation)
-	}
+		if want := "b'hello\\n'\nEACCES\nEACCES\n"; out != want {
+			t.Errorf("got %s", out)
+		}
+		if listed.accepted.Load() != 1 || other.accepted.Load() != 0 {
+			t.Errorf("%d and %d connections were accepted", listed.accepted.Load(), other.accepted.Load())
+		}
+		want := result.NetworkDenial{Host: "127.0.0.1", Port: other.address().Port(), Count: 2}
+		if len(o.Denied) != 1 || o.Denied[0] != want || o.MoreDenied != 0 {
+			t.Errorf("denied %+v and %d more", o.Denied, o.MoreDenied)
+		}
+		if !o.Isolation.Connections || o.Isolation.OpenUDP || o.Isolation.Programs {
+			t.Errorf("isolation %+v", o.Isolation)
+		}
+	})
 }
 
 func TestARedirectedConnectionGoesElsewhere(t *testing.T) {
@@ -94,29 +96,31 @@ func TestDenialsAreBounded(t *testing.T) {
 }
 
 func TestSocketsThatACommandClosesAreGivenUp(t *testing.T) {
-	before := descriptors(t)
-	c := &command{network: &Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+	inEveryWay(t, connected, func(t *testing.T) {
+		before := descriptors(t)
+		c := &command{network: &Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
 for i in range(1000):
     for k in (1, 2): socket.socket(2, k).close()
 keep = [socket.socket(2, 1 + i % 2) for i in range(100)]
 for i in range(1000): socket.socket().close()
 print(len({code(s.connect, ("127.0.0.1", 1)) for s in keep}))`}}
-	r := c.start(t)
-	line := make([]byte, 10)
-	n, err := r.output.Read(line)
-	if err != nil || string(line[:n]) != "1\n" {
-		t.Errorf("%v: %s", err, line[:n])
-	}
-	r.gate.network.mu.Lock()
-	held := len(r.gate.network.held)
-	r.gate.network.mu.Unlock()
-	if held > 100+3*minSweep {
-		t.Errorf("%d sockets are held", held)
-	}
-	r.wait()
-	if after := descriptors(t); after > before {
-		t.Errorf("%d descriptors became %d", before, after)
-	}
+		r := c.start(t)
+		line := make([]byte, 10)
+		n, err := r.output.Read(line)
+		if err != nil || string(line[:n]) != "1\n" {
+			t.Errorf("%v: %s", err, line[:n])
+		}
+		r.gate.network.mu.Lock()
+		held := len(r.gate.network.held)
+		r.gate.network.mu.Unlock()
+		if held > 100+3*minSweep {
+			t.Errorf("%d sockets are held", held)
+		}
+		r.wait()
+		if after := descriptors(t); after > before {
+			t.Errorf("%d descriptors became %d", before, after)
+		}
+	})
 }
 
 // A port that a command has bound and freed is free for others too, without another call of the command.
@@ -180,24 +184,11 @@ print(code(socket.socket) is not None, sum(x.recv(10) == b"hello\n" for x in kee
 }
 
 func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
-	all := rules.Support{LandlockABI: rules.ABIConnections, Listener: true, AddDescriptor: true, ReadMemory: true}
-	if missing := all.Missing(connectionsOnly()); missing != "" {
-		t.Errorf("%q is missing", missing)
+	var unavailable *UnavailableError
+	if _, err := Prepare(connected, testPath, rules.Support{LandlockABI: rules.ABIConnections, Filter: true}); !errors.As(err, &unavailable) {
+		t.Errorf("without a listener: %v", err)
 	}
-	for name, change := range map[string]func(*rules.Support){
-		"an old kernel":  func(s *rules.Support) { s.LandlockABI = rules.ABIConnections - 1 },
-		"no listener":    func(s *rules.Support) { s.Listener = false },
-		"no descriptors": func(s *rules.Support) { s.AddDescriptor = false },
-		"no memory":      func(s *rules.Support) { s.ReadMemory = false },
-	} {
-		s := all
-		change(&s)
-		var unavailable *UnavailableError
-		if _, err := Prepare(connectionsOnly(), testPath, s); !errors.As(err, &unavailable) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	domain, err := Prepare(connectionsOnly(), testPath, supportOnce())
+	domain, err := Prepare(connected, testPath, supportOnce())
 	if err != nil {
 		t.Skip(err)
 	}
@@ -220,7 +211,7 @@ func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
 }
 
 func TestAProgramThatCantBeStartedLeavesNoGate(t *testing.T) {
-	domain, err := Prepare(connectionsOnly(), testPath, supportOnce())
+	domain, err := Prepare(connected, testPath, supportOnce())
 	if err != nil {
 		t.Skip(err)
 	}
@@ -258,18 +249,20 @@ print(code(socket.socket), code(socket.socket, 2, 2), code(socket.socket, 16, 3)
 
 // Programs and connections are held by one filter and one gate.
 func TestProgramsAndConnectionsAreHeldTogether(t *testing.T) {
-	s, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
-	c := &command{
-		network: &Network{Connections: allow1(s.address())}, argv: []string{programPath(t, "bash"), "-c", `
+	inEveryWay(t, connected, func(t *testing.T) {
+		s, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
+		c := &command{
+			network: &Network{Connections: allow1(s.address())}, argv: []string{programPath(t, "bash"), "-c", `
 exec 3<>/dev/tcp/127.0.0.1/` + s.port() + `; read x <&3; echo $x
 (exec 3<>/dev/tcp/127.0.0.1/` + other.port() + `) 2>/dev/null || echo refused; cat /etc/hostname 2>/dev/null || echo refused; true; exit 1`},
-		rules: rules.Rules{WritePaths: []string{"/tmp"}, Programs: &rules.Programs{Own: "bash", Allowed: []string{"true"}}},
-	}
-	out, o := c.run(t)
-	if out != "hello\nrefused\nrefused\n" || len(o.Denied) != 1 || len(o.Refused) != 1 || other.accepted.Load() != 0 {
-		t.Errorf("got %s, denied %+v, refused %+v", out, o.Denied, o.Refused)
-	}
-	if !strings.Contains(o.Message, `cat" was not allowed to run`) || !strings.Contains(o.Message, "Reaching") {
-		t.Errorf("the message is %q", o.Message)
-	}
+			rules: rules.Rules{WritePaths: []string{"/tmp"}, Programs: &rules.Programs{Own: "bash", Allowed: []string{"true"}}},
+		}
+		out, o := c.run(t)
+		if out != "hello\nrefused\nrefused\n" || len(o.Denied) != 1 || len(o.Refused) != 1 || other.accepted.Load() != 0 {
+			t.Errorf("got %s, denied %+v, refused %+v", out, o.Denied, o.Refused)
+		}
+		if !strings.Contains(o.Message, `cat" was not allowed to run`) || !strings.Contains(o.Message, "Reaching") {
+			t.Errorf("the message is %q", o.Message)
+		}
+	})
 }

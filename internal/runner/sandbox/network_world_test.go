@@ -87,18 +87,18 @@ var supportOnce = sync.OnceValue(func() rules.Support {
 
 func (c *command) start(t testing.TB) *running {
 	t.Helper()
-	c.rules.Connections = true
-	if missing := supportOnce().Missing(&c.rules); missing != "" {
+	c.rules.Connections = !c.denyNetwork
+	if missing := support().Missing(&c.rules); missing != "" {
 		t.Skip("this machine has no " + missing)
 	}
-	domain, err := Prepare(&c.rules, testPath, supportOnce())
+	domain, err := Prepare(&c.rules, testPath, support())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer domain.Close()
 	if c.withoutLandlock {
 		domain.Close()
-		if domain.ruleset, err = newRuleset(accessRefer, 0, domain.abi); err != nil {
+		if domain.ruleset, err = newRuleset(accessRefer, 0, domain.way.Landlock); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -80,6 +80,9 @@ func (l listener) proceed(id uint64) bool {
 //
 // A signal must not interrupt it: the kernel would take the descriptor back, but not the answer, and the process would
 // get 0 for a descriptor. The runtime sends such signals to its threads.
+//
+// Before Linux 5.14 it takes two steps. The process keeps the copy without knowing it if a signal interrupts its call between
+// them; the call then counts as not answered.
 func (l listener) give(id uint64, fd int, cloexec bool) unix.Errno {
 	var all, before unix.Sigset_t
 	for i := range all.Val {
@@ -93,5 +96,14 @@ func (l listener) give(id uint64, fd int, cloexec bool) unix.Errno {
 	if cloexec {
 		a.newDescriptor = unix.O_CLOEXEC
 	}
-	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&a))
+	errno := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&a))
+	if errno != unix.EINVAL {
+		return errno
+	}
+	a.flags = 0
+	given, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+	if errno == 0 && !l.finish(id, int64(given), 0) {
+		errno = unix.ENOENT
+	}
+	return errno
 }

@@ -15,6 +15,7 @@ func Probe(stage *Stage) rules.Support {
 	onThreadOfItsOwn(func() {
 		s.LandlockABI = probeLandlock()
 		s.Listener, s.AddDescriptor = probeListener()
+		s.Filter = s.Listener || probeFilter()
 	})
 	if stage != nil {
 		// On another thread: what is in a domain can't trace what isn't.
@@ -48,9 +49,15 @@ func probeListener() (listens, adds bool) {
 	}
 	defer unix.Close(fd)
 	// No call waits under this number.
-	none := addDescriptor{id: ^uint64(0), flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd)}
+	none := addDescriptor{id: ^uint64(0), source: uint32(fd)}
 	errno := listener(fd).ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&none))
 	return true, errno == unix.ENOENT
+}
+
+// probeFilter installs a filter that permits everything. It holds for the calling thread.
+func probeFilter() bool {
+	_, err := install([]unix.SockFilter{allow}, 0)
+	return err == nil
 }
 
 // probeProcess reads the memory of a child and traces it for a moment. The calling thread traces nothing else.
@@ -59,7 +66,7 @@ func probeProcess(pid int) (reads, traces bool) {
 	// a refusal says that reading is allowed.
 	_, err := target(pid).read(make([]byte, 8), pageSize)
 	reads = err == nil || errors.Is(err, unix.EFAULT)
-	if seize(pid) != nil || unix.PtraceInterrupt(pid) != nil {
+	if seize(pid, followAll) != nil || unix.PtraceInterrupt(pid) != nil {
 		return reads, false
 	}
 	var status unix.WaitStatus

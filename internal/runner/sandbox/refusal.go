@@ -10,7 +10,11 @@ import (
 
 // refusal is a sentence about the last program that was refused, and one about others.
 func (p *Process) refusal() string {
-	last, others := p.gate.observed.lastRefused()
+	seen := p.observed()
+	if seen == nil {
+		return ""
+	}
+	last, others := seen.lastRefused()
 	if last.Path == "" {
 		return ""
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // start is what a stage is told: the command, and as descriptors the working directory, the command's files from 0 on,
-// and the ruleset.
+// and the ruleset if there is one.
 type start struct {
 	program   string
 	argv, env []string
@@ -45,6 +45,9 @@ const (
 	flagNetwork
 	flagDenyNetwork
 	flagUDP
+	flagTraced
+	flagAllSockets
+	flagNoTruncate
 )
 
 // encode writes numbers of four bytes, and strings after their lengths.
@@ -66,6 +69,7 @@ func (o filterOptions) flags() uint32 {
 	var flags uint32
 	for flag, isSet := range map[uint32]bool{
 		flagPrograms: o.programs, flagNetwork: o.network, flagDenyNetwork: o.denyNetwork, flagUDP: o.udp,
+		flagTraced: o.traced, flagAllSockets: o.allSockets, flagNoTruncate: o.noTruncate,
 	} {
 		if isSet {
 			flags |= flag
@@ -83,6 +87,7 @@ func decodeStart(b []byte) (s start, err error) {
 	s.options = filterOptions{
 		programs: flags&flagPrograms != 0, network: flags&flagNetwork != 0,
 		denyNetwork: flags&flagDenyNetwork != 0, udp: flags&flagUDP != 0,
+		traced: flags&flagTraced != 0, allSockets: flags&flagAllSockets != 0, noTruncate: flags&flagNoTruncate != 0,
 	}
 	s.files = int(d.number())
 	program := d.list()
@@ -149,7 +154,10 @@ func fail(control int, err error) {
 
 // stageCommand restricts this thread and executes the command. It returns only after an error.
 func stageCommand(control int, s *start, fds []int) error {
-	directory, files, ruleset := fds[0], fds[1:1+s.files], fds[1+s.files]
+	directory, files, ruleset := fds[0], fds[1:1+s.files], noRuleset
+	if len(fds) > 1+s.files {
+		ruleset = fds[1+s.files]
+	}
 	if err := unix.Fchdir(directory); err != nil {
 		return err
 	}
@@ -160,9 +168,11 @@ func stageCommand(control int, s *start, fds []int) error {
 	}
 	// On a thread of its own, which the filter doesn't hold: it may hold what is used here.
 	send, sent := make(chan int), make(chan error)
-	go func() {
-		sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
-	}()
+	if s.options.needsGate() {
+		go func() {
+			sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
+		}()
+	}
 	listener, err := restrictThread(ruleset, s.options)
 	if err != nil {
 		return err
@@ -201,7 +211,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 		}
 		read += n
 	}
-	if s, err = decodeStart(body); err == nil && len(fds) != s.files+2 {
+	if s, err = decodeStart(body); err == nil && len(fds) != s.files+1 && len(fds) != s.files+2 {
 		err = errMalformed
 	}
 	return s, fds, err

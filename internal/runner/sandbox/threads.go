@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workers are threads that wait for the gate that they will answer for. They are there before the command starts: it may
+// workers are threads that wait for what they will do: answer for a gate, or trace. They are there before the command starts: it may
 // take all processes that there may be, and Go ends a program that needs another thread and doesn't get it.
-type workers chan *gate
+type workers chan func()
 
 func startWorkers() workers {
 	w := make(workers)
@@ -18,9 +18,8 @@ func startWorkers() workers {
 		there.Add(1)
 		go onThreadOfItsOwn(func() {
 			there.Done()
-			if g, ok := <-w; ok {
-				defer g.done.Done()
-				g.work()
+			if work, ok := <-w; ok {
+				work()
 			}
 		})
 	}

@@ -61,12 +61,12 @@ func peek(pid, options int) (int, State, error) {
 // nothing else.
 func (g *gate) follow(n *notification, v verdict) {
 	tid := int(n.pid)
-	err := seize(tid)
+	err := seize(tid, followExec)
 	for tries := 0; errors.Is(err, unix.EPERM) && g.listener.isValid(n.id) && (tries < seizeTries || target(tid).isTracedHere()); tries++ {
 		// Another worker is about to let it go, since an execution that failed is followed by the next at once; or it was
 		// killed.
-		pause(shortWait)
-		err = seize(tid)
+		pause()
+		err = seize(tid, followExec)
 	}
 	if err != nil {
 		if !errors.Is(err, unix.ESRCH) && g.listener.isValid(n.id) {
@@ -101,10 +101,16 @@ func (t target) hasSiblings() bool {
 	return unix.Stat(t.proc("task"), &st) != nil || st.Nlink > 3
 }
 
+// What a trace follows: one execve, or also what the thread starts. That also stops threads at their end: when another thread's program
+// takes the first one's place, no leave that was meant for the first reaches it.
+const (
+	followExec = unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+	followAll  = followExec | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXIT
+)
+
 // seize traces a thread without stopping it. It dies with this process.
-func seize(tid int) error {
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0,
-		unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_EXITKILL, 0, 0)
+func seize(tid int, follow uintptr) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, follow, 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -155,7 +161,7 @@ func (t *trace) finish() {
 			if looks%deadLooks == 0 && target(t.tid).isDead() {
 				_ = unix.Kill(t.tid, unix.SIGKILL)
 			}
-			pause(shortWait)
+			pause()
 			continue
 		case state == Ended:
 			reapTraced(pid)
@@ -190,9 +196,9 @@ func (t target) stat() (state, parent string) {
 	return string(fields[0]), string(fields[1])
 }
 
-// pause waits on this thread, in steps that no test depends on.
-func pause(d time.Duration) {
-	t := unix.NsecToTimespec(d.Nanoseconds())
+// pause waits on this thread for shortWait: no test depends on it.
+func pause() {
+	t := unix.NsecToTimespec(shortWait.Nanoseconds())
 	_ = unix.Nanosleep(&t, nil)
 }
 
@@ -237,24 +243,24 @@ func (t *trace) stopped(pid int) bool {
 }
 
 // compare reports whether what was executed may run, and counts it.
-func (g *gate) compare(pid int, v *verdict) bool {
+func (w *watch) compare(pid int, v *verdict) bool {
 	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return false // it was killed
 	}
 	if err != nil {
-		g.observed.addRefused(v.path, result.RuleChanged)
+		w.observed.addRefused(v.path, result.RuleChanged)
 		return false
 	}
-	f, err := g.programs.identify(fd)
+	f, err := w.programs.identify(fd)
 	if err != nil {
-		g.observed.addRefused(v.path, result.RuleChanged)
+		w.observed.addRefused(v.path, result.RuleChanged)
 		return false
 	}
 	defer f.close()
-	p := g.programs.allowed(f)
+	p := w.programs.allowed(f)
 	if p == nil {
-		g.observed.addRefused(f.path, result.RuleChanged)
+		w.observed.addRefused(f.path, result.RuleChanged)
 		return false
 	}
 	path := f.path
@@ -262,13 +268,13 @@ func (g *gate) compare(pid int, v *verdict) bool {
 		name, listed := p.calledAs(v.startedPath(pid), startedArguments(pid, 2))
 		path = filepath.Join(filepath.Dir(f.path), name)
 		if !listed {
-			g.observed.addRefused(path, result.RuleName)
+			w.observed.addRefused(path, result.RuleName)
 			return false
 		}
 	}
 	if v.script != "" {
-		g.observed.addExecuted(v.script)
+		w.observed.addExecuted(v.script)
 	}
-	g.observed.addExecuted(path)
+	w.observed.addExecuted(path)
 	return true
 }

@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // shimName is argv[0] of a shim.
@@ -81,7 +82,9 @@ func serve() error {
 		return err
 	}
 	go s.receive()
-	runner.Prepare()
+	if support := runner.Prepare(); support.Missing(&rules.Rules{Beside: true}) != "" {
+		runner.Discard() // no call could use its stage, and each could take it over
+	}
 	for c := range s.commands {
 		if err := s.run(c); err != nil {
 			return err

@@ -102,7 +102,7 @@ func plan(in Input) supervisor.Plan {
 		Env: []string{
 			"HOME=" + s.Path("home"),
 			"TMPDIR=" + s.Path("tmp"),
-			"PATH=" + s.Path("bin/containerd") + ":" + s.Path("bin/runc") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"PATH=" + s.Path("bin/containerd") + ":" + s.Path("bin/runc") + ":" + s.Path("bin/gvisor") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		},
 		Components: components(in),
 	}
@@ -123,6 +123,7 @@ type values struct {
 	CgroupV2, SysResource             bool
 	// Newest says that the node runs the newest Kubernetes, not an older one that was asked for.
 	Newest bool
+	GVisor bool
 }
 
 func render(in Input) (map[string]string, error) {
@@ -132,7 +133,7 @@ func render(in Input) (map[string]string, error) {
 		KubeletClientUser: KubeletClientUser, CoreDNSUser: CoreDNSUser,
 		ProvisionerUser: ProvisionerUser, ProvisionerName: ProvisionerName,
 		CgroupV2: in.Facts.CgroupV2, SysResource: in.Facts.SysResource,
-		Newest: in.Settings.Kubernetes == "",
+		Newest: in.Settings.Kubernetes == "", GVisor: in.Settings.GVisor,
 	}
 	all, err := template.ParseFS(templates, "templates/*")
 	if err != nil {

@@ -33,7 +33,7 @@ func Build(r Resolved, programs []Program) error {
 	if r.CGO {
 		cgo = "1"
 	}
-	// The go command names a file after its package; the only program of a module may have another name.
+	// The go command names a file after its package.
 	output := tmp + string(filepath.Separator)
 	if len(programs) == 1 {
 		output = filepath.Join(tmp, programs[0].Name)
@@ -46,7 +46,11 @@ func Build(r Resolved, programs []Program) error {
 		return err
 	}
 	for _, p := range programs {
-		if err := os.Rename(filepath.Join(tmp, p.Name), r.Path(p.Name)); err != nil {
+		built := filepath.Base(p.Package)
+		if len(programs) == 1 {
+			built = p.Name
+		}
+		if err := os.Rename(filepath.Join(tmp, built), r.Path(p.Name)); err != nil {
 			return err
 		}
 	}

@@ -38,15 +38,19 @@ func (m Module) folder() string {
 }
 
 // Catalogue lists what a node runs; what the API server's tests need comes first. The version of Kubernetes is a minor
-// one, e.g. 1.34, or empty for the newest.
-func Catalogue(version string) ([]Module, error) {
+// one, e.g. 1.34, or empty for the newest. GVisor adds a second runtime.
+func Catalogue(version string, gVisor bool) ([]Module, error) {
 	if version != "" && !slices.Contains(olderNodes, version) {
 		return nil, fmt.Errorf("there is no node of version %q: choose one of %s, or leave the version out for the newest",
 			version, strings.Join(olderNodes, ", "))
 	}
 	node := kubernetes()
 	node.Minor = version
-	return []Module{etcd(), node, containerd(), runc(), cni(), coredns(), provisioner()}, nil
+	modules := []Module{etcd(), node, containerd(), runc(), cni(), coredns(), provisioner()}
+	if gVisor {
+		modules = append(modules, gvisor())
+	}
+	return modules, nil
 }
 
 // Assets are the programs that tests against a bare API server need.
@@ -106,6 +110,14 @@ func runc() Module {
 	return Module{
 		Name: "runc", Upstream: path, Tags: "seccomp netgo osusergo", CGO: true, Static: true,
 		Programs: []Program{{"runc", path}},
+	}
+}
+
+func gvisor() Module {
+	const path = "gvisor.dev/gvisor"
+	return Module{
+		Name: "gvisor", Upstream: path,
+		Programs: []Program{{"runsc", path + "/runsc"}, {"containerd-shim-runsc-v1", path + "/shim"}},
 	}
 }
 

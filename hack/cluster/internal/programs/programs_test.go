@@ -25,7 +25,7 @@ func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 	tc := Toolchain{Version: "go1.0", OS: "linux", Arch: "amd64"}
 	var all []Module
 	for _, version := range append(olderNodes, "") {
-		node, err := Catalogue(version)
+		node, err := Catalogue(version, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 func TestAnUnknownVersionOfTheNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"1.33", "1.34.10", "../etcd", "v1.34"} {
-		if _, err := Catalogue(bad); err == nil || !strings.Contains(err.Error(), "1.34") {
+		if _, err := Catalogue(bad, false); err == nil || !strings.Contains(err.Error(), "1.34") {
 			t.Errorf("version %q: %v", bad, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestOlderAssetsHaveTheOlderAPIServerAlone(t *testing.T) {
 			t.Errorf("%s is %s", program, got)
 		}
 	}
-	newest, err := Catalogue("")
+	newest, err := Catalogue("", true)
 	if err != nil {
 		t.Fatal(err)
 	}

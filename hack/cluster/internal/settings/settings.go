@@ -30,9 +30,11 @@ type Settings struct {
 	Subnet netip.Prefix
 	// Kubernetes is the minor version that the node runs, e.g. 1.34; empty for the newest.
 	Kubernetes string
-	Audit      bool
-	NoFsync    bool
-	NoInstall  bool
+	// GVisor adds gVisor as a second runtime of the node, runsc.
+	GVisor    bool
+	Audit     bool
+	NoFsync   bool
+	NoInstall bool
 }
 
 // FromEnv reads the settings; getenv is os.Getenv outside tests.
@@ -53,6 +55,7 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 	}
 	s.Subnet = subnet
 	return s, errors.Join(
+		readBool(getenv, "TOOLCALL_CLUSTER_GVISOR", &s.GVisor),
 		readBool(getenv, "TOOLCALL_CLUSTER_AUDIT", &s.Audit),
 		readBool(getenv, "TOOLCALL_CLUSTER_NO_FSYNC", &s.NoFsync),
 		readBool(getenv, "TOOLCALL_NO_INSTALL", &s.NoInstall),

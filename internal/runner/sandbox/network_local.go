@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the kernel may not connect any socket of the command, because nothing would stop one that is put in the place of another,
+// Unix sockets are made and connected here as well. A peer then sees this process in SO_PEERCRED, with the command's user.
+
+// retryLocal is the time between two tries to connect a Unix socket to a server that is busy: nothing says when it isn't.
+const retryLocal = 5 * time.Millisecond
+
+// isPathName reports whether an address of a Unix socket is a path.
+func isPathName(raw []byte) bool { return len(raw) > leastAddress && raw[leastAddress] != 0 }
+
+// connectLocal connects a held Unix socket. A path is resolved as the thread sees it, once.
+func (n *network) connectLocal(c *notification, inode uint64, raw []byte) {
+	family := uint16(unix.AF_UNSPEC)
+	if len(raw) >= leastAddress {
+		family = binary.NativeEndian.Uint16(raw)
+	}
+	if len(raw) < leastAddress || len(raw) > unix.SizeofSockaddrUnix || family != unix.AF_UNIX && family != unix.AF_UNSPEC {
+		n.answer(c.id, unix.EINVAL)
+		return
+	}
+	peer := noPeer
+	if family == unix.AF_UNIX && isPathName(raw) {
+		path, _, _ := bytes.Cut(raw[leastAddress:], []byte{0})
+		var errno unix.Errno
+		if peer, errno = target(c.pid).openFD(unix.AT_FDCWD, string(path), 0); errno != 0 {
+			n.answer(c.id, errno)
+			return
+		}
+		raw = append(raw[:leastAddress:leastAddress], procFD(peer)+"\x00"...)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.held[inode]
+	switch {
+	case !n.listener.isValid(c.id): // what was read may be another process's
+		closePeer(peer)
+	case s == nil: // another thread has connected it, or it listens
+		closePeer(peer)
+		n.answerConnected(c.id, inode)
+	case len(s.waiters) > 0 || s.connecting:
+		closePeer(peer)
+		n.answer(c.id, unix.EALREADY)
+	case s.isDatagram:
+		n.answer(c.id, connectSocket(s.fd, raw)) // datagrams wait for nobody
+		closePeer(peer)
+	case n.connecting >= maxConnecting && n.wait(s, waiterFor(s, c.id), raw, peer):
+	default:
+		n.connectStream(s, waiterFor(s, c.id), raw, peer)
+	}
+}
+
+// maxConnecting is how many Unix sockets are being connected at a time: each takes a thread. Others wait as for a busy server.
+const maxConnecting = 4
+
+// connectStream connects a Unix socket for a thread, which waits if it wants to and the server is busy. It takes the peer.
+//
+// It does so apart: a command that takes away the flag by which a connect doesn't wait, at the right moment, makes it wait for as long as
+// the server is there. Nothing else waits then.
+func (n *network) connectStream(s *socket, w waiter, raw []byte, peer int) {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		closePeer(peer)
+		n.answer(w.id, errnoOf(err, unix.EBADF))
+		return
+	}
+	s.connecting = true
+	n.connecting++
+	go func() {
+		blocks, errno := connectNow(fd, raw)
+		unix.Close(fd)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		s.connecting = false
+		n.connecting--
+		if w.again = w.again || blocks; errno == unix.EAGAIN && w.again && n.wait(s, w, raw, peer) {
+			return
+		}
+		closePeer(peer)
+		if n.closed {
+			return
+		}
+		if errno == 0 && n.held[s.inode] == s {
+			n.drop(s)
+		}
+		if !n.answer(w.id, errno) && errno == 0 {
+			n.rememberConnected(s.inode)
+		}
+	}()
+}
+
+// wait has a thread wait for another try, unless it has waited long enough, or nobody is left who would. It takes the peer if it does.
+func (n *network) wait(s *socket, w waiter, raw []byte, peer int) bool {
+	isOver := !w.deadline.IsZero() && !w.deadline.After(time.Now())
+	if n.closed || isOver || n.held[s.inode] != s || !n.listener.isValid(w.id) {
+		return false
+	}
+	s.to, s.peer, s.waiters = raw, peer, []waiter{w}
+	n.setTimer()
+	return true
+}
+
+// advanceLocal tries again to connect a Unix socket for which a thread waits.
+func (n *network) advanceLocal(s *socket) {
+	if n.connecting >= maxConnecting {
+		return
+	}
+	w, peer := s.waiters[0], s.peer
+	s.waiters, s.peer = nil, noPeer
+	n.connectStream(s, w, s.to, peer)
+}
+
+// noPeer stands for a descriptor of what a Unix socket is being connected to, where there is none.
+const noPeer = -1
+
+func closePeer(fd int) {
+	if fd != noPeer {
+		unix.Close(fd)
+	}
+}
+
+// releaseName drops the Unix sockets with a name that no process holds, so that the name can be bound again.
+func (n *network) releaseName(raw []byte, except uint64) {
+	if len(raw) <= leastAddress || isPathName(raw) {
+		return // the kernel keeps a path until somebody removes it
+	}
+	n.release(func(s *socket) bool {
+		return s.isLocal && s.inode != except && bytes.Equal(localName(s.fd), raw[leastAddress:])
+	})
+}
+
+// localName is the name that a Unix socket is bound to, empty for none.
+func localName(fd int) []byte {
+	var address unix.RawSockaddrUnix
+	length := uint32(unsafe.Sizeof(address))
+	_, _, errno := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&address)), uintptr(unsafe.Pointer(&length)))
+	raw := (*[unsafe.Sizeof(address)]byte)(unsafe.Pointer(&address))
+	if errno != 0 || length <= leastAddress || int(length) > len(raw) {
+		return nil
+	}
+	return raw[leastAddress:length]
+}
+
+// listenLocal gives up a Unix socket that has a name: it won't be connected. The command listens itself, so that whoever connects
+// sees its process.
+func (n *network) listenLocal(s *socket) {
+	if len(localName(s.fd)) > 0 {
+		n.drop(s)
+	}
+}

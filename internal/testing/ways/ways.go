@@ -1,0 +1,42 @@
+// Package ways has what nodes give a runner that holds calls, as tests force it: each is a kernel or a runtime that gives no more.
+// A machine holds calls in as many ways as its own kernel allows.
+package ways
+
+import "toolcall.dev/operator/internal/runner/sandbox/rules"
+
+// Node is a kind of node.
+type Node struct {
+	Name string
+	// weaken takes away what such a node doesn't give.
+	weaken func(*rules.Support)
+}
+
+// Gives returns what the node gives where a machine gives this.
+func (n Node) Gives(here rules.Support) rules.Support {
+	n.weaken(&here)
+	return here
+}
+
+func landlock(abi int) func(*rules.Support) {
+	return func(s *rules.Support) { s.LandlockABI = min(s.LandlockABI, abi) }
+}
+
+// Nodes are the kinds of nodes, from what gives most.
+var Nodes = []Node{
+	{"as it is", func(*rules.Support) {}},
+	{"Linux 6.2", landlock(rules.ABITruncate)},
+	{"Linux 6.1", landlock(rules.ABIMoves)},
+	{"Linux 5.15", landlock(1)},
+	{"no Landlock", landlock(0)},
+	{"no listener", func(s *rules.Support) { s.LandlockABI, s.Listener = 0, false }},
+}
+
+// Named returns the node of a name; one that gives nothing if there is none.
+func Named(name string) Node {
+	for _, n := range Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return Node{name, func(s *rules.Support) { *s = rules.Support{} }}
+}
