@@ -16,6 +16,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/testing/ways"
 )
 
 func BenchmarkTrueThroughRun(b *testing.B) {
@@ -126,24 +127,81 @@ func awaitStage(b *testing.B, pid int) {
 	}
 }
 
+// inEachWay calls a function for each kind of node whose way differs, with what such a node gives in force.
+func inEachWay(b *testing.B, r *rules.Rules, call func(way string)) {
+	if os.Getuid() == 0 {
+		b.Skip("without Landlock root could write to every program: run it as another user")
+	}
+	here := *support
+	defer func() { support = &here }()
+	seen := map[rules.Way]bool{}
+	for _, node := range ways.Nodes {
+		given := node.Gives(here)
+		if way, missing := given.WayFor(r); missing == "" && !seen[way] {
+			seen[way], support = true, &given
+			call(strings.ReplaceAll(node.Name, " ", "-"))
+		}
+	}
+}
+
 // BenchmarkExecInside is one of a hundred executions in a shell's loop.
 func BenchmarkExecInside(b *testing.B) {
-	const times = 100
-	measure := func(r *rules.Rules) time.Duration {
-		cmd := bash("for ((i = 0; i < " + strconv.Itoa(times) + "; i++)); do /bin/true; done")
-		cmd.Rules = r
-		o := Run(b.Context(), cmd)
-		if o.Reason != result.Completed {
-			b.Fatal(describe(o))
-		}
-		return o.CompletionTime.Sub(o.StartTime) / times
-	}
 	var without, with durations
 	for b.Loop() {
-		without, with = append(without, measure(nil)), append(with, measure(benchRules()))
+		without, with = append(without, executions(b, nil)), append(with, executions(b, benchRules()))
 	}
 	without.report(b, "without-rules")
 	with.report(b, "with-rules")
+}
+
+func executions(b *testing.B, r *rules.Rules) time.Duration {
+	const times = 100
+	cmd := bash("for ((i = 0; i < " + strconv.Itoa(times) + "; i++)); do /bin/true; done")
+	cmd.Rules = r
+	o := Run(b.Context(), cmd)
+	if o.Reason != result.Completed {
+		b.Fatal(describe(o))
+	}
+	return o.CompletionTime.Sub(o.StartTime) / times
+}
+
+// BenchmarkExecInEachWay is the same under a list, in each way.
+func BenchmarkExecInEachWay(b *testing.B) {
+	list := benchRules()
+	list.WritePaths = nil
+	Prepare()
+	Discard()
+	took := map[string]durations{}
+	for b.Loop() {
+		took["without-rules"] = append(took["without-rules"], executions(b, nil))
+		inEachWay(b, list, func(way string) { took[way] = append(took[way], executions(b, list)) })
+	}
+	for name, d := range took {
+		d.report(b, name)
+	}
+}
+
+// BenchmarkTrueInEachWay is the start to the end of a command under a list, with a stage that was started ahead.
+func BenchmarkTrueInEachWay(b *testing.B) {
+	cmd := program("/bin/true")
+	cmd.Rules = benchRules()
+	cmd.Rules.WritePaths = nil
+	Prepare()
+	took := map[string]durations{}
+	for b.Loop() {
+		inEachWay(b, cmd.Rules, func(way string) {
+			Prepare()
+			awaitStage(b, ready.PID)
+			began := time.Now()
+			if o := Run(b.Context(), cmd); o.Reason != result.Completed {
+				b.Fatal(describe(o))
+			}
+			took[way] = append(took[way], time.Since(began))
+		})
+	}
+	for name, d := range took {
+		d.report(b, name)
+	}
 }
 
 // BenchmarkTrueThroughExec is what the standard library takes for a process whose output is captured.

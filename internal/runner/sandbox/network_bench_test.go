@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // connectCost are the medians of many sockets and connections in one command.
@@ -30,12 +32,17 @@ func connectCost(b *testing.B, out string) (socket, connect time.Duration) {
 	return time.Duration(sockets[len(sockets)/2]), time.Duration(connects[len(connects)/2])
 }
 
-// BenchmarkConnect is what a connection to a server on this machine costs, with the gate and without. The two take turns:
-// load hits both alike.
+// BenchmarkConnect is what a connection to a server on this machine costs, without the gate, and with it in each way. They take turns:
+// load hits all alike.
 func BenchmarkConnect(b *testing.B) {
 	const times = "500"
 	s := serve(b, "127.0.0.1:0")
-	var cost [4][]time.Duration
+	cost := map[string][]time.Duration{}
+	add := func(name, out string) {
+		socket, connect := connectCost(b, out)
+		cost["socket-"+name], cost["connect-"+name] = append(cost["socket-"+name], socket), append(cost["connect-"+name], connect)
+	}
+	defer func() { support = func() rules.Support { return supportOnce() } }()
 	for b.Loop() {
 		plain := exec.Command(self(b), s.port(), times)
 		plain.Env = []string{childVariable + "=connect"}
@@ -43,17 +50,20 @@ func BenchmarkConnect(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		with, _ := (&command{
-			network: &Network{Connections: &decider{all: true}}, argv: []string{self(b), s.port(), times}, env: plain.Env,
-		}).run(b)
-		for i, out := range []string{string(without), with} {
-			socket, connect := connectCost(b, out)
-			cost[2*i], cost[2*i+1] = append(cost[2*i], socket), append(cost[2*i+1], connect)
+		add("without", string(without))
+		for name, abi := range map[string]int{"Landlock": supportOnce().LandlockABI, "Linux-6.2": rules.ABITruncate, "no-Landlock": 0} {
+			forced := supportOnce()
+			forced.LandlockABI = abi
+			support = func() rules.Support { return forced }
+			with, _ := (&command{
+				network: &Network{Connections: &decider{all: true}}, argv: []string{self(b), s.port(), times}, env: plain.Env,
+			}).run(b)
+			add(name, with)
 		}
 	}
-	for i, name := range []string{"socket-without", "connect-without", "socket-with", "connect-with"} {
-		slices.Sort(cost[i])
-		b.ReportMetric(float64(cost[i][len(cost[i])/2].Nanoseconds())/1000, "p50-µs-"+name)
+	for name, took := range cost {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "p50-µs-"+name)
 	}
 }
 
