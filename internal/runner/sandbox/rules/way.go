@@ -77,7 +77,7 @@ func (w Way) ListsTruncate(r *Rules) bool {
 // WayFor returns the strongest way in which the node holds rules, or what it lacks, as a phrase that follows "no". Signals that
 // can't be held are no reason to refuse a call.
 func (s Support) WayFor(r *Rules) (w Way, missing string) {
-	w.Landlock = s.LandlockABI
+	w.Landlock = max(s.LandlockABI, 0)
 	if w.Landlock < ABIMoves && !r.holdsPaths() && !r.Beside {
 		w.Landlock = 0
 	}
