@@ -36,12 +36,39 @@ func newTracer(pid int, p *programs, wake func(), w workers) (*tracer, error) {
 	seized := make(chan error)
 	w <- func() {
 		err := seize(pid, followAll)
+		if err == nil {
+			err = settle(pid)
+		}
 		seized <- err
 		if err == nil {
 			t.work()
 		}
 	}
 	return t, <-seized
+}
+
+// settle returns when a traced stage has its own execve behind it, whose end may come after whoever started it knows that it runs. What is
+// executed from then on is the command.
+func settle(pid int) error {
+	if err := unix.PtraceInterrupt(pid); err != nil {
+		return err
+	}
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		case !status.Stopped():
+			return unix.ESRCH
+		}
+		proceedTraced(pid, unix.PTRACE_CONT, 0)
+		if int(status)>>eventShift == unix.PTRACE_EVENT_STOP {
+			return nil
+		}
+	}
 }
 
 // work handles what is traced until all of it has ended, and reaps it.
