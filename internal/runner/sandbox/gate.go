@@ -116,10 +116,10 @@ func (g *gate) close() {
 	go func() {
 		g.done.Wait()
 		unix.Close(g.stop[0])
-		unix.Close(int(g.listener))
 		if g.network != nil {
-			g.network.close()
+			g.network.close() // first: a connect that ends afterwards has nobody to answer
 		}
+		unix.Close(int(g.listener))
 		close(stopped)
 	}()
 	limit := time.NewTimer(stopLimit)
