@@ -295,56 +295,6 @@ func (n *network) advanceReady() (sweeps bool) {
 	return sweeps
 }
 
-// timerInode stands for the timer where sockets have their inodes, of which none is 0.
-const timerInode = 0
-
-// expire ends the waiting of threads whose time has come, and reports whether a sweep is due. Their sockets go on
-// connecting.
-func (n *network) expire(now time.Time) (sweeps bool) {
-	for _, s := range n.held {
-		if s.isLocal {
-			if len(s.waiters) > 0 {
-				n.advanceLocal(s)
-			}
-			continue
-		}
-		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
-			isOver := !w.deadline.IsZero() && !w.deadline.After(now)
-			if isOver {
-				n.answer(w.id, unix.EINPROGRESS)
-			}
-			return isOver
-		})
-	}
-	if sweeps = !n.nextSweep.IsZero() && !n.nextSweep.After(now); sweeps {
-		n.nextSweep = time.Time{}
-	}
-	n.setTimer()
-	return sweeps
-}
-
-// setTimer sets the timer to the next deadline or sweep, or stops it.
-func (n *network) setTimer() {
-	next := n.nextSweep
-	for _, s := range n.held {
-		if s.isLocal && len(s.waiters) > 0 {
-			if again := time.Now().Add(retryLocal); next.IsZero() || again.Before(next) {
-				next = again
-			}
-		}
-		for _, w := range s.waiters {
-			if !w.deadline.IsZero() && (next.IsZero() || w.deadline.Before(next)) {
-				next = w.deadline
-			}
-		}
-	}
-	var spec unix.ItimerSpec
-	if !next.IsZero() {
-		spec.Value = unix.NsecToTimespec(max(time.Until(next).Nanoseconds(), 1))
-	}
-	_ = unix.TimerfdSettime(n.timer, 0, &spec, nil)
-}
-
 // handleBind binds a socket that is held: the address is read once, and used. Sockets that their command has closed may hold
 // the port. A nameserver's port is the gate's: a UDP socket there would keep answers from being sent. The kernel goes on with
 // what isn't held: sockets that reach no network, and TCP sockets that are connected or listen.

@@ -242,34 +242,43 @@ func (t *trace) stopped(pid int) bool {
 	}
 }
 
+// running identifies the program that a process runs. Without an error, nil says that the process was killed.
+func (w *watch) running(pid int) (*openFile, error) {
+	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return w.programs.identify(fd)
+}
+
+// refuse counts a program that may not run, and says so.
+func (w *watch) refuse(path, rule string) (mayRun bool) {
+	w.observed.addRefused(path, rule)
+	return false
+}
+
 // compare reports whether what was executed may run, and counts it.
 func (w *watch) compare(pid int, v *verdict) bool {
-	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return false // it was killed
-	}
-	if err != nil {
-		w.observed.addRefused(v.path, result.RuleChanged)
-		return false
-	}
-	f, err := w.programs.identify(fd)
-	if err != nil {
-		w.observed.addRefused(v.path, result.RuleChanged)
+	f, err := w.running(pid)
+	switch {
+	case err != nil:
+		return w.refuse(v.path, result.RuleChanged)
+	case f == nil:
 		return false
 	}
 	defer f.close()
 	p := w.programs.allowed(f)
 	if p == nil {
-		w.observed.addRefused(f.path, result.RuleChanged)
-		return false
+		return w.refuse(f.path, result.RuleChanged)
 	}
 	path := f.path
 	if p.multiCall {
 		name, listed := p.calledAs(v.startedPath(pid), startedArguments(pid, 2))
-		path = filepath.Join(filepath.Dir(f.path), name)
-		if !listed {
-			w.observed.addRefused(path, result.RuleName)
-			return false
+		if path = filepath.Join(filepath.Dir(f.path), name); !listed {
+			return w.refuse(path, result.RuleName)
 		}
 	}
 	if v.script != "" {

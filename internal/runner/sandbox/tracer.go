@@ -136,20 +136,12 @@ func (t *tracer) learn(ran bool) {
 // script, if it is one, is looked at by the path that it was executed by. That is a look only, and so is all that holds a script
 // whose interpreter may run: an interpreter reads any script that it may read.
 func (t *tracer) compareTraced(pid int) bool {
-	refuse := func(path, rule string) bool {
-		t.observed.addRefused(path, rule)
-		return false
-	}
-	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	f, err := t.running(pid)
 	switch {
-	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH):
-		return false // it was killed
 	case err != nil:
-		return refuse(target(pid).executable(), result.RuleUnreadable)
-	}
-	f, err := t.programs.identify(fd)
-	if err != nil {
-		return refuse(target(pid).executable(), result.RuleUnreadable)
+		return t.refuse(target(pid).executable(), result.RuleUnreadable)
+	case f == nil:
+		return false
 	}
 	defer f.close()
 	asked := startedPath(pid)
@@ -160,25 +152,25 @@ func (t *tracer) compareTraced(pid int) bool {
 	p := t.programs.find(f)
 	switch {
 	case p != nil && p.isLoader:
-		return refuse(f.path, result.RuleLoader)
+		return t.refuse(f.path, result.RuleLoader)
 	case p == nil && script != nil:
-		return refuse(f.path, result.RuleInterpreter)
+		return t.refuse(f.path, result.RuleInterpreter)
 	case p == nil && (!f.isNamed || !filepath.IsAbs(f.path) || strings.HasPrefix(f.path, "/memfd:")):
-		return refuse(f.path, result.RuleUnnamed)
+		return t.refuse(f.path, result.RuleUnnamed)
 	case p == nil:
-		return refuse(f.path, result.RuleNotListed)
+		return t.refuse(f.path, result.RuleNotListed)
 	case script != nil && t.programs.find(script) == nil:
-		return refuse(script.path, result.RuleNotListed)
+		return t.refuse(script.path, result.RuleNotListed)
 	case script != nil:
 		if unlisted := t.unlistedInterpreter(pid, script, f); unlisted != "" {
-			return refuse(unlisted, result.RuleInterpreter)
+			return t.refuse(unlisted, result.RuleInterpreter)
 		}
 	}
 	path := f.path
 	if p.multiCall {
 		name, listed := p.calledAs(asked, startedArguments(pid, 2))
 		if path = filepath.Join(filepath.Dir(f.path), name); !listed {
-			return refuse(path, result.RuleName)
+			return t.refuse(path, result.RuleName)
 		}
 	}
 	if script != nil {
