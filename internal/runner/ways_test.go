@@ -16,18 +16,16 @@ import (
 // node is the kind of node that supervisors of the test take this machine for; empty for what it is.
 var node string
 
-// inEveryWay runs a test as on each node that can hold rules, and says how it does.
+// inEveryWay runs a test as on each node that holds rules in a way of its own, and says how it does.
 func inEveryWay(t *testing.T, r *rules.Rules, test func(t *testing.T, w rules.Way)) {
 	t.Helper()
 	here := Prepare()
 	here.Self = nil // supervisors of tests aren't root
 	Discard()
 	t.Cleanup(func() { node = "" })
-	for _, kind := range ways.Nodes {
-		if w, missing := kind.Gives(here).WayFor(r); missing == "" {
-			node = kind.Name
-			t.Run(kind.Name, func(t *testing.T) { test(t, w) })
-		}
+	for kind, w := range ways.Of(here, r) {
+		node = kind.Name
+		t.Run(kind.Name, func(t *testing.T) { test(t, w) })
 	}
 }
 
@@ -131,8 +129,12 @@ os.mkdir("` + work + `/d"); open("` + work + `/d/f", "w").write("x"); import shu
 
 // Where the list alone is held, everything but the attacks on what Landlock holds comes to the same.
 func TestNoAttackGetsAnUnlistedProgramToRunInAnyWay(t *testing.T) {
-	listOnly := &rules.Rules{Programs: &rules.Programs{}}
+	listOnly, seen := &rules.Rules{Programs: &rules.Programs{}}, map[string]bool{}
 	inEveryWay(t, listOnly, func(t *testing.T, w rules.Way) {
+		if seen[w.Name()] {
+			return // another version of Landlock holds a list alike
+		}
+		seen[w.Name()] = true
 		for _, args := range [][]string{
 			{"files"}, {"loaders"}, {"scripts"}, {"memory"}, {"descriptors"}, {"children"}, {"threads"}, {"many", "100"},
 			{"race-evil", "100"}, {"race-loader", "100"}, {"race-shared", "50"}, {"leaders", "100"}, {"names", "100", "bin"}, {"inherited"},

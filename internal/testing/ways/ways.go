@@ -2,7 +2,11 @@
 // A machine holds calls in as many ways as its own kernel allows.
 package ways
 
-import "toolcall.dev/operator/internal/runner/sandbox/rules"
+import (
+	"iter"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
 
 // Node is a kind of node.
 type Node struct {
@@ -21,8 +25,8 @@ func landlock(abi int) func(*rules.Support) {
 	return func(s *rules.Support) { s.LandlockABI = min(s.LandlockABI, abi) }
 }
 
-// Nodes are the kinds of nodes, from what gives most.
-var Nodes = []Node{
+// nodes are the kinds of nodes, from what gives most.
+var nodes = []Node{
 	{"as it is", func(*rules.Support) {}},
 	{"Linux 6.2", landlock(rules.ABITruncate)},
 	{"Linux 6.1", landlock(rules.ABIMoves)},
@@ -31,9 +35,23 @@ var Nodes = []Node{
 	{"no listener", func(s *rules.Support) { s.LandlockABI, s.Listener = 0, false }},
 }
 
+// Of returns the nodes that hold rules in a way of their own, with it, where a machine gives this.
+func Of(here rules.Support, r *rules.Rules) iter.Seq2[Node, rules.Way] {
+	return func(yield func(Node, rules.Way) bool) {
+		seen := map[rules.Way]bool{}
+		for _, node := range nodes {
+			w, missing := node.Gives(here).WayFor(r)
+			if missing == "" && !seen[w] && !yield(node, w) {
+				return
+			}
+			seen[w] = true
+		}
+	}
+}
+
 // Named returns the node of a name; one that gives nothing if there is none.
 func Named(name string) Node {
-	for _, n := range Nodes {
+	for _, n := range nodes {
 		if n.Name == name {
 			return n
 		}
