@@ -71,8 +71,12 @@ test-programs: ## Build the programs and install the packages that end-to-end te
 	@hack/test-programs.sh
 
 .PHONY: test-kernels
-test-kernels: ## Run the tests of kernel isolation under other kernels, in virtual machines (KERNELS='5.10 6.1 6.12').
+test-kernels: ## Run the tests of kernel isolation under other kernels, in virtual machines (KERNELS='5.10 6.1 6.12 newest').
 	@hack/kernels.sh $(KERNELS)
+
+.PHONY: test-arm64
+test-arm64: ## Run the tests of kernel isolation on arm64, in a virtual machine.
+	@hack/arm64.sh
 
 .PHONY: test-gvisor
 test-gvisor: ## Run the tests of kernel isolation under gVisor, on this machine and on a local cluster whose node has it.

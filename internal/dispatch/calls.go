@@ -14,9 +14,9 @@ type CallState string
 
 // States of a call that a runner has, or may have.
 const (
-	// Assigned says that the call was handed over on this connection, and that the runner hasn't answered.
+	// Assigned says that the call was handed over on this connection.
 	Assigned CallState = "Assigned"
-	// Running says that the runner has started the call, or is about to.
+	// Running says that the runner listed the call in its hello: it has started it, or is about to.
 	Running CallState = "Running"
 	// Withdrawn says that the runner was told not to start a call that it wasn't given on this connection, and that it
 	// hasn't answered.
@@ -34,8 +34,6 @@ type HeldCall struct {
 	State     CallState
 	// Background is as it was assigned.
 	Background bool
-	// StartedMicroseconds is when the runner started the call, by its clock; 0 when it hasn't said so on this connection.
-	StartedMicroseconds int64
 	// Decision is what was decided about a session's call, sealed. It is empty when there is no memory for it: the result
 	// brings it back.
 	Decision string

@@ -132,7 +132,6 @@ func TestASecondResultOfACallIsNotTaken(t *testing.T) {
 func TestARunnerThatHasNoCallYetReportsNone(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 		m.send(resultOf("c1"))
-		m.say(&wire.Message{Started: &wire.Started{CallUID: "c1", StartedMicroseconds: 1}})
 		m.say(&wire.Message{Known: &wire.Known{CallUID: "c1"}})
 		if m.isOver() || len(m.session.HeldCalls()) != 0 || m.session.Taken() != 0 || o.hub.Result(m.process.keyHash, "c1") != nil || o.news() != "" {
 			t.Errorf("it is taken for something: %v", m.session.HeldCalls())

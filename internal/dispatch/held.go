@@ -91,8 +91,6 @@ var errLarge = errors.New("a message has a size that none of its kind has")
 func (c *connection) takeServed(m *wire.Message, size int, release func(), received func(callUID string)) error {
 	expected := false
 	switch {
-	case m.Started != nil:
-		expected = inServed(c.runner, func(v *served) bool { return v.setStarted(m.Started) })
 	case m.Known != nil:
 		if expected = c.runner.setKnown(m.Known); expected {
 			received(m.Known.CallUID)

@@ -15,7 +15,7 @@
 // The Runner holds what its process has, by the call's UID (HeldCall): of a ToolCall that one call, of a ToolSession many.
 //
 //	its hello lists a call              Running, Ended
-//	Assign                              Assigned; Running when it says Started; Ended with its result
+//	Assign                              Assigned; Ended with its result
 //	Stop, of a call that it has         no change: the result follows
 //	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
 //	it answers Known                    Known: the result was acknowledged before

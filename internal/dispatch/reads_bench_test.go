@@ -27,9 +27,8 @@ func benchedReader(b *testing.B, stdout *kept.Stream) output.Reader {
 	}
 	runs := make(chan struct{})
 	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-		return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+		return func(ctx context.Context, a *wire.Assignment) *wire.Result {
 			s.Outputs.Set(a.CallUID, stdout, kept.New(kept.Limits{}))
-			started(time.Now())
 			close(runs)
 			<-ctx.Done()
 			return resultIn(a.CallUID, "")

@@ -60,8 +60,8 @@ func newOutputWorld(t *testing.T, limits kept.Limits) *outputWorld {
 		},
 	}
 	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-		return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
-			return w.execute(ctx, s.Outputs, a, started)
+		return func(ctx context.Context, a *wire.Assignment) *wire.Result {
+			return w.execute(ctx, s.Outputs, a)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,13 +111,12 @@ func (w *outputWorld) setAway(away bool) {
 	w.cut()
 }
 
-func (w *outputWorld) execute(ctx context.Context, outputs *supervisor.Outputs, a *wire.Assignment, started func(time.Time)) *wire.Result {
+func (w *outputWorld) execute(ctx context.Context, outputs *supervisor.Outputs, a *wire.Assignment) *wire.Result {
 	c := &written{stdout: kept.New(w.limits), stderr: kept.New(w.limits), over: make(chan struct{})}
 	w.mu.Lock()
 	w.calls[a.CallUID] = c
 	w.mu.Unlock()
 	outputs.Set(a.CallUID, c.stdout, c.stderr)
-	started(time.Now())
 	select {
 	case <-c.over:
 	case <-ctx.Done():

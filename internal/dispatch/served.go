@@ -236,16 +236,6 @@ func (v *served) discardOthers(name, uid string) []HeldCall {
 	return others
 }
 
-// setStarted notes that a call was started. It says whether the message was to be expected.
-func (v *served) setStarted(m *wire.Started) bool {
-	call := v.get(m.CallUID)
-	if call == nil || call.State != Assigned && call.State != Running || call.StartedMicroseconds != 0 {
-		return false
-	}
-	call.State, call.StartedMicroseconds = Running, max(m.StartedMicroseconds, 1)
-	return true
-}
-
 // remind has the calls looked at whose end nobody has taken. It says whether there are any.
 func (v *served) remind() (found bool) {
 	if v == nil {

@@ -10,6 +10,7 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
@@ -88,11 +89,15 @@ func TestFilesThatCannotBeOpenedEndNoCall(t *testing.T) {
 	running, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a := collecting(e, `echo a >a`, "stuck", "a")
-	o := e.Execute(running, a, func(time.Time) { cancel() }).Outcome
+	e.Run = func(ctx context.Context, c runner.Command) result.Outcome {
+		return runner.Run(ctx, c, runner.WithOnStart(func(time.Time) { cancel() }))
+	}
+	o := e.Execute(running, a).Outcome
+	e.Run = nil
 	if o.Artifacts == nil || len(o.Artifacts.Kept) != 0 || !strings.Contains(o.Artifacts.Message, "doesn't answer") {
 		t.Errorf("got %+v", o)
 	}
-	if o := e.Execute(ctx, a, unheard).Outcome; o.Started || o.Artifacts != nil {
+	if o := e.Execute(ctx, a).Outcome; o.Started || o.Artifacts != nil {
 		t.Errorf("a call that was stopped before: %+v", o)
 	}
 	letGo()

@@ -101,7 +101,7 @@ func TestWhatWasPrintedIsThereBeforeTheEnd(t *testing.T) {
 			stop(runner.Stop{Reason: result.TimedOut, Message: "seen"})
 		}
 	})
-	r := e.Execute(ctx, snippet(e, "python", "import time\nprint('step 1')\ntime.sleep(600)", "python3"), unheard)
+	r := e.Execute(ctx, snippet(e, "python", "import time\nprint('step 1')\ntime.sleep(600)", "python3"))
 	if r.Outcome.Reason != result.TimedOut || string(r.Outcome.Stdout.Head) != "step 1\n" {
 		t.Errorf("got %+v", r.Outcome)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -25,8 +24,8 @@ type Executor struct {
 	WorkingDir string
 	// Stdout and Stderr show the command's output as it is written: the pod's log.
 	Stdout, Stderr io.Writer
-	// Run runs a command and calls started when it runs; runner.Run does it when nil.
-	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
+	// Run runs a command; runner.Run does it when nil.
+	Run func(ctx context.Context, cmd runner.Command) result.Outcome
 	// Hosts are the entries of /etc/hosts from before the first call.
 	Hosts []resolver.HostsEntry
 	// Mounts are directories at which git works although another user owns them.
@@ -41,16 +40,15 @@ type Executor struct {
 	Session *wire.Begin
 }
 
-// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. It calls started
-// when the command runs. Several calls can run at a time if Run can do that. The result is within the bounds that the operator
-// holds it to.
-func (e *Executor) Execute(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
-	r := e.execute(ctx, a, started)
+// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. Several
+// calls can run at a time if Run can do that. The result is within the bounds that the operator holds it to.
+func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
+	r := e.execute(ctx, a)
 	r.Shorten()
 	return r
 }
 
-func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
 	resolved, files, err := e.resolve(a)
 	defer func() { files.removeFrom(&r.Outcome) }()
@@ -66,9 +64,9 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 	}
 	p := &prepared{Resolved: resolved, files: files, hidden: hidden}
 	if a.File != nil {
-		r.Outcome = e.executeFile(ctx, a, p, started)
+		r.Outcome = e.executeFile(ctx, a, p)
 	} else {
-		r.Outcome = e.executeCommand(ctx, a, p, started)
+		r.Outcome = e.executeCommand(ctx, a, p)
 	}
 	hidden.outcome(&r.Outcome)
 	r.Environment.WorkingDir = r.Outcome.WorkingDir
@@ -83,7 +81,7 @@ type prepared struct {
 	hidden *redaction
 }
 
-func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *prepared, started func(time.Time)) result.Outcome {
+func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *prepared) result.Outcome {
 	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
 	if err != nil {
 		return notStarted(dirReason(err), err)
@@ -130,9 +128,9 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 	}
 	var o result.Outcome
 	if e.Run != nil {
-		o = e.Run(ctx, command, started)
+		o = e.Run(ctx, command)
 	} else {
-		o = runner.Run(ctx, command, runner.WithOnStart(started))
+		o = runner.Run(ctx, command)
 	}
 	o.WorkingDir = path
 	// Before files are collected: a glob must not find them.

@@ -41,7 +41,7 @@ func shell(e *supervisor.Executor, script string) *wire.Assignment {
 // execute runs an assignment and holds the result to what the operator would.
 func execute(t *testing.T, e *supervisor.Executor, a *wire.Assignment) *wire.Result {
 	t.Helper()
-	r := e.Execute(context.Background(), a, unheard)
+	r := e.Execute(context.Background(), a)
 	if err := r.Validate(); err != nil {
 		t.Errorf("the operator would refuse the result: %v", err)
 	}
@@ -133,7 +133,7 @@ func TestTheContextStopsACommandWithItsReason(t *testing.T) {
 	e := executor(t)
 	ctx, stop := context.WithCancelCause(context.Background())
 	e.Stdout = writerFunc(func(p []byte) { stop(runner.Stop{Reason: result.PodLost, Message: "the pod goes away"}) })
-	r := e.Execute(ctx, shell(e, "echo ready; exec sleep 600"), unheard)
+	r := e.Execute(ctx, shell(e, "echo ready; exec sleep 600"))
 	if r.Outcome.Reason != result.PodLost || r.Outcome.Message != "the pod goes away" || string(r.Outcome.Stdout.Head) != "ready\n" {
 		t.Errorf("got %+v", r.Outcome)
 	}

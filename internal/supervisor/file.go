@@ -53,7 +53,7 @@ type fileRun struct {
 
 // executeFile does an operation on files in this process. The time limit holds for all of it: also finding its directory
 // can hang.
-func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepared, started func(time.Time)) (o result.Outcome) {
+func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepared) (o result.Outcome) {
 	if a.TimeoutMilliseconds > 0 {
 		limit := a.Timeout()
 		timeout := runner.Stop{Reason: result.TimedOut, Message: fmt.Sprintf("The operation was stopped after %v.", limit)}
@@ -65,12 +65,12 @@ func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepa
 		return fileNotBegun(err)
 	}
 	begin := time.Now()
-	opened, done := make(chan struct{}), make(chan *fileRun, 1)
+	done := make(chan *fileRun, 1)
 	go func() {
 		defer func() { <-fileSlots }()
-		done <- e.doFile(ctx, a, p, opened)
+		done <- e.doFile(ctx, a, p)
 	}()
-	run := awaitFile(ctx, opened, done, func() { started(begin) })
+	run := awaitFile(ctx, done)
 	if run != nil && run.refused != "" {
 		return notStarted(run.refused, run.err)
 	}
@@ -108,8 +108,8 @@ func fileNotBegun(cause error) result.Outcome {
 	return result.Outcome{Reason: stop.Reason, Message: stop.Message}
 }
 
-// doFile opens the call's directory, says so, and does the operation in it.
-func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared, opened chan<- struct{}) *fileRun {
+// doFile opens the call's directory, and does the operation in it.
+func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared) *fileRun {
 	run := &fileRun{assignment: a}
 	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
@@ -117,7 +117,6 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared, 
 		return run
 	}
 	run.dir = dir
-	close(opened)
 	asked := *a.File
 	asked.WorkingDir, asked.Home = dir, p.home()
 	run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir), &run.replaced), &asked, &run.output)
@@ -143,25 +142,17 @@ func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 }
 
 // awaitFile waits as long as the context allows, and a little longer. It returns nil for an operation that goes on.
-func awaitFile(ctx context.Context, opened <-chan struct{}, done <-chan *fileRun, started func()) *fileRun {
-	var limit <-chan time.Time
-	stopped := ctx.Done()
-	for {
-		select {
-		case <-opened:
-			started()
-			opened = nil
-		case run := <-done:
-			if opened != nil && run.refused == "" {
-				started()
-			}
-			return run
-		case <-stopped:
-			stopped = nil
-			limit = time.After(fileStopLimit)
-		case <-limit:
-			return nil
-		}
+func awaitFile(ctx context.Context, done <-chan *fileRun) *fileRun {
+	select {
+	case run := <-done:
+		return run
+	case <-ctx.Done():
+	}
+	select {
+	case run := <-done:
+		return run
+	case <-time.After(fileStopLimit):
+		return nil
 	}
 }
 

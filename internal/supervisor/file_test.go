@@ -183,7 +183,7 @@ func TestAFileActionIsStoppedBeforeItBegins(t *testing.T) {
 	e := executor(t)
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(runner.Stop{Reason: result.SessionEnded, Message: "the session ended"})
-	r := e.Execute(ctx, fileCall(e, spec.File{Operation: "Write", Path: "a"}), unheard)
+	r := e.Execute(ctx, fileCall(e, spec.File{Operation: "Write", Path: "a"}))
 	if r.Outcome.Started || r.Outcome.Reason != result.SessionEnded || r.Validate() != nil {
 		t.Errorf("got %+v", r.Outcome)
 	}
@@ -218,7 +218,7 @@ func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
 	var ended sync.WaitGroup
 	for range 4 {
 		ended.Go(func() {
-			if o := e.Execute(t.Context(), stuck, unheard).Outcome; o.Reason != result.TimedOut || !o.Started || !strings.Contains(o.Message, "has not ended yet") {
+			if o := e.Execute(t.Context(), stuck).Outcome; o.Reason != result.TimedOut || !o.Started || !strings.Contains(o.Message, "has not ended yet") {
 				t.Errorf("got %+v", o)
 			}
 		})

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 )
 
-// ExecuteFunc runs a call. The context's end stops it; a runner.Stop as its cause says why. started is called at most
-// once, when the command runs. It runs several calls at a time.
-type ExecuteFunc func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result
+// ExecuteFunc runs a call. The context's end stops it; a runner.Stop as its cause says why. It runs several calls at a time.
+type ExecuteFunc func(ctx context.Context, a *wire.Assignment) *wire.Result
 
 // host is what a runner that has begun knows. One goroutine has it at a time: that of Run.
 type host struct {
@@ -29,8 +27,8 @@ type host struct {
 	calls []*call
 	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.
 	taken *uidSet
-	// events has room for all that the calls that run can say.
-	events chan event
+	// ends has room for the results of all calls that run.
+	ends chan ended
 	// ctx is that of the calls.
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -43,16 +41,14 @@ type call struct {
 	held       wire.Held
 	background bool
 	stop       context.CancelCauseFunc
-	// started is zero until the command runs, result nil until it has ended.
-	started time.Time
-	result  *wire.Result
+	// result is nil until the call has ended.
+	result *wire.Result
 }
 
-// event is what happened to a call: it was started, or it has a result.
-type event struct {
-	call    *call
-	started time.Time
-	result  *wire.Result
+// ended is a call's result, on its way to the one goroutine that has the host.
+type ended struct {
+	call   *call
+	result *wire.Result
 }
 
 // Errors of an operator that isn't served any more on this connection. The next hello says what the runner has.
@@ -64,7 +60,7 @@ var (
 
 func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *host {
 	h := &host{begin: *b, execute: execute, outputs: outputs, taken: newUIDSet(b.MaxCalls)}
-	h.events = make(chan event, 2*(b.MaxConcurrentCalls+wire.MaxBackgroundCalls))
+	h.ends = make(chan ended, b.MaxConcurrentCalls+wire.MaxBackgroundCalls)
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	return h
 }
@@ -195,23 +191,14 @@ func (h *host) start(c *call, a *wire.Assignment) {
 	h.outputs.begin(a.CallUID)
 	go func() {
 		defer stop(nil)
-		r := h.execute(ctx, a, func(at time.Time) { h.events <- event{call: c, started: at} })
+		r := h.execute(ctx, a)
 		h.outputs.end(a.CallUID)
 		if h.saveCopy != nil {
 			// Whether or not the operator can be reached now: the pod may end before it can.
 			h.saveCopy(r)
 		}
-		h.events <- event{call: c, result: r}
+		h.ends <- ended{c, r}
 	}()
-}
-
-// happened takes what a call says, and returns what the operator is told.
-func (h *host) happened(e event) *wire.Message {
-	if e.result != nil {
-		return e.call.finish(e.result)
-	}
-	e.call.started = e.started
-	return e.call.answer()
 }
 
 // finish keeps the result of a call until it is acknowledged.
@@ -221,16 +208,12 @@ func (c *call) finish(r *wire.Result) *wire.Message {
 	return c.answer()
 }
 
-// answer is what the operator is told about a call; nil for one that is about to be started.
+// answer is what the operator is told about a call; nil for one that runs.
 func (c *call) answer() *wire.Message {
-	switch {
-	case c.result != nil:
-		return &wire.Message{Result: c.result}
-	case !c.started.IsZero():
-		return &wire.Message{Started: &wire.Started{CallUID: c.held.UID, StartedMicroseconds: c.started.UnixMicro()}}
-	default:
+	if c.result == nil {
 		return nil
 	}
+	return &wire.Message{Result: c.result}
 }
 
 // stopCall stops a call that runs, and makes sure that one which isn't known never starts.
@@ -285,7 +268,8 @@ func (h *host) acknowledge(uid string) {
 func (h *host) abandon(cause error) (unrecorded []*wire.Result) {
 	h.stop(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
 	for slices.ContainsFunc(h.calls, func(c *call) bool { return c.result == nil }) {
-		h.happened(<-h.events)
+		e := <-h.ends
+		e.call.finish(e.result)
 	}
 	for _, c := range h.calls {
 		unrecorded = append(unrecorded, c.result)

@@ -32,7 +32,7 @@ func TestAReadThatHangsDoesNotKeepARunnerFromComingBack(t *testing.T) {
 			s := own.Supervisor
 			s.Outputs = supervisor.NewOutputs()
 			s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-				return func(_ context.Context, a *wire.Assignment, _ func(time.Time)) *wire.Result {
+				return func(_ context.Context, a *wire.Assignment) *wire.Result {
 					s.Outputs.Set(a.CallUID, stream, stream)
 					<-over
 					return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}

@@ -32,13 +32,12 @@ func writing(s *supervisor.Supervisor, limits kept.Limits) chan *writer {
 	calls := make(chan *writer, 64)
 	s.Outputs = supervisor.NewOutputs()
 	s.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-		return func(_ context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+		return func(_ context.Context, a *wire.Assignment) *wire.Result {
 			if a.CallName == "name-never" {
 				return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.CommandNotFound}}
 			}
 			w := &writer{stdout: kept.New(limits), stderr: kept.New(limits), over: make(chan struct{})}
 			s.Outputs.Set(a.CallUID, w.stdout, w.stderr)
-			started(time.UnixMicro(int64(len(a.CallUID))))
 			calls <- w
 			<-w.over
 			w.stdout.Finish(true, time.Minute)
@@ -186,7 +185,6 @@ func TestAReadMayComeBeforeTheProcess(t *testing.T) {
 		p.in <- assigned("c1")
 		p.in <- readOf(1, 0, 10, true)
 		w := <-calls
-		b.wantStarted(p, "c1")
 		_, _ = w.stdout.Write([]byte("abc"))
 		if all, _ := answer(t, p, 1, 0); string(all) != "abc" {
 			t.Errorf("got %q", all)
@@ -302,7 +300,6 @@ func TestTheOutputOfEndedCallsStaysUntilItTakesTooMuch(t *testing.T) {
 		run := func(uid string, size int) {
 			p.in <- assigned(uid)
 			w := <-calls
-			b.wantStarted(p, uid)
 			_, _ = w.stdout.Write(make([]byte, size))
 			close(w.over)
 			b.wantResult(p, uid)

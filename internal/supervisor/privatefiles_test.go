@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,7 +124,7 @@ func TestASecretInAFileIsNotForFilesOfOthers(t *testing.T) {
 	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")
 	looked := false
 	own := *e
-	own.Run = func(_ context.Context, c runner.Command, _ func(time.Time)) result.Outcome {
+	own.Run = func(_ context.Context, c runner.Command) result.Outcome {
 		looked = true
 		key := strings.TrimPrefix(c.Env[slices.IndexFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, "KEY=") })], "KEY=")
 		if content, err := os.ReadFile(key); err != nil || string(content) != "secret-value" {
@@ -134,7 +133,7 @@ func TestASecretInAFileIsNotForFilesOfOthers(t *testing.T) {
 		lookForFile(t, e, tmp, key)
 		return result.Outcome{Reason: result.Completed, Message: "done"}
 	}
-	own.Execute(t.Context(), withFile(shell(e, "")), unheard)
+	own.Execute(t.Context(), withFile(shell(e, "")))
 	if !looked {
 		t.Error("the call with the file didn't run")
 	}
@@ -194,7 +193,7 @@ func TestFilesThatCanNotBeRemovedAreSaid(t *testing.T) {
 	tmp, e := temporary(t), executor(t)
 	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")
 	own := *e
-	own.Run = func(context.Context, runner.Command, func(time.Time)) result.Outcome {
+	own.Run = func(context.Context, runner.Command) result.Outcome {
 		// A mount in the way of removing.
 		calls, err := os.ReadDir(tmp + "/" + supervisor.PrivateFilesName)
 		if err != nil || len(calls) != 1 {
@@ -210,7 +209,7 @@ func TestFilesThatCanNotBeRemovedAreSaid(t *testing.T) {
 		t.Cleanup(func() { _ = syscall.Unmount(at, 0) })
 		return result.Outcome{Reason: result.Completed, Message: "done."}
 	}
-	if o := own.Execute(t.Context(), withFile(shell(e, "")), unheard).Outcome; strings.Count(o.Message, "can't be removed") != 1 || !strings.HasPrefix(o.Message, "done. ") {
+	if o := own.Execute(t.Context(), withFile(shell(e, ""))).Outcome; strings.Count(o.Message, "can't be removed") != 1 || !strings.HasPrefix(o.Message, "done. ") {
 		t.Errorf("got %q", o.Message)
 	}
 }

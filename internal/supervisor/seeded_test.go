@@ -45,7 +45,7 @@ type seeded struct {
 }
 
 // command is one of the test.
-func (s *seeded) command(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+func (s *seeded) command(ctx context.Context, a *wire.Assignment) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
 	rec := s.find(a.CallUID)
 	if cause := context.Cause(ctx); cause != nil {
@@ -56,7 +56,6 @@ func (s *seeded) command(ctx context.Context, a *wire.Assignment, started func(t
 	s.mu.Lock()
 	s.counts[rec.uid]++
 	s.mu.Unlock()
-	started(time.Now())
 	r.Outcome = result.Outcome{Reason: result.Completed, Started: true, ExitCode: result.Exit(0), StartTime: time.Now()}
 	select {
 	case <-time.After(rec.takes):
@@ -185,10 +184,6 @@ func (s *seeded) read() bool {
 		return false
 	}
 	switch {
-	case m.Started != nil:
-		if s.starts(m.Started.CallUID) != 1 {
-			s.t.Errorf("%s is said to have started", m.Started.CallUID)
-		}
 	case m.Known != nil:
 		s.seen["known"]++
 		if rec := s.find(m.Known.CallUID); !rec.acked {

@@ -146,8 +146,8 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 			return ctx.Err()
 		case m := <-l.incoming:
 			answer, err = s.handle(ctx, terminate, l, m)
-		case e := <-s.host.happens():
-			answer = s.host.happened(e)
+		case e := <-s.host.endsOfCalls():
+			answer = e.call.finish(e.result)
 		case err = <-l.broken:
 		case err = <-out.failed:
 		case <-terminated:
@@ -210,20 +210,20 @@ func (h *host) greeting(said *wire.Serving) []*wire.Message {
 	return messages
 }
 
-// happens is where the calls say what happens to them.
-func (h *host) happens() <-chan event {
+// endsOfCalls is where the results of the calls come.
+func (h *host) endsOfCalls() <-chan ended {
 	if h == nil {
 		return nil
 	}
-	return h.events
+	return h.ends
 }
 
-// catchUp takes what calls said while there was no connection.
+// catchUp takes the results that came while there was no connection.
 func (h *host) catchUp() {
 	for {
 		select {
-		case e := <-h.events:
-			h.happened(e)
+		case e := <-h.ends:
+			e.call.finish(e.result)
 		default:
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
@@ -29,8 +28,7 @@ func TestARunnerStaysSmallAfterTenThousandCalls(t *testing.T) {
 	many.MaxCalls = calls + 100
 	b := start(t, many, func(b *bench) {
 		b.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-			return func(_ context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
-				started(time.Now())
+			return func(_ context.Context, a *wire.Assignment) *wire.Result {
 				return &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{
 					Reason: result.Completed, Started: true, ExitCode: result.Exit(0), Stdout: result.Stream{Head: make([]byte, 4<<10)},
 				}}

@@ -128,7 +128,7 @@ func TestTheRunnerKeepsNoMoreResultsThanItMay(t *testing.T) {
 			if p.isClosed() {
 				break
 			}
-			b.wantStarted(p, uid)
+			b.wantRunning(uid)
 			b.complete(p, uid)
 		}
 		if kept != wire.MaxHeldCalls {

@@ -14,7 +14,7 @@
 // given or told to stop; these are the calls that MaxCalls counts, 16 bytes each. A UID is in one of these states, which it never goes back from:
 //
 //	unknown       Assign remembers it and starts it; Stop remembers it and makes it one that is never started.
-//	running       Assign is answered by Started, as soon as it has; Stop stops the command. Its end makes it an ended one.
+//	running       Assign isn't answered; Stop stops the command. Its end makes it an ended one.
 //	ended         The result is sent when it is there, once on each connection, and to answer Assign and Stop. Ack makes
 //	              it an acknowledged one. Other messages don't.
 //	acknowledged  Assign and Stop are answered by Known.

@@ -301,10 +301,10 @@ func TestTheEndOfThePodAtAnyMomentStartsACallAtMostOnceAndSaysWhetherItDid(t *te
 		},
 		"with the start": func(b *bench) {
 			b.Begin = func(*wire.Begin) supervisor.ExecuteFunc {
-				return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+				return func(ctx context.Context, a *wire.Assignment) *wire.Result {
 					b.terminate()
 					<-ctx.Done()
-					return b.execute(ctx, a, started)
+					return b.execute(ctx, a)
 				}
 			}
 		},

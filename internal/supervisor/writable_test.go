@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -20,13 +19,13 @@ import (
 func writePaths(t *testing.T, e *supervisor.Executor, a *wire.Assignment) []string {
 	t.Helper()
 	var paths []string
-	e.Run = func(_ context.Context, cmd runner.Command, _ func(time.Time)) result.Outcome {
+	e.Run = func(_ context.Context, cmd runner.Command) result.Outcome {
 		if cmd.Rules != nil {
 			paths = cmd.Rules.WritePaths
 		}
 		return result.Outcome{Reason: result.CommandNotFound, Message: "none"}
 	}
-	if r := e.Execute(t.Context(), a, unheard); r.Outcome.Reason != result.CommandNotFound {
+	if r := e.Execute(t.Context(), a); r.Outcome.Reason != result.CommandNotFound {
 		t.Fatalf("got %+v", r.Outcome)
 	}
 	return paths

@@ -62,7 +62,7 @@ func (m *Message) limit() int {
 		return MaxPartFrame
 	case m.State != nil:
 		return MaxState
-	case m.Ping != nil, m.Read != nil, m.CancelRead != nil, m.Started != nil, m.Known != nil, m.Want != nil, m.CancelTransfer != nil:
+	case m.Ping != nil, m.Read != nil, m.CancelRead != nil, m.Known != nil, m.Want != nil, m.CancelTransfer != nil:
 		return MaxControl
 	default:
 		return MaxAssignment
@@ -118,13 +118,12 @@ func ReadAskedFromRunner(r io.Reader, size int) (*Message, error) {
 
 func readFromRunner(r io.Reader, size int, memory *partMemory) (*Message, error) {
 	var body struct {
-		Hello   *Hello   `json:"hello"`
-		Result  *Result  `json:"result"`
-		Ping    *Ping    `json:"ping"`
-		Held    *Held    `json:"held"`
-		Started *Started `json:"started"`
-		Known   *Known   `json:"known"`
-		Data    *Data    `json:"data"`
+		Hello  *Hello  `json:"hello"`
+		Result *Result `json:"result"`
+		Ping   *Ping   `json:"ping"`
+		Held   *Held   `json:"held"`
+		Known  *Known  `json:"known"`
+		Data   *Data   `json:"data"`
 
 		Part  *Part          `json:"part"`
 		State *TransferState `json:"state"`
@@ -134,7 +133,7 @@ func readFromRunner(r io.Reader, size int, memory *partMemory) (*Message, error)
 		return nil, err
 	}
 	m := &Message{
-		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Started: body.Started, Known: body.Known,
+		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Known: body.Known,
 		Data: body.Data, Part: body.Part, State: body.State,
 	}
 	if m.Part != nil {
@@ -180,7 +179,7 @@ func (m *Message) checked(payload []byte) (*Message, error) {
 	n := 0
 	for _, present := range []bool{
 		m.Hello != nil, m.Begin != nil, m.End != nil, m.Refuse != nil, m.Ping != nil, m.Pong != nil,
-		m.Held != nil, m.Assign != nil, m.Started != nil, m.Stop != nil, m.Result != nil, m.Ack != nil, m.Known != nil,
+		m.Held != nil, m.Assign != nil, m.Stop != nil, m.Result != nil, m.Ack != nil, m.Known != nil,
 		m.Read != nil, m.CancelRead != nil, m.Data != nil,
 		m.Transfer != nil, m.Want != nil, m.Part != nil, m.State != nil, m.CancelTransfer != nil,
 	} {

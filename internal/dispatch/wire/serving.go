@@ -117,13 +117,6 @@ type Held struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// Started answers an Assign: the call's process runs.
-type Started struct {
-	CallUID string `json:"callUID"`
-	// StartedMicroseconds is when it was started, in microseconds since 1970 by the clock of the runner's machine.
-	StartedMicroseconds int64 `json:"startedMicroseconds"`
-}
-
 // Known answers an Assign or a Stop: the call's result was acknowledged before.
 type Known struct {
 	CallUID string `json:"callUID"`

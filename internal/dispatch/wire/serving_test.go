@@ -122,16 +122,15 @@ func TestMessagesOfCallsComeBackAsTheyWere(t *testing.T) {
 		sent       *wire.Message
 		fromRunner bool
 	}{
-		"begin":   {&wire.Message{Begin: &wire.Begin{Owner: owners["a session"], MaxCalls: 3, MaxConcurrentCalls: 4, Home: "/home"}}, false},
-		"a call":  {&wire.Message{Begin: wire.BeginCall("u", "n")}, false},
-		"assign":  {&wire.Message{Assign: &wire.Assignment{CallUID: "u", Decision: "sealed", Background: true}}, false},
-		"stop":    {&wire.Message{Stop: &wire.Stop{CallUID: "u", Reason: "CancelRequested"}}, false},
-		"ack":     {&wire.Message{Ack: &wire.Ack{CallUID: "u"}}, false},
-		"held":    {&wire.Message{Held: &wire.Held{UID: "u", Name: "n", State: wire.Ended, Decision: "sealed", Background: true}}, true},
-		"end":     {&wire.Message{End: &wire.End{Reason: "IdleTimeout"}}, false},
-		"started": {&wire.Message{Started: &wire.Started{CallUID: "u", StartedMicroseconds: 1}}, true},
-		"known":   {&wire.Message{Known: &wire.Known{CallUID: "u"}}, true},
-		"result":  {&wire.Message{Result: &wire.Result{CallUID: "u", Decision: "sealed"}}, true},
+		"begin":  {&wire.Message{Begin: &wire.Begin{Owner: owners["a session"], MaxCalls: 3, MaxConcurrentCalls: 4, Home: "/home"}}, false},
+		"a call": {&wire.Message{Begin: wire.BeginCall("u", "n")}, false},
+		"assign": {&wire.Message{Assign: &wire.Assignment{CallUID: "u", Decision: "sealed", Background: true}}, false},
+		"stop":   {&wire.Message{Stop: &wire.Stop{CallUID: "u", Reason: "CancelRequested"}}, false},
+		"ack":    {&wire.Message{Ack: &wire.Ack{CallUID: "u"}}, false},
+		"held":   {&wire.Message{Held: &wire.Held{UID: "u", Name: "n", State: wire.Ended, Decision: "sealed", Background: true}}, true},
+		"end":    {&wire.Message{End: &wire.End{Reason: "IdleTimeout"}}, false},
+		"known":  {&wire.Message{Known: &wire.Known{CallUID: "u"}}, true},
+		"result": {&wire.Message{Result: &wire.Result{CallUID: "u", Decision: "sealed"}}, true},
 	} {
 		frame, err := wire.Encode(c.sent)
 		if err != nil {

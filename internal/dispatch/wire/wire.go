@@ -9,8 +9,8 @@
 // Each later Hello carries the owner, and is followed by a Held frame for each call that runs or whose result isn't
 // acknowledged. Every message about a call can be repeated:
 //
-//	Assign   of a UID that the runner doesn't know: it remembers the UID, starts the command and sends Started.
-//	         Of a call that runs: Started. Of one that has ended: Result. Of one that was acknowledged: Known.
+//	Assign   of a UID that the runner doesn't know: it remembers the UID and starts the command; Result follows.
+//	         Of a call that runs: Result follows. Of one that has ended: Result. Of one that was acknowledged: Known.
 //	Stop     of a call that runs: its command is stopped, and Result follows. Of a UID that the runner doesn't
 //	         know: it remembers never to start it, and sends a Result that says so.
 //	Result   is sent once on each connection, and as an answer, until its Ack. It gives the Decision back.
@@ -80,13 +80,12 @@ type Message struct {
 	Pong   *Ping    `json:"pong,omitempty"`
 
 	// Of calls.
-	Held    *Held       `json:"held,omitempty"`
-	Assign  *Assignment `json:"assign,omitempty"`
-	Started *Started    `json:"started,omitempty"`
-	Stop    *Stop       `json:"stop,omitempty"`
-	Result  *Result     `json:"result,omitempty"`
-	Ack     *Ack        `json:"ack,omitempty"`
-	Known   *Known      `json:"known,omitempty"`
+	Held   *Held       `json:"held,omitempty"`
+	Assign *Assignment `json:"assign,omitempty"`
+	Stop   *Stop       `json:"stop,omitempty"`
+	Result *Result     `json:"result,omitempty"`
+	Ack    *Ack        `json:"ack,omitempty"`
+	Known  *Known      `json:"known,omitempty"`
 
 	// Of output.
 	Read       *ReadOutput `json:"read,omitempty"`

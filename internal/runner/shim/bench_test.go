@@ -3,7 +3,6 @@ package shim
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
@@ -17,7 +16,7 @@ func BenchmarkTrue(b *testing.B) {
 	alone := func(c runner.Command) result.Outcome { return runner.Run(b.Context(), c) }
 	benchTrue(b, "alone", alone)
 	p := newBench(b, 1)
-	benchTrue(b, "shim", func(c runner.Command) result.Outcome { return p.Run(b.Context(), c, func(time.Time) {}) })
+	benchTrue(b, "shim", func(c runner.Command) result.Outcome { return p.Run(b.Context(), c) })
 }
 
 // openNetwork is what a policy that doesn't mention the network gives a call.

@@ -21,8 +21,6 @@ const defaultOverdue = 15 * time.Second
 type call struct {
 	shim           *process
 	timeout, grace time.Duration
-	// started is called when the command runs.
-	started func(time.Time)
 	// kill is asked to end the command for memory. It has room for one.
 	kill chan runner.Stop
 	// killed says that kill was asked. It belongs to the watch.
@@ -50,9 +48,8 @@ type call struct {
 	files []*os.File
 }
 
-// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is. started
-// is called when the command runs; it must not block.
-func (p *Pool) Run(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome {
+// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is.
+func (p *Pool) Run(ctx context.Context, cmd runner.Command) result.Outcome {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			why := runner.StopCause(err)
@@ -62,7 +59,7 @@ func (p *Pool) Run(ctx context.Context, cmd runner.Command, started func(time.Ti
 		if err != nil {
 			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 		}
-		o, err := p.runIn(ctx, s, &cmd, started)
+		o, err := p.runIn(ctx, s, &cmd)
 		if !errors.Is(err, errNotHandedOver) {
 			return o
 		}
@@ -72,10 +69,10 @@ func (p *Pool) Run(ctx context.Context, cmd runner.Command, started func(time.Ti
 // errNotHandedOver says that the shim can't have started the command: it was gone before it had the whole of it.
 var errNotHandedOver = errors.New("the command was not handed over")
 
-func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, started func(time.Time)) (result.Outcome, error) {
+func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command) (result.Outcome, error) {
 	s.number++
 	c := &call{
-		shim: s, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
+		shim: s, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), kill: make(chan runner.Stop, 1),
 		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(), onStreams: cmd.OnStreams,
 		output: newRemote(s, kept.Limits{Memory: cmd.MaxBytesPerStream, Disk: cmd.KeepBytesPerStream}),
 	}
@@ -181,7 +178,6 @@ func (c *call) supervise(ctx context.Context) *reply {
 			case r.Started != nil && c.startedAt.IsZero():
 				c.startedAt = *r.Started
 				c.showStreams()
-				c.started(c.startedAt)
 			case r.Ended != nil:
 				return &r
 			}
@@ -230,7 +226,6 @@ func (c *call) lostOutcome() result.Outcome {
 	now := time.Now()
 	if c.startedAt.IsZero() {
 		c.startedAt = c.handedOver
-		c.started(c.startedAt)
 	}
 	o := result.Outcome{
 		Reason: result.Signaled, Message: "The command was ended together with the process that supervised it. Its output is lost.",

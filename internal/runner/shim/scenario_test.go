@@ -40,7 +40,7 @@ func containerScenario() {
 	ready := filepath.Join(os.Args[1], "ready")
 	var other sync.WaitGroup
 	other.Go(func() {
-		o := p.Run(ctx, bash(`setsid sleep 601 & echo up >`+ready+`; exec sleep 602`), func(time.Time) {})
+		o := p.Run(ctx, bash(`setsid sleep 601 & echo up >`+ready+`; exec sleep 602`))
 		fmt.Println("other:", o.Reason)
 	})
 	for {
@@ -50,7 +50,7 @@ func containerScenario() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, end := range []string{"exit 0", "kill -9 $PPID; sleep 603", "tr '\\0' '\\n' </proc/$PPID/environ; tr '\\0' '\\n' </proc/1/environ; kill -9 1"} {
-		o := p.Run(context.Background(), bash(`setsid env -i sleep 604 & setsid bash -c 'sleep 605 & sleep 606 &' ; `+end), func(time.Time) {})
+		o := p.Run(context.Background(), bash(`setsid env -i sleep 604 & setsid bash -c 'sleep 605 & sleep 606 &' ; `+end))
 		fmt.Println("command:", o.Reason, strings.TrimSpace(text(o.Stdout)))
 		fmt.Println("there:", sleeping())
 	}
@@ -102,7 +102,7 @@ func memoryScenario() {
 	ctx, stop := context.WithCancel(context.Background())
 	var other sync.WaitGroup
 	other.Go(func() {
-		o := p.Run(ctx, bash(`exec python3 -c 'import time; b = b"x" * (8 << 20); time.sleep(600)'`), func(time.Time) {})
+		o := p.Run(ctx, bash(`exec python3 -c 'import time; b = b"x" * (8 << 20); time.sleep(600)'`))
 		fmt.Println("other:", o.Reason)
 	})
 	for range 2 {
@@ -110,10 +110,10 @@ func memoryScenario() {
 b = []
 while True:
     b.append(b"x" * (2 << 20))
-    time.sleep(0.01)'; echo "survived $?"`), func(time.Time) {})
+    time.sleep(0.01)'; echo "survived $?"`))
 		fmt.Println("large:", o.Reason, o.Signal, o.Message == outOfMemory.Message, o.OOMKilled)
 	}
-	o := p.Run(ctx, bash("echo fine"), func(time.Time) {})
+	o := p.Run(ctx, bash("echo fine"))
 	fmt.Println("next:", o.Reason)
 	stop()
 	other.Wait()

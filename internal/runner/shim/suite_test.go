@@ -79,7 +79,7 @@ func checkNothingLeft(t testing.TB) {
 // run runs a command and checks what must hold for every outcome.
 func (b *bench) run(ctx context.Context, cmd runner.Command) result.Outcome {
 	b.t.Helper()
-	o := b.Run(ctx, cmd, func(time.Time) {})
+	o := b.Run(ctx, cmd)
 	if err := o.Validate(); err != nil {
 		b.t.Errorf("invalid outcome: %v", err)
 	}

@@ -194,8 +194,7 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 			return nil, err
 		},
 		Begin: func(*wire.Begin) supervisor.ExecuteFunc {
-			return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
-				started(time.Now())
+			return func(ctx context.Context, a *wire.Assignment) *wire.Result {
 				if strings.HasPrefix(a.CallName, heldPrefix) {
 					<-ctx.Done()
 				}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs the tests of what holds calls on arm64: arm64.sh. It boots Debian's kernel for arm64, with programs from Debian's archive, in a
+# virtual machine whose processor is translated, so it takes half an hour. All of it lies in a temporary folder, which is removed at the
+# end.
+#
+# It needs root, Debian 12, and the packages qemu-system-arm of bookworm-backports, cpio, kmod and e2fsprogs. TESTS chooses tests of
+# internal/runner, SANDBOX_TESTS those of internal/runner/sandbox, SECONDS_EACH bounds the machine.
+source "$(dirname "$0")/vm.sh"
+
+needs qemu-system-aarch64 cpio depmod mkfs.ext4
+
+# archive DIRECTORY PACKAGE...: unpacks Debian's packages for arm64, with what they depend on.
+archive() {
+  local dir=$1 package
+  shift
+  mkdir -p "$dir"/{lists/partial,cache/archives/partial} "$dir"/root/usr/{bin,sbin,lib}
+  : >"$dir/status"
+  debian_source debian bookworm >"$dir/source.list"
+  apt=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o "Dir::Etc::sourcelist=$dir/source.list" -o Dir::Etc::sourceparts=-
+    -o "Dir::State::Lists=$dir/lists" -o "Dir::State::status=$dir/status" -o "Dir::Cache=$dir/cache" -o APT::Sandbox::User=root -o Debug::NoLocking=1)
+  apt-get "${apt[@]}" update
+  apt-get "${apt[@]}" install -y --no-install-recommends --download-only "$@" >/dev/null
+  for package in bin sbin lib; do ln -s "usr/$package" "$dir/root/$package"; done
+  for package in "$dir"/cache/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$dir/root"
+    rm "$package"
+  done
+}
+
+readonly dir=$work/arm64 root=$work/arm64/root
+say "Building the tests"
+GOARCH=arm64 go test -c -o "$work/runner.test" ./internal/runner
+GOARCH=arm64 go test -c -o "$work/sandbox.test" ./internal/runner/sandbox
+
+say "Getting Debian's programs and kernel for arm64"
+archive "$dir" base-files bash busybox-static coreutils curl diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \
+  linux-image-cloud-arm64 make mawk mount passwd perl procps python3 sed tar util-linux
+cp /etc/passwd /etc/group "$root/etc/"
+ln -s mawk "$root/usr/bin/awk"
+initrd "$dir" "$root" "$root/usr/bin/busybox" "virtio_pci virtio_blk ext4" <<'INIT'
+mount -t ext4 /dev/vda /newroot || poweroff -f
+INIT
+mv "$root"/boot/vmlinuz-* "$dir/kernel"
+rm -rf "$root"/boot/* "$root"/usr/lib/modules
+# The tests read their data beside them.
+mkdir -p "$root/src/internal/runner/sandbox" "$root/tmp" "$root"/{proc,sys,dev,run,root}
+chmod 1777 "$root/tmp"
+cp -r internal/guards "$root/src/internal/"
+cp -r internal/runner/testdata "$root/src/internal/runner/"
+[[ ! -d internal/runner/sandbox/testdata ]] || cp -r internal/runner/sandbox/testdata "$root/src/internal/runner/sandbox/"
+cp "$work"/*.test "$root/src/"
+guest_script /src/internal/runner /src >"$root/guest.sh"
+truncate -s 4G "$dir/disk"
+mkfs.ext4 -q -d "$root" "$dir/disk"
+rm -rf "$root"
+
+boot "$dir/log" qemu-system-aarch64 -machine virt,gic-version=3 -cpu cortex-a76 -kernel "$dir/kernel" -initrd "$dir/initrd" \
+  -append "console=ttyAMA0 quiet panic=-1 guest=/guest.sh" -drive "file=$dir/disk,format=raw,if=virtio,cache=unsafe" || die "tests failed on arm64"
+say "All tests passed on arm64"
