@@ -28,7 +28,7 @@ type command struct {
 }
 
 // runApart runs a command in a process of its own.
-func runApart(ctx context.Context, c runner.Command, started func(time.Time)) result.Outcome {
+func runApart(ctx context.Context, c runner.Command, started func()) result.Outcome {
 	line, err := json.Marshal(command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, MaxBytesPerStream: c.MaxBytesPerStream})
 	if err != nil {
 		panic(err)
@@ -50,7 +50,7 @@ func runApart(ctx context.Context, c runner.Command, started func(time.Time)) re
 	var at time.Time
 	var o result.Outcome
 	if err = said.Decode(&at); err == nil {
-		started(at)
+		started()
 		err = said.Decode(&o)
 	}
 	if waitErr := self.Wait(); err != nil && ctx.Err() == nil {

@@ -28,6 +28,7 @@ func (p *pod) background(name string, change func(*v1alpha1.ToolCallSpec), argv 
 	if err := p.clientOf("owner").Create(p.t.Context(), call); err != nil {
 		p.t.Fatal(err)
 	}
+	before := p.started.Load()
 	err := p.runner.Assign(string(p.session.UID), &wire.Assignment{
 		CallUID: string(call.UID), CallName: name, Argv: argv, Decision: "sealed", Background: call.Spec.Background, Bounds: spec.Bounds{MaxBytesPerStream: 64 << 10},
 		Stdin: []byte(call.Spec.Stdin), Environment: envresolve.Plan{WorkingDir: p.dir, AllowedPaths: []string{p.dir}},
@@ -36,7 +37,7 @@ func (p *pod) background(name string, change func(*v1alpha1.ToolCallSpec), argv 
 		p.t.Fatal(err)
 	}
 	eventually(p.t, func() error {
-		if held, _ := p.hub.RunnerByKey(p.runner.KeyHash()).HeldCall(string(call.UID)); held.StartedMicroseconds == 0 && held.State != "Ended" {
+		if held, _ := p.hub.RunnerByKey(p.runner.KeyHash()).HeldCall(string(call.UID)); p.started.Load() == before && held.State != "Ended" {
 			return errors.New("the call hasn't started")
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/supervisor"
 )
@@ -40,6 +43,8 @@ type pod struct {
 	dir string
 	// owner created the session.
 	owner *rest.Config
+	// started counts the commands that the runner has begun.
+	started atomic.Int32
 
 	mu   sync.Mutex
 	conn net.Conn
@@ -144,7 +149,10 @@ func (p *pod) startRunner() {
 	}
 	config.DialContext = p.dial
 	inputs := supervisor.NewInputs()
-	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: runApart}
+	run := func(ctx context.Context, c runner.Command) result.Outcome {
+		return runApart(ctx, c, func() { p.started.Add(1) })
+	}
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: run}
 	s := &supervisor.Supervisor{
 		Inputs: inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
