@@ -3,9 +3,9 @@
 # test cache has an answer for isn't run again. With the argument "full": everything there is, shuffled, with the race detector, and
 # nothing from the cache; it takes hours. With the argument "unit": what needs neither an API server nor a cluster.
 #
-# Everything is built and compiled before the test that needs it starts. The end-to-end tests run on the local cluster, beside those
-# that need none: a cluster that runs already stays up, one that is started here is taken down at the end, also after a failure or a
-# signal.
+# Everything is built and compiled before the test that needs it starts. The tests that need no cluster come first; beside the local
+# cluster run only short ones, because what starts API servers fails there for want of processors. A cluster that runs already stays up,
+# one that is started here is taken down at the end, also after a failure or a signal.
 source "$(dirname "$0")/lib.sh"
 
 mode=${1:-default}
@@ -28,6 +28,8 @@ in_full=(./test/console ./test/monitoring)
 raced=(./internal/dispatch/... ./internal/host/... ./internal/queue/... ./internal/runner/shim/... ./internal/supervisor/... ./internal/trigger/...)
 # without_race are packages of pure functions alone, whose tests take longest with the race detector.
 without_race=(./internal/guards ./internal/runner/redact)
+# longest are the packages whose tests take longest. They start first, so that none is waited for alone.
+longest=(./internal/runner ./controllers/toolcall ./internal/runner/sandbox ./controllers/toolsession ./test/api ./internal/output/store)
 
 flags=(-vet=off -timeout=20m) # The linter vets.
 short=(-short)
@@ -52,6 +54,7 @@ elsewhere() { packages_of "${on_cluster[@]}"; [[ $mode != default ]] || packages
 
 mapfile -t with_race < <(comm -23 <(packages_of "${raced[@]}") <({ elsewhere; packages_of "${without_race[@]}"; } | sort))
 mapfile -t plain < <(comm -23 <(packages_of ./...) <({ elsewhere; printf '%s\n' "${with_race[@]}"; } | sort))
+[[ $mode == full ]] || mapfile -t plain < <({ printf '%s\n' "${longest[@]}" "${plain[@]}"; } | awk '!seen[$0]++')
 
 # compile puts tests and all that they import into Go's build cache.
 compile() {
@@ -84,10 +87,13 @@ modules() {
   done
 }
 
-# unit_tests are all that need no cluster. Those against an API server are skipped without KUBEBUILDER_ASSETS.
-unit_tests() {
+# plain_tests and short_tests are all that need no cluster. Those against an API server are skipped without KUBEBUILDER_ASSETS. Many wait,
+# so that one package more than there are processors runs at a time.
+plain_tests() {
   stage compile compile_all || return
-  tests unit . pkgname "${flags[@]}" "${plain[@]}" || true
+  tests unit . pkgname "${flags[@]}" -p=$(($(nproc) + 1)) "${plain[@]}" || true
+}
+short_tests() {
   tests unit-race . pkgname "${flags[@]}" "${race[@]}" "${with_race[@]}" || true
   modules
 }
@@ -96,7 +102,8 @@ unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit
 if [[ $mode == unit ]]; then
   plan=("${unit_stages[@]}")
   unset KUBEBUILDER_ASSETS
-  unit_tests
+  plain_tests
+  short_tests
   exit
 fi
 
@@ -131,15 +138,16 @@ plan=(programs "${unit_stages[@]}" cluster-up deploy end-to-end client-python cl
 stage programs hack/test-programs.sh || exit
 KUBEBUILDER_ASSETS=$(cluster assets)
 export KUBEBUILDER_ASSETS
+plain_tests
 if [[ $mode == full ]]; then
   # One stage at a time: with the race detector there is no processor time left.
-  unit_tests
+  short_tests
   stage manifests hack/lint_manifests.sh || true
   tests console . testname "${flags[@]}" ./test/console || true
   older_api_server 1.33
   older_api_server 1.36
 else
-  lane unit_tests
+  lane short_tests
 fi
 
 selected cluster-up || { await_lanes; exit; }

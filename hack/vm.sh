@@ -58,7 +58,7 @@ INIT
 # COMMANDS prepare the machine.
 guest_script() {
   cat <<GUEST
-export PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+export PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TOOLCALL_FULL=1
 mount -t tmpfs tmp /run; mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 none /sys/fs/cgroup; ip link set lo up
 ${3:-}

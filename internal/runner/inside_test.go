@@ -13,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // inside makes a command's rules: only some programs may run, and only /tmp and /workspace are written.
@@ -26,7 +27,8 @@ func inside(cmd Command, allowed ...string) Command {
 
 // TestTheSuiteHoldsWithRulesInForce runs the package's other tests with each command in a domain.
 func TestTheSuiteHoldsWithRulesInForce(t *testing.T) {
-	if rulesInForce() != nil || testing.Short() {
+	full.Only(t, "each promise is shown with rules in force elsewhere")
+	if rulesInForce() != nil {
 		t.Skip("once is enough")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.count=1", "-test.timeout=5m")

@@ -10,6 +10,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/testing/full"
 	"toolcall.dev/operator/internal/testing/ways"
 )
 
@@ -131,8 +132,8 @@ os.mkdir("` + work + `/d"); open("` + work + `/d/f", "w").write("x"); import shu
 func TestNoAttackGetsAnUnlistedProgramToRunInAnyWay(t *testing.T) {
 	listOnly, seen := &rules.Rules{Programs: &rules.Programs{}}, map[string]bool{}
 	inEveryWay(t, listOnly, func(t *testing.T, w rules.Way) {
-		if seen[w.Name()] {
-			return // another version of Landlock holds a list alike
+		if seen[w.Name()] || w.Name() == rules.WayLandlock && !full.Run() {
+			return // another version of Landlock holds a list alike, and the other tests try that way
 		}
 		seen[w.Name()] = true
 		for _, args := range [][]string{

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // program is one of docs/examples.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // notRun starts a marker that keeps a block from being run. What follows is the reason.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // want is how a call of a sample must end.

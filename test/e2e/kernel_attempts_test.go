@@ -15,7 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/testing/attempts"
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // attemptsDriver runs many commands in one call, and prints which of them ran something that left a trace.

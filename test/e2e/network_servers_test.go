@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // metadataAddress is where clouds tell an instance about itself.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/test/internal/full"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // way is how the calls of a space come to their pods.

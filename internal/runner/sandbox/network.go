@@ -3,7 +3,6 @@ package sandbox
 import (
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,66 +85,29 @@ type network struct {
 	allSockets bool
 	denied     denials
 
-	mu sync.Mutex
-	// held are the sockets that aren't connected, by their inodes.
-	held map[uint64]*socket
-	// connected are inodes of sockets given up whose command wasn't told yet that they are connected.
-	connected []uint64
-	// sweeping is held by the one worker that sweeps, so that a socket has time between two.
-	sweeping sync.Mutex
-	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when it is due at the latest, and
-	// sweepEvery the time between two that way.
-	sweepAt    int
-	nextSweep  time.Time
-	sweepEvery time.Duration
-	// ready is an epoll instance with the sockets that connect, and timer, which ends waiting.
-	ready, timer int
+	// heldSockets have the lock also of what follows.
+	*heldSockets
 	// queries is how many datagrams wait for their answers.
 	queries int
 	// connecting is how many Unix sockets are being connected.
 	connecting int
-	closed     bool
 }
 
 // sweepDue stands for a sweep where notifications have their calls.
 const sweepDue = -1
 
 func newNetwork(n *Network, l listener, allSockets bool) (*network, error) {
-	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	held, err := newHeldSockets()
 	if err != nil {
 		return nil, err
 	}
-	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err == nil {
-		err = unix.EpollCtl(ready, unix.EPOLL_CTL_ADD, timer, &unix.EpollEvent{Events: unix.EPOLLIN})
-	}
-	if err != nil {
-		unix.Close(ready)
-		unix.Close(timer)
-		return nil, err
-	}
-	return &network{Network: n, listener: l, allSockets: allSockets, held: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
+	return &network{Network: n, listener: l, allSockets: allSockets, heldSockets: held}, nil
 }
-
-// close gives up all sockets. No worker may be left.
-func (n *network) close() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.closed = true
-	for _, s := range n.held {
-		n.drop(s)
-	}
-	unix.Close(n.ready)
-	unix.Close(n.timer)
-}
-
-// timerInode stands for the timer where sockets have their inodes, of which none is 0.
-const timerInode = 0
 
 // expire ends the waiting of threads whose time has come, and reports whether a sweep is due. Their sockets go on
 // connecting.
 func (n *network) expire(now time.Time) (sweeps bool) {
-	for _, s := range n.held {
+	for _, s := range n.sockets {
 		if s.isLocal {
 			if len(s.waiters) > 0 {
 				n.advanceLocal(s)
@@ -165,28 +127,6 @@ func (n *network) expire(now time.Time) (sweeps bool) {
 	}
 	n.setTimer()
 	return sweeps
-}
-
-// setTimer sets the timer to the next deadline or sweep, or stops it.
-func (n *network) setTimer() {
-	next := n.nextSweep
-	for _, s := range n.held {
-		if s.isLocal && len(s.waiters) > 0 {
-			if again := time.Now().Add(retryLocal); next.IsZero() || again.Before(next) {
-				next = again
-			}
-		}
-		for _, w := range s.waiters {
-			if !w.deadline.IsZero() && (next.IsZero() || w.deadline.Before(next)) {
-				next = w.deadline
-			}
-		}
-	}
-	var spec unix.ItimerSpec
-	if !next.IsZero() {
-		spec.Value = unix.NsecToTimespec(max(time.Until(next).Nanoseconds(), 1))
-	}
-	_ = unix.TimerfdSettime(n.timer, 0, &spec, nil)
 }
 
 // handle answers one system call, and reports false for one that isn't about the network.

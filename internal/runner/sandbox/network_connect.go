@@ -58,13 +58,6 @@ func (n *network) handleConnect(c *notification) {
 	n.connect(c.id, inode, &a)
 }
 
-// find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
-func (n *network) find(inode uint64) *socket {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.held[inode]
-}
-
 // decide asks whether a socket may be connected, and follows a redirection.
 func (n *network) decide(a *address, isUDP bool) unix.Errno {
 	p := TCP
@@ -119,7 +112,7 @@ func (n *network) answerConnected(id, inode uint64) {
 func (n *network) connect(id, inode uint64, a *address) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
+	s := n.sockets[inode]
 	switch {
 	case s == nil: // another thread has connected it, or this one before a signal made it call again
 		n.answerConnected(id, inode)
@@ -288,7 +281,7 @@ func (n *network) advanceReady() (sweeps bool) {
 			sweeps = n.expire(time.Now())
 			continue
 		}
-		if s := n.held[inode]; s != nil {
+		if s := n.sockets[inode]; s != nil {
 			n.advance(s)
 		}
 	}
@@ -334,7 +327,7 @@ func (n *network) bind(id, inode uint64, isUDP bool, raw []byte) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
+	s := n.sockets[inode]
 	switch {
 	case !n.listener.isValid(id): // what was read may be another process's
 	case s == nil: // it is connected or listens by now
@@ -357,7 +350,7 @@ func (n *network) handleListen(c *notification) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
+	s := n.sockets[inode]
 	if s == nil || s.isLocal {
 		if s != nil {
 			n.listenLocal(s)

@@ -120,7 +120,7 @@ func (n *network) query(t target, inode uint64, d *datagram) {
 func (n *network) beginQuery(inode uint64, nameserver netip.AddrPort) (local netip.AddrPort, accepted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
+	s := n.sockets[inode]
 	if s == nil || n.queries == maxQueries {
 		return local, false
 	}

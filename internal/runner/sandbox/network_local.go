@@ -40,7 +40,7 @@ func (n *network) connectLocal(c *notification, inode uint64, raw []byte) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.held[inode]
+	s := n.sockets[inode]
 	switch {
 	case !n.listener.isValid(c.id): // what was read may be another process's
 		closePeer(peer)
@@ -89,7 +89,7 @@ func (n *network) connectStream(s *socket, w waiter, raw []byte, peer int) {
 		if n.closed {
 			return
 		}
-		if errno == 0 && n.held[s.inode] == s {
+		if errno == 0 && n.sockets[s.inode] == s {
 			n.drop(s)
 		}
 		if !n.answer(w.id, errno) && errno == 0 {
@@ -101,7 +101,7 @@ func (n *network) connectStream(s *socket, w waiter, raw []byte, peer int) {
 // wait has a thread wait for another try, unless it has waited long enough, or nobody is left who would. It takes the peer if it does.
 func (n *network) wait(s *socket, w waiter, raw []byte, peer int) bool {
 	isOver := !w.deadline.IsZero() && !w.deadline.After(time.Now())
-	if n.closed || isOver || n.held[s.inode] != s || !n.listener.isValid(w.id) {
+	if n.closed || isOver || n.sockets[s.inode] != s || !n.listener.isValid(w.id) {
 		return false
 	}
 	s.to, s.peer, s.waiters = raw, peer, []waiter{w}
@@ -126,16 +126,6 @@ func closePeer(fd int) {
 	if fd != noPeer {
 		unix.Close(fd)
 	}
-}
-
-// releaseName drops the Unix sockets with a name that no process holds, so that the name can be bound again.
-func (n *network) releaseName(raw []byte, except uint64) {
-	if len(raw) <= leastAddress || isPathName(raw) {
-		return // the kernel keeps a path until somebody removes it
-	}
-	n.release(func(s *socket) bool {
-		return s.isLocal && s.inode != except && bytes.Equal(localName(s.fd), raw[leastAddress:])
-	})
 }
 
 // localName is the name that a Unix socket is bound to, empty for none.

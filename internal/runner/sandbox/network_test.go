@@ -111,7 +111,7 @@ print(len({code(s.connect, ("127.0.0.1", 1)) for s in keep}))`}}
 			t.Errorf("%v: %s", err, line[:n])
 		}
 		r.gate.network.mu.Lock()
-		held := len(r.gate.network.held)
+		held := len(r.gate.network.sockets)
 		r.gate.network.mu.Unlock()
 		if held > 100+3*minSweep {
 			t.Errorf("%d sockets are held", held)
