@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/subresources"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // diagonal draws a PNG of 64 x 32 pixels: a black line on white, with nothing but the standard library.
@@ -44,6 +45,7 @@ func (sp *space) artifact(t *testing.T, call *v1alpha1.ToolCall, path string, he
 }
 
 func TestAPlotThatACallMadeIsReadBack(t *testing.T) {
+	full.Only(t, "TestFilesThatACallCollectsAreKept reads files back")
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 func content(text string) func(*v1alpha1.FileAction) {
@@ -110,6 +111,7 @@ func testAFileActionWithoutASessionHasAPodOfItsOwn(t *testing.T, w way) {
 }
 
 func TestFileActionsSayWhyTheyCannot(t *testing.T) {
+	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")
@@ -151,6 +153,7 @@ func TestFileActionsSayWhyTheyCannot(t *testing.T) {
 
 // Files that no program would make: nothing of them is read from elsewhere, takes the runner's memory, or hangs.
 func TestFileActionsOnOddFiles(t *testing.T) {
+	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")
@@ -190,6 +193,7 @@ truncate -s 1T sparse; printf 'y%.0s' $(seq 100000) >oneline; ln -s /dev/zero en
 // Calls write the same file at the same time: each reader finds one of the contents, whole, and of the writes that expect
 // what was there before exactly one is done.
 func TestFileActionsAtTheSameTime(t *testing.T) {
+	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	sp := newSpace(t)
 	session := sp.startSession(t, "desk", concurrent(8))
@@ -221,6 +225,7 @@ func TestFileActionsAtTheSameTime(t *testing.T) {
 
 // What agents try first: each either works, or says what would.
 func TestFileActionsThatAgentsTryFirst(t *testing.T) {
+	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")
@@ -296,6 +301,7 @@ func TestReadingAndWritingFilesAreRightsOfTheirOwn(t *testing.T) {
 
 // Commands exchange a directory for links to what is out of reach, as fast as they can, while file actions go through it.
 func TestLinksThatChangeMeanwhileLeadNoFileActionOut(t *testing.T) {
+	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	// Commands may write to the denied directory: so they could make what they want to be read or written there.
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {

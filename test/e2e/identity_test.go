@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // An object that names another requester is a call that somebody else made: it is stamped, and doesn't run.
@@ -175,6 +176,7 @@ func TestKubectlAuthCanISaysWhatTheOperatorDecides(t *testing.T) {
 }
 
 func TestTrustedNeedsTheVerbTrust(t *testing.T) {
+	full.Only(t, "test/api shows it before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	a := sp.newAgent(t, "agent")

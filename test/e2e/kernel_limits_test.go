@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // Scripts about a limit that the kernel has for each user.
@@ -23,6 +24,7 @@ time.sleep(300)'`
 // One call takes all inotify instances of its user. Others of that user have none left, as those of namespaces without users of
 // their own; calls of another user don't notice.
 func TestNamespacesDontShareTheKernelsLimits(t *testing.T) {
+	full.Only(t, "it is about the cluster's user namespaces")
 	t.Parallel()
 	sp := newBareSpace(t)
 	for name, user := range map[string]int64{"tenant": 1_123_456_781, "same-user": 1_123_456_781, "other-user": 1_123_456_782} {

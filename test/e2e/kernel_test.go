@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // listed has the kernel hold calls to programs.
@@ -105,6 +106,7 @@ func readVectors(t *testing.T, name string, into any) {
 // Each of these got an unlisted program to run when only a parser held the list. Whatever the guards say of it now, what
 // runs in the pod is listed.
 func TestNothingUnlistedRunsInThePod(t *testing.T) {
+	full.Only(t, "internal/runner runs the same commands, and TestScriptsRunNothingUnlistedInThePod some in a pod")
 	sessionFirst(t, testNothingUnlistedRunsInThePod, wayCold)
 }
 

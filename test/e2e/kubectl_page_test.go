@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // example is a command of a page and what the page says that it prints.
@@ -40,6 +42,7 @@ func matches(want, got string) bool {
 
 // Every command on docs/kubectl.md does what the page says.
 func TestPluginPageIsTrue(t *testing.T) {
+	full.Only(t, "the plugin's tests run its commands before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	raw, err := os.ReadFile(filepath.Join(sp.root, "docs", "kubectl.md"))

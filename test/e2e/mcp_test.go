@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 	"toolcall.dev/operator/test/internal/built"
 )
 
@@ -98,19 +99,23 @@ func (sp *space) overStdio(t *testing.T, sdk, token string) mcpTarget {
 	}}
 }
 
-// everyMCPClient runs a test with both SDKs over both transports.
+// everyMCPClient runs a test over both transports, each with one of the SDKs, and in the full run with both.
 func everyMCPClient(t *testing.T, test func(t *testing.T, sp *space, target func(token string) mcpTarget)) {
 	for _, sdk := range []string{"v1", "v2"} {
-		t.Run("stdio, SDK "+sdk, func(t *testing.T) {
-			t.Parallel()
-			sp := newSpace(t)
-			test(t, sp, func(token string) mcpTarget { return sp.overStdio(t, sdk, token) })
-		})
-		t.Run("HTTP, SDK "+sdk, func(t *testing.T) {
-			t.Parallel()
-			sp := newSpace(t)
-			test(t, sp, func(token string) mcpTarget { return sp.overHTTP(t, sdk, token) })
-		})
+		if sdk == "v1" || full.Run() {
+			t.Run("stdio, SDK "+sdk, func(t *testing.T) {
+				t.Parallel()
+				sp := newSpace(t)
+				test(t, sp, func(token string) mcpTarget { return sp.overStdio(t, sdk, token) })
+			})
+		}
+		if sdk == "v2" || full.Run() {
+			t.Run("HTTP, SDK "+sdk, func(t *testing.T) {
+				t.Parallel()
+				sp := newSpace(t)
+				test(t, sp, func(token string) mcpTarget { return sp.overHTTP(t, sdk, token) })
+			})
+		}
 	}
 }
 

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // The examples of cp, artifacts and attach need the files of a session's pod: they are run here, as their help shows them.
 func TestPluginExamplesWithFiles(t *testing.T) {
+	full.Only(t, "the plugin's tests run its commands before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	folder := t.TempDir()

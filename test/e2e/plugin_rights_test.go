@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // What check says is what becomes of the call, for someone with the shipped roles and nothing more.
@@ -74,6 +75,7 @@ func (sp *space) restrictedUser(t *testing.T) string {
 
 // toolcall-user is enough to run, follow and cancel calls, and what is missing is named.
 func TestPluginWithTheShippedRoleAlone(t *testing.T) {
+	full.Only(t, "test/api has the roles")
 	t.Parallel()
 	sp := newSpace(t)
 	user := "plain-" + sp.namespace
@@ -130,6 +132,7 @@ func TestPluginExplainsADenial(t *testing.T) {
 }
 
 func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
+	full.Only(t, "the plugin's tests run its commands before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "other")

@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // The tests of this file play a queue such as Kueue's, whose part is this: an admission that suspends each new Job
@@ -126,6 +127,7 @@ func TestQueuedCallStartsWhenItIsLet(t *testing.T) {
 
 // A call that names one of the queues that its environment offers waits in that one, any other in the first.
 func TestCallChoosesItsQueue(t *testing.T) {
+	full.Only(t, "TestQueuedCallStartsWhenItIsLet has a queue")
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newQueue(t)

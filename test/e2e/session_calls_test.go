@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // startSession creates a session and waits until it takes calls.
@@ -153,6 +154,7 @@ func TestACallOfASessionIsDeletedWhileItRuns(t *testing.T) {
 
 // The finished calls of a session go after the last 200.
 func TestASessionKeepsItsLastCallsOnly(t *testing.T) {
+	full.Only(t, "controllers/retention shows it before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	session := sp.startSession(t, "many", concurrent(8))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/full"
 )
 
 // newWarmEnvironment makes an environment with pods that wait, and waits for them.
@@ -87,6 +88,7 @@ except PermissionError:
 `
 
 func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
+	full.Only(t, "controllers/toolcall shows it before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 1)
@@ -103,6 +105,7 @@ func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
 // An image that nobody has: pods are tried less and less often, the environment says why, and calls end in
 // seconds.
 func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
+	full.Only(t, "controllers/executionenvironment shows it before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	watching, err := sp.client.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(sp.namespace))
@@ -143,6 +146,7 @@ func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
 
 // What changes in the environment is in the pods of the next calls, and the running one keeps what it has.
 func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
+	full.Only(t, "controllers/executionenvironment shows it before an API server")
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {

@@ -97,6 +97,7 @@ func plan(in Input) supervisor.Plan {
 		Interface:     settings.NodeInterface,
 		Address:       netip.PrefixFrom(in.NodeIP(), in.Subnet.Bits()).String(),
 		Routes:        []string{serviceCIDR.String()},
+		Pods:          podCIDR.String(),
 		ControlSocket: s.ControlSocket(),
 		LogDir:        s.Path("logs"),
 		Env: []string{

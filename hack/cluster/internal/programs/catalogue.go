@@ -133,7 +133,6 @@ func cni() Module {
 			{"loopback", path + "/plugins/main/loopback"},
 			{"ptp", path + "/plugins/main/ptp"},
 			{"host-local", path + "/plugins/ipam/host-local"},
-			{"portmap", path + "/plugins/meta/portmap"},
 		},
 	}
 }

@@ -90,18 +90,20 @@ func bind(from *os.File, to string) error {
 
 func setUpNetwork(p Plan) error {
 	steps := [][]string{
-		{"link", "set", "lo", "up"},
-		{"addr", "add", p.Address, "dev", p.Interface},
-		{"link", "set", p.Interface, "up"},
+		{"ip", "link", "set", "lo", "up"},
+		{"ip", "addr", "add", p.Address, "dev", p.Interface},
+		{"ip", "link", "set", p.Interface, "up"},
+		// One rule for all pods: the network plugin would start iptables a dozen times for each.
+		{"iptables", "-w", "-t", "nat", "-A", "POSTROUTING", "-s", p.Pods, "!", "-d", p.Pods, "-j", "MASQUERADE"},
 	}
 	for _, r := range p.Routes {
-		steps = append(steps, []string{"route", "add", r, "dev", p.Interface})
+		steps = append(steps, []string{"ip", "route", "add", r, "dev", p.Interface})
 	}
 	for _, args := range steps {
-		cmd := exec.Command("ip", args...)
+		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Env = p.Env
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+			return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 		}
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {

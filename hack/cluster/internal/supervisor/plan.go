@@ -13,13 +13,15 @@ import (
 
 // Plan is what one node consists of.
 type Plan struct {
-	Hostname      string
-	StateDir      string
-	Hide          []string
-	Binds         []Bind
-	Interface     string
-	Address       string
-	Routes        []string
+	Hostname  string
+	StateDir  string
+	Hide      []string
+	Binds     []Bind
+	Interface string
+	Address   string
+	Routes    []string
+	// Pods is the pods' network: what they send elsewhere leaves with the node's address.
+	Pods          string
 	ControlSocket string
 	LogDir        string
 	Env           []string
