@@ -11,7 +11,7 @@ import (
 
 // What a model reads is often all that it sees.
 func TestTheTextForAModel(t *testing.T) {
-	everyWay(t, testTheTextForAModel)
+	sessionFirst(t, testTheTextForAModel, wayCold, wayWarm, wayImage)
 }
 
 func testTheTextForAModel(t *testing.T, w way) {
@@ -41,7 +41,7 @@ func testTheTextForAModel(t *testing.T, w way) {
 
 // What a snippet prints can be read at once, and is there when the time limit stops it.
 func TestWhatWasPrintedBeforeTheLimitIsThere(t *testing.T) {
-	everyWay(t, testWhatWasPrintedBeforeTheLimitIsThere)
+	sessionFirst(t, testWhatWasPrintedBeforeTheLimitIsThere, wayCold, wayWarm, wayImage)
 }
 
 func testWhatWasPrintedBeforeTheLimitIsThere(t *testing.T, w way) {

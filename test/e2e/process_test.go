@@ -12,7 +12,7 @@ import (
 
 // What a program finds that was written for a person's machine.
 func TestAProcessFindsWhatPeopleExpect(t *testing.T) {
-	everyWay(t, testAProcessFindsWhatPeopleExpect)
+	coldFirst(t, testAProcessFindsWhatPeopleExpect, waySession, wayWarm, wayImage)
 }
 
 func testAProcessFindsWhatPeopleExpect(t *testing.T, w way) {

@@ -105,7 +105,7 @@ func testCommandThatDoesNotExist(t *testing.T, w way) {
 
 // Arguments reach the program as they are: no shell, no splitting, no expansion.
 func TestArgumentsAreExact(t *testing.T) {
-	everyWay(t, testArgumentsAreExact)
+	sessionFirst(t, testArgumentsAreExact, wayCold, wayWarm, wayImage)
 }
 
 func testArgumentsAreExact(t *testing.T, w way) {

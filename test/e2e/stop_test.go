@@ -73,7 +73,7 @@ func testBackgroundChildDoesNotHoldTheResult(t *testing.T, w way) {
 }
 
 func TestDeletingARunningCallEndsItsProcess(t *testing.T) {
-	everyWay(t, testDeletingARunningCallEndsItsProcess)
+	coldFirst(t, testDeletingARunningCallEndsItsProcess, waySession, wayWarm, wayImage)
 }
 
 func testDeletingARunningCallEndsItsProcess(t *testing.T, w way) {
