@@ -111,7 +111,6 @@ func testAFileActionWithoutASessionHasAPodOfItsOwn(t *testing.T, w way) {
 }
 
 func TestFileActionsSayWhyTheyCannot(t *testing.T) {
-	full.Only(t, "internal/runner/files shows it without a pod")
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")
