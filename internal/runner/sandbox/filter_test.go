@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +13,9 @@ func TestWithoutAFilterNothingStarts(t *testing.T) {
 }
 
 // calls are what a filter is asked about, and what it answers.
-type calls map[string]struct {
+type calls map[string]asked
+
+type asked struct {
 	number uint32
 	args   [3]uint32
 	want   uint32
@@ -103,16 +104,9 @@ var (
 		"a file in memory":   {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_CLOEXEC}, unix.SECCOMP_RET_ALLOW},
 	}
 	emptying = calls{
-		"truncate":               {unix.SYS_TRUNCATE, [3]uint32{}, refused(unix.EACCES)},
-		"by its descriptor":      {unix.SYS_FTRUNCATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
-		"flags in memory":        {unix.SYS_OPENAT2, [3]uint32{}, refused(unix.ENOSYS)},
-		"to read":                {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_CLOEXEC}, unix.SECCOMP_RET_ALLOW},
-		"to read and empty":      {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_CLOEXEC}, refused(unix.EACCES)},
-		"neither, and empty":     {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | 3}, refused(unix.EACCES)},
-		"to write and empty":     {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_WRONLY | unix.O_CREAT}, unix.SECCOMP_RET_ALLOW},
-		"to do both, and empty":  {unix.SYS_OPENAT, [3]uint32{0, 1, unix.O_TRUNC | unix.O_RDWR}, unix.SECCOMP_RET_ALLOW},
-		"the old call":           {unix.SYS_OPEN, [3]uint32{1, unix.O_TRUNC}, refused(unix.EACCES)},
-		"the old call, to write": {unix.SYS_OPEN, [3]uint32{1, unix.O_TRUNC | unix.O_WRONLY}, unix.SECCOMP_RET_ALLOW},
+		"truncate":          {unix.SYS_TRUNCATE, [3]uint32{}, refused(unix.EACCES)},
+		"by its descriptor": {unix.SYS_FTRUNCATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"flags in memory":   {unix.SYS_OPENAT2, [3]uint32{}, refused(unix.ENOSYS)},
 	}
 	ungated = calls{
 		"execve":   {unix.SYS_EXECVE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
@@ -133,11 +127,22 @@ func TestTheFilterOfEveryMachine(t *testing.T) {
 }
 
 func TestTheFilterOfOtherWays(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the old call is amd64's")
-	}
 	traced.check(t, filterOptions{traced: true, denyNetwork: true})
 	emptying.check(t, filterOptions{noTruncate: true})
+	for _, call := range opens {
+		flags := func(flags, want uint32) asked {
+			c := asked{number: call.number, want: want}
+			c.args[(call.flags-offArg0)/8] = flags
+			return c
+		}
+		calls{
+			"to read":               flags(unix.O_CLOEXEC, unix.SECCOMP_RET_ALLOW),
+			"to read and empty":     flags(unix.O_TRUNC|unix.O_CLOEXEC, refused(unix.EACCES)),
+			"neither, and empty":    flags(unix.O_TRUNC|3, refused(unix.EACCES)),
+			"to write and empty":    flags(unix.O_TRUNC|unix.O_WRONLY|unix.O_CREAT, unix.SECCOMP_RET_ALLOW),
+			"to do both, and empty": flags(unix.O_TRUNC|unix.O_RDWR, unix.SECCOMP_RET_ALLOW),
+		}.check(t, filterOptions{noTruncate: true})
+	}
 	local := calls{"a Unix socket": {unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_USER_NOTIF}}
 	local.check(t, filterOptions{network: true, allSockets: true})
 	always.check(t, filterOptions{traced: true, noTruncate: true})
