@@ -27,33 +27,34 @@ archive() {
   done
 }
 
-readonly dir=$work/arm64 root=$work/arm64/root
+readonly machine=$work/arm64
+readonly tree=$machine/root
 say "Building the tests"
 GOARCH=arm64 go test -c -o "$work/runner.test" ./internal/runner
 GOARCH=arm64 go test -c -o "$work/sandbox.test" ./internal/runner/sandbox
 
 say "Getting Debian's programs and kernel for arm64"
-archive "$dir" base-files bash busybox-static coreutils curl diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \
+archive "$machine" base-files bash busybox-static coreutils curl diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \
   linux-image-cloud-arm64 make mawk mount passwd perl procps python3 sed tar util-linux
-cp /etc/passwd /etc/group "$root/etc/"
-ln -s mawk "$root/usr/bin/awk"
-initrd "$dir" "$root" "$root/usr/bin/busybox" "virtio_pci virtio_blk ext4" <<'INIT'
+cp /etc/passwd /etc/group "$tree/etc/"
+ln -s mawk "$tree/usr/bin/awk"
+initrd "$machine" "$tree" "$tree/usr/bin/busybox" "virtio_pci virtio_blk ext4" <<'INIT'
 mount -t ext4 /dev/vda /newroot || poweroff -f
 INIT
-mv "$root"/boot/vmlinuz-* "$dir/kernel"
-rm -rf "$root"/boot/* "$root"/usr/lib/modules
+mv "$tree"/boot/vmlinuz-* "$machine/kernel"
+rm -rf "$tree"/boot/* "$tree"/usr/lib/modules
 # The tests read their data beside them.
-mkdir -p "$root/src/internal/runner/sandbox" "$root/tmp" "$root"/{proc,sys,dev,run,root}
-chmod 1777 "$root/tmp"
-cp -r internal/guards "$root/src/internal/"
-cp -r internal/runner/testdata "$root/src/internal/runner/"
-[[ ! -d internal/runner/sandbox/testdata ]] || cp -r internal/runner/sandbox/testdata "$root/src/internal/runner/sandbox/"
-cp "$work"/*.test "$root/src/"
-guest_script /src/internal/runner /src >"$root/guest.sh"
-truncate -s 4G "$dir/disk"
-mkfs.ext4 -q -d "$root" "$dir/disk"
-rm -rf "$root"
+mkdir -p "$tree/src/internal/runner/sandbox" "$tree/tmp" "$tree"/{proc,sys,dev,run,root}
+chmod 1777 "$tree/tmp"
+cp -r internal/guards "$tree/src/internal/"
+cp -r internal/runner/testdata "$tree/src/internal/runner/"
+[[ ! -d internal/runner/sandbox/testdata ]] || cp -r internal/runner/sandbox/testdata "$tree/src/internal/runner/sandbox/"
+cp "$work"/*.test "$tree/src/"
+guest_script /src/internal/runner /src >"$tree/guest.sh"
+truncate -s 4G "$machine/disk"
+mkfs.ext4 -q -d "$tree" "$machine/disk"
+rm -rf "$tree"
 
-boot "$dir/log" qemu-system-aarch64 -machine virt,gic-version=3 -cpu cortex-a76 -kernel "$dir/kernel" -initrd "$dir/initrd" \
-  -append "console=ttyAMA0 quiet panic=-1 guest=/guest.sh" -drive "file=$dir/disk,format=raw,if=virtio,cache=unsafe" || die "tests failed on arm64"
+boot "$machine/log" qemu-system-aarch64 -machine virt,gic-version=3 -cpu cortex-a76 -kernel "$machine/kernel" -initrd "$machine/initrd" \
+  -append "console=ttyAMA0 quiet panic=-1 guest=/guest.sh" -drive "file=$machine/disk,format=raw,if=virtio,cache=unsafe" || die "tests failed on arm64"
 say "All tests passed on arm64"

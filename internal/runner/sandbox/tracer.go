@@ -50,25 +50,38 @@ func newTracer(pid int, p *programs, wake func(), w workers) (*tracer, error) {
 // settle returns when a traced stage has its own execve behind it, whose end may come after whoever started it knows that it runs. What is
 // executed from then on is the command.
 func settle(pid int) error {
-	if err := unix.PtraceInterrupt(pid); err != nil {
-		return err
-	}
 	for {
-		var status unix.WaitStatus
-		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
+		// Any other stop takes the place of the one that is asked for: that a stage's runtime starts a thread, for example.
+		if err := unix.PtraceInterrupt(pid); err != nil {
 			return err
-		case !status.Stopped():
-			return unix.ESRCH
 		}
-		proceedTraced(pid, unix.PTRACE_CONT, 0)
-		if int(status)>>eventShift == unix.PTRACE_EVENT_STOP {
+		status, err := awaitStop(pid)
+		if err != nil {
+			return err
+		}
+		var signal unix.Signal
+		event := int(status) >> eventShift
+		if event == 0 {
+			signal = status.StopSignal()
+		}
+		proceedTraced(pid, unix.PTRACE_CONT, signal)
+		if event == unix.PTRACE_EVENT_STOP {
 			return nil
 		}
 	}
+}
+
+// awaitStop waits until a traced process stops.
+func awaitStop(pid int) (status unix.WaitStatus, err error) {
+	for {
+		if _, err = unix.Wait4(pid, &status, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil && !status.Stopped() {
+		err = unix.ESRCH
+	}
+	return status, err
 }
 
 // work handles what is traced until all of it has ended, and reaps it.
