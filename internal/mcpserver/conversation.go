@@ -48,8 +48,10 @@ type conversation struct {
 // held is a session of a conversation.
 type held struct {
 	who *identity.Requester
-	// created says that the session ends with the conversation. Until the API server has answered it is only a place.
-	created bool
+	// created says that the session ends with the conversation. Until the API server has answered it is only a place, of as many
+	// requests.
+	created  bool
+	requests int
 }
 
 func newConversations(failed func(key types.NamespacedName, err error)) *conversations {
@@ -91,13 +93,15 @@ func (c *conversations) add(req *mcp.CallToolRequest, who *identity.Requester, k
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	added := c.locked(req.Session)
-	if added.sessions[key] != nil {
-		return true
-	}
-	if len(added.sessions) >= maxSessionsOfClient {
+	h := added.sessions[key]
+	if h == nil && len(added.sessions) >= maxSessionsOfClient {
 		return false
 	}
-	added.sessions[key] = &held{who: who}
+	if h == nil {
+		h = &held{who: who}
+		added.sessions[key] = h
+	}
+	h.requests++
 	return true
 }
 
@@ -140,10 +144,14 @@ func (c *conversations) isHeld(key types.NamespacedName) bool {
 	return false
 }
 
-// release gives up the place of a session that the conversation didn't create.
+// release gives up a request's place of a session that the conversation didn't create.
 func (c *conversations) release(req *mcp.CallToolRequest, key types.NamespacedName) {
 	c.change(req.Session, func(of *conversation) {
-		if h := of.sessions[key]; h != nil && !h.created {
+		h := of.sessions[key]
+		if h == nil {
+			return
+		}
+		if h.requests--; h.requests == 0 && !h.created {
 			delete(of.sessions, key)
 		}
 	})

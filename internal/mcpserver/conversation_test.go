@@ -70,6 +70,27 @@ func TestASessionOfAnotherServer(t *testing.T) {
 	}
 }
 
+// Of requests with one request_id, one that finds the session may be answered before the one that created it.
+func TestAPlaceLastsAsLongAsARequestForIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operateSessions(v1alpha1.SessionReady)
+	here := newTestServer(t, f.local(), 8)
+	use(t, connected(t, here, nil), "start_session", nil)
+	req, key := &mcp.CallToolRequest{Session: only(t, here)}, keyIn(f, "s")
+	for range 2 {
+		if !here.conversations.add(req, nil, key) {
+			t.Fatal("there is no place")
+		}
+	}
+	here.conversations.share(req, key)
+	here.conversations.release(req, key)
+	if !here.conversations.keep(req, key) {
+		t.Error("the session is taken for one whose conversation has ended")
+	}
+	here.conversations.remove(req, key)
+}
+
 // Sessions that have ended by themselves, or never came to be, take no place in a conversation.
 func TestSessionsThatAreGoneTakeNoPlace(t *testing.T) {
 	t.Parallel()
