@@ -75,6 +75,6 @@ boot() {
   local log=$1
   shift
   timeout "${SECONDS_EACH:-1800}" "$1" -accel tcg,thread=multi -smp 2 -m 4G -nographic -no-reboot -nodefaults -serial stdio "${@:2}" </dev/null 2>&1 |
-    tr -d '\r' | tee "$log" | grep --line-buffered -E '^ *(---|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)' || true
+    sed -u 's/\r//g' | tee "$log" | grep --line-buffered -E '^ *(---|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)' || true
   grep -q '^machine-tests-passed' "$log"
 }
