@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -163,6 +162,3 @@ func TestAResultIsLegalWhateverTheAssignmentAndTheImageAskFor(t *testing.T) {
 		t.Errorf("%d variables and %d more, %d stripped and %d more", len(env.Vars), env.OmittedVars, len(env.Stripped), env.OmittedStripped)
 	}
 }
-
-// unheard is for calls whose start nobody waits for.
-func unheard(time.Time) {}

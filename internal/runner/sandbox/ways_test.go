@@ -48,7 +48,7 @@ def S(kind=1): return socket.socket(U, kind)
 for name in ("here", "./../" + os.path.basename(os.getcwd()) + "/deep", os.getcwd() + "/absolute", "\0abstract%d" % os.getpid()):
     l = S(); l.bind(name); l.listen(1); c = S(); c.connect(name); a, _ = l.accept(); c.send(b"x")
     print(a.recv(9), code(c.connect, name), code(c.getpeername) == name, end=" "); c.close(); print(a.recv(9)); l.close()
-print(code(S().connect, "missing"), code(S().connect, "here"), code(S().connect, "/etc/hostname"), code(S().connect, ""), code(S().connect, "\0none"))
+print(code(S().connect, "missing"), code(S().connect, "here"), code(S().connect, "/etc/passwd"), code(S().connect, ""), code(S().connect, "\0none"))
 s = S(); print([libc.connect(s.fileno(), raw, n) for raw, n in ((bytes(16), 16), (bytes(1), 1), (struct.pack("=H", 2) + bytes(14), 16), (struct.pack("=H", 1) + b"x" * 120, 122))], errno.errorcode[ctypes.get_errno()])
 l = S(); l.bind("busy"); l.listen(0); c1 = S(); c1.connect("busy"); c2 = S(); c2.setblocking(False); print(code(c2.connect, "busy"), end=" ")
 c3 = S(); c3.setsockopt(socket.SOL_SOCKET, 21, struct.pack("qq", 0, 50000)); print(code(c3.connect, "busy"), end=" ")
