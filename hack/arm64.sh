@@ -34,10 +34,11 @@ GOARCH=arm64 go test -c -o "$work/runner.test" ./internal/runner
 GOARCH=arm64 go test -c -o "$work/sandbox.test" ./internal/runner/sandbox
 
 say "Getting Debian's programs and kernel for arm64"
-archive "$machine" base-files bash busybox-static coreutils curl diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \
+archive "$machine" base-files bash busybox-static coreutils curl dash diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \
   linux-image-cloud-arm64 make mawk mount passwd perl procps python3 sed tar util-linux
 cp /etc/passwd /etc/group "$tree/etc/"
-ln -s mawk "$tree/usr/bin/awk"
+ln -sf mawk "$tree/usr/bin/awk"
+ln -sf dash "$tree/usr/bin/sh"
 initrd "$machine" "$tree" "$tree/usr/bin/busybox" "virtio_pci virtio_blk ext4" <<'INIT'
 mount -t ext4 /dev/vda /newroot || poweroff -f
 INIT
