@@ -32,9 +32,16 @@ kernel() {
     5.10) apt_in "$1" debian-security bullseye-security "${image/\[0-9]/5\.10\.}" ;;
     6.1) apt_in "$1" debian-security bookworm-security "${image/\[0-9]/6\.1\.}" ;;
     6.12) apt_in "$1" debian bookworm-backports "${image/\[0-9]/6\.12\.}" ;;
-    newest) apt_in "$1" debian sid "$image" ;;
+    newest) # Its package only names three others.
+      apt_in "$1" debian sid "${image/image/base}"
+      apt_in "$1" debian sid "${image/image/binary}"
+      apt_in "$1" debian sid "${image/image/modules}"
+      ;;
     *) die "no kernel $2: name 5.10, 6.1, 6.12 or newest" ;;
   esac
+  # Where Debian has it by now.
+  [[ -e $1/files/lib ]] || ln -s usr/lib "$1/files/lib"
+  [[ -e $1/files/boot ]] || install -D "$1"/files/lib/modules/*/vmlinuz "$1/files/boot/vmlinuz-$2"
 }
 
 # run DIRECTORY: runs the tests in a machine, and says whether they passed.
