@@ -49,7 +49,6 @@ mkdir -p "$tree/src/internal/runner/sandbox" "$tree/tmp" "$tree"/{proc,sys,dev,r
 chmod 1777 "$tree/tmp"
 cp -r internal/guards "$tree/src/internal/"
 cp -r internal/runner/testdata "$tree/src/internal/runner/"
-[[ ! -d internal/runner/sandbox/testdata ]] || cp -r internal/runner/sandbox/testdata "$tree/src/internal/runner/sandbox/"
 cp "$work"/*.test "$tree/src/"
 guest_script /src/internal/runner /src >"$tree/guest.sh"
 truncate -s 4G "$machine/disk"

@@ -29,9 +29,9 @@ apt_in() {
 kernel() {
   local image='linux-image-[0-9].*-cloud-amd64'
   case $2 in
-    5.10) apt_in "$1" debian-security bullseye-security "${image/\[0-9]/5\.10\.}" ;;
-    6.1) apt_in "$1" debian-security bookworm-security "${image/\[0-9]/6\.1\.}" ;;
-    6.12) apt_in "$1" debian bookworm-backports "${image/\[0-9]/6\.12\.}" ;;
+    5.10) apt_in "$1" debian-security bullseye-security "${image/\[0-9]/5[.]10[.]}" ;;
+    6.1) apt_in "$1" debian-security bookworm-security "${image/\[0-9]/6[.]1[.]}" ;;
+    6.12) apt_in "$1" debian bookworm-backports "${image/\[0-9]/6[.]12[.]}" ;;
     newest) # Its package only names three others.
       apt_in "$1" debian sid "${image/image/base}"
       apt_in "$1" debian sid "${image/image/binary}"

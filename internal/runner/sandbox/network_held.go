@@ -43,7 +43,8 @@ type heldSockets struct {
 	sweepEvery time.Duration
 	// ready is an epoll instance with the sockets that connect, and timer, which ends waiting.
 	ready, timer int
-	closed       bool
+	// closed says that the sockets were given up: what still connects one keeps nothing.
+	closed bool
 }
 
 // timerInode stands for the timer where sockets have their inodes, of which none is 0.

@@ -47,11 +47,11 @@ func newTracer(pid int, p *programs, wake func(), w workers) (*tracer, error) {
 	return t, <-seized
 }
 
-// settle returns when a traced stage has its own execve behind it, whose end may come after whoever started it knows that it runs. What is
-// executed from then on is the command.
+// settle waits until a traced stage has made its own execve, which may end after the runner knows that the stage runs. Each later execve is
+// the command's.
 func settle(pid int) error {
 	for {
-		// Any other stop takes the place of the one that is asked for: that a stage's runtime starts a thread, for example.
+		// Another stop, such as that for a new thread, cancels this request (ptrace(2), PTRACE_INTERRUPT): it is made again.
 		if err := unix.PtraceInterrupt(pid); err != nil {
 			return err
 		}

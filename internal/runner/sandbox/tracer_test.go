@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that starts others at the moment at which it is told to stop, stops for that alone, and has to be told again.
+// The kernel forgets that a process is to stop if the process starts another one at that moment. The tracer asks again.
 func TestAProcessThatStartsOthersSettles(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

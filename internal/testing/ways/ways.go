@@ -41,10 +41,12 @@ func Of(here rules.Support, r *rules.Rules) iter.Seq2[Node, rules.Way] {
 		seen := map[rules.Way]bool{}
 		for _, node := range nodes {
 			w, missing := node.Gives(here).WayFor(r)
-			if missing == "" && !seen[w] && !yield(node, w) {
+			if missing != "" || seen[w] {
+				continue
+			}
+			if seen[w] = true; !yield(node, w) {
 				return
 			}
-			seen[w] = true
 		}
 	}
 }
