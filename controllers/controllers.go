@@ -105,12 +105,10 @@ type Memory struct {
 	sessionsOfJob func(context.Context, types.NamespacedName) []types.NamespacedName
 	callsOfJob    func(context.Context, types.NamespacedName) []ctrl.Request
 
-	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
-	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
-	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), when a session had
-	// its last call (idleness counts anew), which sessions were let into an environment a moment ago (their status says
-	// it), which streams are being stored (read from the pods again, for calls whose status says so), which calls' output is to
-	// be removed (the sweep finds it), and rates of Events (begin anew).
+	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server otherwise), which calls wait
+	// for a slot to create or change a Job, and of each pool the back-off and since when its runners aren't connected (all begin anew), which
+	// streams are being stored (read from the pods again, for calls whose status says so), which calls' output is to be removed (the sweep
+	// finds it), and rates of Events (begin anew).
 }
 
 // NewMemory makes an empty one.
@@ -131,6 +129,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
 	m.Retention = retention.NewSchedule(c, func(call types.NamespacedName) { m.Finished.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
+	m.Hub.Clock = c
 	m.Hosts = host.NewRegistry(m.Hub)
 	return m
 }

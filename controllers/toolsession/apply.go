@@ -25,6 +25,9 @@ import (
 
 // apply carries the effects out.
 func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (result ctrl.Result, err error) {
+	if e.letIn != nil {
+		defer e.letIn()
+	}
 	if e.paused {
 		runner := o.runner
 		defer func() {
@@ -49,6 +52,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (resu
 	o, err = r.writeStatus(ctx, o, e.status)
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if e.letIn != nil {
+		e.letIn()
 	}
 	r.follow(o, &e)
 	if e.holdLater {
@@ -190,14 +196,12 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	}
 	written := o.session.DeepCopy()
 	written.Status = *status
-	if ended := r.activity.lastCall(o.key()); written.Status.Phase != o.session.Status.Phase && !ended.IsZero() {
-		written.Status.LastCallTime = ptr.To(metav1.NewTime(ended))
+	if bound := o.session.Status.Runner; bound != nil && written.Status.Phase != o.session.Status.Phase {
+		if ended := r.Hub.LastCallEnded(bound.KeyHash); !ended.IsZero() {
+			written.Status.LastCallTime = ptr.To(metav1.NewTime(ended))
+		}
 	}
 	after := written.DeepCopy()
-	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
-		// Before the write, which has those looked at that wait for the place. Until it is written, the status holds the place.
-		r.places.release(o.session)
-	}
 	patch := client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, written, patch); err != nil {
 		return nil, fmt.Errorf("write the session's status: %w", err)
@@ -219,10 +223,6 @@ func (r *applier) follow(o *observation, e *effects) {
 	}
 	if e.forgetKey != "" {
 		r.Hub.Forget(e.forgetKey)
-	}
-	if e.forget {
-		r.places.release(o.session)
-		r.activity.forget(o.key())
 	}
 }
 

@@ -27,9 +27,10 @@ type effects struct {
 	status *v1alpha1.ToolSessionStatus
 	// messages go to runners.
 	messages []message
-	// forgetKey drops what is remembered of the runner with this key, forget what is remembered of the session.
+	// letIn lets other sessions into the environment: the status says whether this one is in. Nil where nobody waits for that.
+	letIn func()
+	// forgetKey drops what is remembered of the runner with this key.
 	forgetKey string
-	forget    bool
 	// holdLater puts the finalizer on the session before the first call is handed over, where nothing is made that would
 	// outlive the session.
 	holdLater bool

@@ -75,7 +75,6 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		}
 		e.remove, e.letGo = ownJobs(o.job), true
 	}
-	e.forget = true
 	if bound := o.session.Status.Runner; bound != nil {
 		e.forgetKey = bound.KeyHash
 	}

@@ -108,7 +108,7 @@ func (r *observer) checkGone(ctx context.Context, key types.NamespacedName) erro
 	return err
 }
 
-// observeCalls counts the session's calls, and notes that it has some.
+// observeCalls counts the session's calls.
 func (r *observer) observeCalls(ctx context.Context, o *observation) error {
 	list, err := r.Objects.CallsOfSession(ctx, o.session)
 	if err != nil {
@@ -127,9 +127,6 @@ func (r *observer) observeCalls(ctx context.Context, o *observation) error {
 		if call.Status.Session != nil && call.Status.Phase != v1alpha1.PhaseRunning {
 			o.calls.waiting++
 		}
-	}
-	if o.calls.allowed > 0 {
-		r.activity.touch(o.key(), o.now)
 	}
 	return nil
 }

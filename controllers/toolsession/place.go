@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -53,10 +54,54 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 		}
 		o = o.with(origin)
 	}
-	waits, pause, err := r.admit(ctx, o)
-	if err != nil || waits != nil {
-		return effects{hold: waits != nil, status: waits, wake: pause}, err
+	return r.placeIn(ctx, o, s)
+}
+
+// placeIn gives a session a host in its environment, or has it wait. Where that has a limit, nobody else is let in until the status says
+// that this one is, and the status comes before the Job: then every session that is in counts, whatever ends a pass on its way.
+func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.SessionSnapshot) (effects, error) {
+	env := &v1alpha1.ExecutionEnvironment{}
+	found, err := r.Objects.Find(ctx, o.environment(), env)
+	switch {
+	case err != nil:
+		return effects{}, err
+	case found && env.Spec.Suspend:
+		status := o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name))
+		return effects{hold: true, status: status, wake: host.RetryPause}, nil
+	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
+		return r.giveHost(ctx, o, s)
 	}
+	door := o.environment().String()
+	r.doors.LockKey(door)
+	letIn := sync.OnceFunc(func() { _ = r.doors.UnlockKey(door) })
+	e, err := r.giveHostWithin(ctx, o, s, env)
+	if err != nil {
+		letIn()
+		return effects{}, err
+	}
+	e.letIn = letIn
+	return e, nil
+}
+
+// giveHostWithin gives a session a host if its environment has a place for it. It takes a waiting one, or says that it will have a Job: the
+// next pass makes that.
+func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *decide.SessionSnapshot, env *v1alpha1.ExecutionEnvironment) (effects, error) {
+	sessions, err := r.Objects.SessionsIn(ctx, o.environment())
+	if err != nil {
+		return effects{}, err
+	}
+	if !hasPlace(env, o.session, sessions) {
+		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: waitInLine(o.session, sessions)}, nil
+	}
+	e, err := r.giveHost(ctx, o, s)
+	if err == nil && e.create != nil {
+		e = effects{hold: true, status: e.status, wake: time.Millisecond}
+	}
+	return e, err
+}
+
+// giveHost gives a session a waiting host, or has its Job made.
+func (r *Reconciler) giveHost(ctx context.Context, o *observation, s *decide.SessionSnapshot) (effects, error) {
 	e, err := r.claimWaiting(ctx, o, s)
 	if err != nil || e != nil {
 		return ptr.Deref(e, effects{}), err
@@ -106,29 +151,6 @@ func (r *observer) readContext(ctx context.Context, o *observation) (*decide.Ses
 		s.Policies, err = r.Objects.Policies(ctx, env)
 	}
 	return s, err
-}
-
-// admit says what the session waits for before it may have a pod, and when to look again; nil when it may.
-func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolSessionStatus, time.Duration, error) {
-	name := o.environment()
-	env := &v1alpha1.ExecutionEnvironment{}
-	found, err := r.Objects.Find(ctx, name, env)
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case found && env.Spec.Suspend:
-		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), host.RetryPause, nil
-	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
-		return nil, 0, nil
-	}
-	sessions, err := r.Objects.SessionsIn(ctx, name)
-	if err != nil {
-		return nil, 0, err
-	}
-	if r.places.admit(env, o.session, sessions) {
-		return nil, 0, nil
-	}
-	return o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), waitInLine(o.session, sessions), nil
 }
 
 // environment is the name of the one that the session's pods are made from.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,56 +21,33 @@ import (
 	"toolcall.dev/operator/internal/host"
 )
 
-// places holds which sessions were let into their environment. The sessions' status says it too, a moment later: two
-// passes at the same time must not both take the last place.
-type places struct {
-	mu sync.Mutex
-	// lines are the environments' own, names who was let in where.
-	lines map[types.NamespacedName]line
-	names map[types.NamespacedName]place
-}
-
-// line is one environment's: those that were let in, with their requesters.
-type line map[types.UID]string
-
-type place struct {
-	uid         types.UID
-	environment types.NamespacedName
-}
-
-func newPlaces() *places {
-	return &places{lines: map[types.NamespacedName]line{}, names: map[types.NamespacedName]place{}}
-}
-
-// admit lets a session into its environment if there is room, for as many as come before it too. sessions are those of the
-// environment that have not ended.
-func (p *places) admit(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
-	in := client.ObjectKeyFromObject(env)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.lines[in]
-	if _, has := l[session.UID]; has || holdsPlace(session) {
-		return true
+// hasPlace says whether an environment has room for a session, and for as many as come before it too. sessions are those of the
+// environment that have not ended. A place is taken by the write of the status that says so: the caller lets nobody else in until then.
+func hasPlace(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
+	t := &taken{limits: env.Spec.Sessions, by: map[string]int{}}
+	for i := range sessions {
+		if holdsPlace(&sessions[i]) {
+			t.take(requesterOf(&sessions[i]))
+		}
 	}
-	t := l.count(env.Spec.Sessions, sessions)
 	if !t.hasRoom(requesterOf(session)) {
+		// Nobody is put in order: there may be thousands.
 		return false
 	}
-	for _, other := range l.before(session, sessions, t) {
+	var earlier []*v1alpha1.ToolSession
+	for i := range sessions {
+		other := &sessions[i]
+		if isWaiting(other) && !holdsPlace(other) && other.DeletionTimestamp == nil && isBefore(other, session) && t.hasRoom(requesterOf(other)) {
+			earlier = append(earlier, other)
+		}
+	}
+	slices.SortFunc(earlier, compare)
+	for _, other := range earlier {
 		if t.hasRoom(requesterOf(other)) {
 			t.take(requesterOf(other))
 		}
 	}
-	if !t.hasRoom(requesterOf(session)) {
-		return false
-	}
-	if l == nil {
-		l = line{}
-		p.lines[in] = l
-	}
-	l[session.UID] = requesterOf(session)
-	p.names[client.ObjectKeyFromObject(session)] = place{session.UID, in}
-	return true
+	return t.hasRoom(requesterOf(session))
 }
 
 // taken counts the places of an environment that somebody has.
@@ -90,61 +66,6 @@ func (t *taken) take(requester string) {
 func (t *taken) hasRoom(requester string) bool {
 	most, each := t.limits.Max, t.limits.MaxPerCaller
 	return (most == nil || t.all < int(*most)) && (each == nil || t.by[requester] < int(*each))
-}
-
-func (l line) count(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *taken {
-	t := &taken{limits: limits, by: map[string]int{}}
-	for _, requester := range l {
-		t.take(requester)
-	}
-	for i := range sessions {
-		if !holdsPlace(&sessions[i]) {
-			continue
-		}
-		if _, counted := l[sessions[i].UID]; !counted {
-			t.take(requesterOf(&sessions[i]))
-		}
-	}
-	return t
-}
-
-// before are the sessions that could have a place and come before one, the oldest first.
-func (l line) before(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession, t *taken) []*v1alpha1.ToolSession {
-	var waiting []*v1alpha1.ToolSession
-	for i := range sessions {
-		other := &sessions[i]
-		if !isWaiting(other) || holdsPlace(other) || other.DeletionTimestamp != nil || !isBefore(other, session) || !t.hasRoom(requesterOf(other)) {
-			continue
-		}
-		if _, has := l[other.UID]; !has {
-			waiting = append(waiting, other)
-		}
-	}
-	slices.SortFunc(waiting, compare)
-	return waiting
-}
-
-// release gives a session's place back.
-func (p *places) release(session *v1alpha1.ToolSession) {
-	p.drop(client.ObjectKeyFromObject(session), func(uid types.UID) bool { return uid == session.UID })
-}
-
-// releaseOthers gives the place back of a session of a name that is gone, unless it is the one with a UID.
-func (p *places) releaseOthers(session types.NamespacedName, except types.UID) {
-	p.drop(session, func(uid types.UID) bool { return uid != except })
-}
-
-func (p *places) drop(session types.NamespacedName, is func(types.UID) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one, has := p.names[session]
-	if !has || !is(one.uid) {
-		return
-	}
-	delete(p.names, session)
-	if delete(p.lines[one.environment], one.uid); len(p.lines[one.environment]) == 0 {
-		delete(p.lines, one.environment)
-	}
 }
 
 // compare orders sessions by their creation.

@@ -33,9 +33,8 @@ func crowd(n int) (env *v1alpha1.ExecutionEnvironment, all []v1alpha1.ToolSessio
 func TestALookAtAFullEnvironmentCostsTheSameHoweverManyWait(t *testing.T) {
 	cost := func(n int) float64 {
 		env, all := crowd(n)
-		p := newPlaces()
 		return testing.AllocsPerRun(5, func() {
-			if p.admit(env, &all[len(all)-1], all) {
+			if hasPlace(env, &all[len(all)-1], all) {
 				t.Fatal("there is no place")
 			}
 		})
@@ -65,15 +64,21 @@ func TestThoseOverTheirLimitHaveNoPlaceInLine(t *testing.T) {
 	}
 	bob := &all[len(all)-1]
 	bob.Spec.RequestedBy.Username = "bob"
-	p := newPlaces()
-	if second := &all[11]; p.admit(env, second, all) {
+	if second := &all[11]; hasPlace(env, second, all) {
 		t.Error("another comes before it, and takes the requester's last place")
 	}
-	if !p.admit(env, bob, all) || !p.admit(env, &all[10], all) || p.admit(env, &all[11], all) {
+	if !hasPlace(env, bob, all) || !hasPlace(env, &all[10], all) {
 		t.Error("there is one place for each of the two requesters")
 	}
-	p.release(bob)
-	if p.admit(env, &all[11], all) {
+	for _, in := range []*v1alpha1.ToolSession{bob, &all[10]} {
+		in.Status.Job = "job"
+	}
+	if hasPlace(env, &all[11], all) {
+		t.Error("there is no place left")
+	}
+	bob.Status.Job = ""
+	bob.Status.Phase = v1alpha1.SessionEnded
+	if hasPlace(env, &all[11], all) {
 		t.Error("its requester has no place left")
 	}
 }

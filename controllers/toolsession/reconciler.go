@@ -3,6 +3,7 @@ package toolsession
 import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/apicache"
@@ -20,30 +21,20 @@ type Reconciler struct {
 	watches
 	observer
 	applier
-	// places has who was let into an environment, activity when sessions had their last call.
-	places   *places
-	activity *activity
+	// doors has the environments into which a session is being let, while a pass does that.
+	doors keymutex.KeyMutex
 }
 
 // watches has sessions looked at when something changes that concerns them.
-type watches struct {
-	*Options
-	places   *places
-	activity *activity
-}
+type watches struct{ *Options }
 
 // observer reads what a pass looks at. It changes nothing.
-type observer struct {
-	*Options
-	activity *activity
-}
+type observer struct{ *Options }
 
 // applier carries effects out.
 type applier struct {
 	*Options
 	observer *observer
-	places   *places
-	activity *activity
 }
 
 // Options are what the reconciler needs.
@@ -71,10 +62,9 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	places, activity := newPlaces(), &activity{}
-	seen := observer{&o, activity}
-	return &Reconciler{
-		Options: &o, places: places, activity: activity, watches: watches{&o, places, activity}, observer: seen,
-		applier: applier{&o, &seen, places, activity},
-	}
+	seen := observer{&o}
+	return &Reconciler{Options: &o, watches: watches{&o}, observer: seen, applier: applier{&o, &seen}, doors: keymutex.NewHashed(maxDoors)}
 }
+
+// maxDoors is how many environments can have a session let in at the same time.
+const maxDoors = 256

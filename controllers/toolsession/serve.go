@@ -32,12 +32,11 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	}
 	e := effects{status: o.serving(), holdLater: true, adopt: poolJob(o.job)}
 	e.wakeAt(o, o.lifetimeEnds())
-	switch until, limited := r.idleUntil(o); {
-	case limited && o.calls.allowed == 0:
+	if until, limited := o.idleUntil(); limited {
 		e.wakeAt(o, until)
-	case limited:
+	} else if idle := o.session.IdleTimeout(); idle > 0 {
 		// No call has a session looked at that takes calls.
-		e.wakeIn(o.session.IdleTimeout())
+		e.wakeIn(idle)
 	}
 	return e, nil
 }
@@ -86,34 +85,22 @@ func poolJob(job *batchv1.Job) *batchv1.Job {
 	return job
 }
 
-// idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
-// counts anew, since nobody knows when the last call was.
-func (r *observer) idleUntil(o *observation) (until time.Time, limited bool) {
-	from := o.since(v1alpha1.ConditionReady)
-	for _, at := range []time.Time{o.heard, r.activity.last(o.key())} {
-		if at.After(from) {
-			from = at
-		}
+// idleUntil is when the session will have been without a call for too long, if none comes; not limited while it has one, or where it
+// may stay idle. Background calls don't count, files and input that are on their way do. That counts anew when the runner connects: nobody
+// knows when the last call was.
+func (o *observation) idleUntil() (until time.Time, limited bool) {
+	since, isIdle := o.runner.IdleSince()
+	if ready := o.since(v1alpha1.ConditionReady); ready.After(since) {
+		since = ready
 	}
-	return from.Add(o.session.IdleTimeout()), o.session.IdleTimeout() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
+	limited = isIdle && o.calls.allowed == 0 && o.session.IdleTimeout() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
+	return since.Add(o.session.IdleTimeout()), limited
 }
 
-// isCarrying says that files or input of the session are on their way, or were since this was last asked.
-func (r *observer) isCarrying(o *observation) bool {
-	running, begun := o.runner.Transfers()
-	return r.activity.carry(o.key(), begun) || running > 0
-}
-
-// idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
-// count, files and input that are on their way do.
+// idle suspends or ends a session that has been without a call for too long; nil when it hasn't.
 func (r *Reconciler) idle(o *observation) *effects {
-	if _, foreground, _ := heldBy(o.runner); foreground > 0 || r.isCarrying(o) {
-		// The cache may not show yet what was handed over.
-		r.activity.touch(o.key(), o.now)
-		return nil
-	}
-	until, limited := r.idleUntil(o)
-	if !limited || o.calls.allowed > 0 || o.now.Before(until) {
+	until, limited := o.idleUntil()
+	if !limited || o.now.Before(until) {
 		return nil
 	}
 	if !o.runner.Pause() {

@@ -194,22 +194,52 @@ func TestAProcessThatWasReplacedDoesNotBegin(t *testing.T) {
 
 func TestAnIdleSessionEnds(t *testing.T) {
 	w := fixture.NewWorld(t)
+	w.VouchForRequesters()
 	w.Environment("env", fixture.AsDefault)
-	s, _ := w.ReadySession("s", func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(600) })
+	s, r := w.ReadySession("s", func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(600) })
 	w.KeepAfter(9*time.Minute, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	call := w.CallIn(s, "c")
-	w.Waits(call, s)
-	w.KeepAfter(9*time.Minute, s)
+	w.Reconcile(call)
+	if m := r.Receive(); m.Assign == nil {
+		t.Fatalf("got %+v", m)
+	}
+	w.KeepAfter(11*time.Minute, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	if again := w.Keep(s).RequeueAfter; again > 10*time.Minute {
 		t.Errorf("a session with a call is looked at in %s: that the call ends has nobody look at it", again)
 	}
-	w.FinishCall(call)
+	r.Report(w, call.UID, fixture.Completed)
+	ended := w.Clock.Now()
+	w.Reconcile(call)
 	w.KeepAfter(9*time.Minute, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	w.KeepAfter(2*time.Minute, s)
-	w.Expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
+	now := w.Expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
+	if at := now.Status.LastCallTime; at == nil || at.Unix() != ended.Unix() {
+		t.Errorf("its last call ended at %v, want %v", at, ended)
+	}
+}
+
+// Of a session whose process is gone, the last call's end is known as long as the process was seen.
+func TestTheEndOfTheLastCallOutlivesItsProcess(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.VouchForRequesters()
+	w.Environment("env", fixture.AsDefault)
+	s, r := w.ReadySession("s")
+	call := w.CallIn(s, "c")
+	w.Reconcile(call)
+	r.Receive()
+	r.Report(w, call.UID, fixture.Completed)
+	ended := w.Clock.Now()
+	w.Reconcile(call)
+	w.Elapse(time.Minute)
+	r.Exit(w, corev1.PodSucceeded)
+	w.KeepAfter(time.Minute, s)
+	now := w.Expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonPodLost)
+	if at := now.Status.LastCallTime; at == nil || at.Unix() != ended.Unix() {
+		t.Errorf("its last call ended at %v, want %v", at, ended)
+	}
 }
 
 // A file on its way keeps a session from being idle, and so does one that went since somebody last looked.

@@ -67,14 +67,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if o == nil {
 		r.Hub.DismissSession(req.Namespace, req.Name, "", deletedSession)
 		r.releaseClaims(req.NamespacedName, "")
-		r.places.releaseOthers(req.NamespacedName, "")
-		r.activity.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	// A session that had this name before is gone.
 	r.Hub.DismissSession(req.Namespace, req.Name, string(o.session.UID), deletedSession)
 	r.releaseClaims(req.NamespacedName, string(o.session.UID))
-	r.places.releaseOthers(req.NamespacedName, o.session.UID)
 	e, err := r.runStage(ctx, o)
 	if err != nil {
 		return ctrl.Result{}, err

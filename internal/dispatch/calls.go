@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -123,7 +124,7 @@ func (s *Runner) begin(b *wire.Begin) (again bool, err error) {
 	if err := b.Check(); err != nil {
 		return false, err
 	}
-	s.served = newServed(b.Owner)
+	s.served = newServed(b.Owner, s.now())
 	return false, s.sendOrClose(&wire.Message{Begin: b})
 }
 
@@ -256,6 +257,17 @@ func (s *Runner) Pause() bool {
 	return inServed(s, func(v *served) bool { return !s.over && v.pause() })
 }
 
+// IdleSince is since when the runner has neither a call that takes the session's turns nor a file or input that is on its way; false
+// while it has one. What was before the runner connected isn't known.
+func (s *Runner) IdleSince() (since time.Time, isIdle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil || s.served.takesTurns() || len(s.transfers.open) > 0 {
+		return time.Time{}, false
+	}
+	return s.served.used, true
+}
+
 // Unpause ends Pause.
 func (s *Runner) Unpause() {
 	s.mu.Lock()
@@ -274,6 +286,7 @@ func (s *Runner) setKnown(m *wire.Known) bool {
 		return false
 	}
 	call.State, call.isNew, call.hasReported = Known, true, true
+	s.served.end(call, s.now())
 	s.served.taken--
 	discard := call.discard
 	s.served.isNew = s.served.isNew || discard
@@ -299,6 +312,7 @@ func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
 	discard := call.discard
 	s.served.isNew = s.served.isNew || discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
+	s.served.end(call, s.now())
 	if call.IsRecorded {
 		// Somebody else ended the call.
 		release()

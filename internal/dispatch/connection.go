@@ -53,6 +53,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		// What was sent before still leaves.
 		close:   func() { c.outbox.close(); c.close() },
 		changed: a.Hub.reindex,
+		now:     a.Hub.Clock.Now,
 		hasRoom: c.outbox.hasRoom,
 		keepDecision: func(decision string) (string, func()) {
 			return a.results.keepDecision(hello.Namespace, decision)
@@ -67,7 +68,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	c.runner.transfers = newTransfers(c.runner, c.outbox)
 	c.runner.hello.Token = ""
 	if s := hello.Serving; s != nil {
-		c.runner.served = newServed(s.Owner)
+		c.runner.served = newServed(s.Owner, c.runner.now())
 		c.runner.served.taken = s.Taken
 	}
 	return c

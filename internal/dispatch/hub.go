@@ -52,6 +52,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -59,6 +60,8 @@ import (
 // Hub holds the runners that are connected now, by the UID of their Job, and the results of runners
 // that are gone again before anybody took them.
 type Hub struct {
+	// Clock tells when runners were last used: the machine's, unless another one is set before a runner connects.
+	Clock  clock.PassiveClock
 	notify func(*Runner)
 
 	mu      sync.Mutex
@@ -82,7 +85,7 @@ type Hub struct {
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
-		notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, sessions: index{},
+		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, sessions: index{},
 		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{}, newest: cache.NewExpiring(),
 	}
 }
@@ -144,6 +147,19 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 		return acceptedOf(seen.calls), true
 	}
 	return nil, false
+}
+
+// LastCallEnded is when a call ended last of which the runner of a session that holds a key told this operator the end; zero when none did.
+func (h *Hub) LastCallEnded(keyHash string) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.keys[keyHash]; s != nil {
+		return inServed(s, (*served).lastEndOf)
+	}
+	if seen := h.seen.runners[keyHash]; seen != nil {
+		return seen.lastEnd
+	}
+	return time.Time{}
 }
 
 // Forget forgets what a session's runner had, and its results. The caller has recorded that the runner is gone, and how
@@ -312,7 +328,7 @@ func (h *Hub) enter(s *Runner) {
 	}
 	h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	if seen := h.seen.runners[s.keyHash]; seen != nil {
-		inServed(s, func(v *served) bool { return v.markLost(seen.calls) })
+		inServed(s, func(v *served) bool { return v.markLost(seen.calls, seen.lastEnd) })
 	}
 	h.seen.forget(s.keyHash)
 }
@@ -328,7 +344,7 @@ func (h *Hub) leave(s *Runner) {
 	}
 	for _, name := range sessions {
 		h.sessions.set(name, s, false)
-		h.seen.set(&seenRunner{s.claim(), held})
+		h.seen.set(&seenRunner{s.claim(), held, inServed(s, (*served).lastEndOf)})
 	}
 	for _, r := range results {
 		// The budget is for what connected runners send.

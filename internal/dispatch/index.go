@@ -1,6 +1,10 @@
 package dispatch
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // index has runners by the name of a call.
 type index map[types.NamespacedName]map[*Runner]struct{}
@@ -31,6 +35,8 @@ type seenRunners struct {
 type seenRunner struct {
 	claim *claim
 	calls []HeldCall
+	// lastEnd is when the last of its calls ended; zero for none.
+	lastEnd time.Time
 }
 
 func newSeenRunners() *seenRunners {

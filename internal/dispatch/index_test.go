@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,7 +15,7 @@ import (
 func newOfflineRunner(h *Hub, job, call string) *Runner {
 	return &Runner{
 		hello: wire.Hello{Namespace: "ns", Job: job, JobUID: job, Call: call}, keyHash: "key-" + job,
-		send: func(*wire.Message) error { return nil }, close: func() {}, changed: h.reindex, hasRoom: func() bool { return true },
+		send: func(*wire.Message) error { return nil }, close: func() {}, changed: h.reindex, now: time.Now, hasRoom: func() bool { return true },
 		keepDecision: func(string) (string, func()) { return "", nil },
 	}
 }
@@ -41,9 +42,9 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 				s := newOfflineRunner(h, name("job", 10), []string{"", "call0", "call1"}[random.IntN(3)])
 				switch random.IntN(4) {
 				case 0:
-					s.served = newServed(sessionOwner(0))
+					s.served = newServed(sessionOwner(0), s.now())
 				case 1:
-					s.served = newServed(wire.BeginCall(name("c", 6), name("call", 3)).Owner)
+					s.served = newServed(wire.BeginCall(name("c", 6), name("call", 3)).Owner, s.now())
 				}
 				if h.add(s) {
 					runners = append(runners, s)
@@ -122,7 +123,7 @@ func BenchmarkDismiss(b *testing.B) {
 			h := NewHub(func(*Runner) {})
 			for i := range connected {
 				s := newOfflineRunner(h, fmt.Sprint("job-", i), "")
-				s.served = newServed(sessionOwner(i))
+				s.served = newServed(sessionOwner(i), s.now())
 				h.add(s)
 			}
 			for b.Loop() {

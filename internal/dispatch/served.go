@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -26,6 +27,9 @@ type served struct {
 	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
 	isAwaited bool
+	// used is when a call that takes the session's turns, or a transfer, was there last, or else when the runner began or connected;
+	// lastEnd is when a call ended last, zero when none has.
+	used, lastEnd time.Time
 	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
 	// are news.
 	lost []string
@@ -47,8 +51,8 @@ type heldCall struct {
 	releaseDecision func()
 }
 
-func newServed(owner wire.Owner) *served {
-	return &served{Owner: owner, calls: map[string]*heldCall{}}
+func newServed(owner wire.Owner, now time.Time) *served {
+	return &served{Owner: owner, calls: map[string]*heldCall{}, used: now}
 }
 
 func (v *served) get(callUID string) *heldCall {
@@ -208,13 +212,32 @@ func (v *served) pause() bool {
 	if v == nil {
 		return false
 	}
+	v.paused = !v.takesTurns()
+	return v.paused
+}
+
+// takesTurns says that a call is there which takes the session's turns.
+func (v *served) takesTurns() bool {
 	for _, call := range v.calls {
 		if !call.Background && (call.State == Assigned || call.State == Running) {
-			return false
+			return true
 		}
 	}
-	v.paused = true
-	return true
+	return false
+}
+
+// end notes that a call has ended.
+func (v *served) end(call *heldCall, now time.Time) {
+	if v.lastEnd = now; !call.Background {
+		v.used = now
+	}
+}
+
+func (v *served) lastEndOf() time.Time {
+	if v == nil {
+		return time.Time{}
+	}
+	return v.lastEnd
 }
 
 // othersOf are the calls of a name, but for the one with a UID.
@@ -258,11 +281,13 @@ func (v *served) markRoom() bool {
 	return true
 }
 
-// markLost has the calls looked at that the runner had before, and has no more. It says whether there are any.
-func (v *served) markLost(before []HeldCall) bool {
+// markLost has the calls looked at that the runner had before, and has no more. It says whether there are any. lastEnd is when a call had
+// ended before.
+func (v *served) markLost(before []HeldCall, lastEnd time.Time) bool {
 	if v == nil {
 		return false
 	}
+	v.lastEnd = lastEnd
 	for _, call := range before {
 		if v.get(call.UID) == nil {
 			v.lost = append(v.lost, call.Name)

@@ -61,13 +61,6 @@ func newTransfers(s *Runner, o *outbox) *transfers {
 // end ends those that haven't ended.
 func (t *transfers) end() { close(t.over) }
 
-// Transfers says how many files and inputs are being carried, and how many were begun on this connection.
-func (s *Runner) Transfers() (running int, begun uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.transfers.open), s.transfers.last
-}
-
 // areOpen says whether parts can come.
 func (t *transfers) areOpen() bool {
 	t.runner.mu.Lock()
@@ -156,6 +149,9 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	switch {
 	case s.Ended:
 		delete(t.open, s.ID)
+		if v := t.runner.served; v != nil {
+			v.used = t.runner.now()
+		}
 		close(one.ended)
 	case !one.isBegun && one.kind == wire.TransferRead && s.SHA256 == "":
 		select {

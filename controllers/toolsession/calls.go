@@ -1,0 +1,73 @@
+package toolsession
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+)
+
+// onCalls has sessions looked at which wait for a call to come or to end. A session that is ready isn't: it may have a hundred calls a
+// second.
+func (r *watches) onCalls() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.noteCall(ctx, e.Object, false, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { r.noteCall(ctx, e.ObjectNew, false, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.noteCall(ctx, e.Object, true, q) },
+	}
+}
+
+// noteCall has the session of a call looked at. The cache loses a call that has ended.
+func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Spec.SessionRef == nil {
+		return
+	}
+	name := types.NamespacedName{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name}
+	session := &v1alpha1.ToolSession{}
+	if r.Objects.Get(ctx, name, session, client.DisableReadYourWritesConsistency) != nil {
+		return
+	}
+	if session.Status.Phase != v1alpha1.SessionReady || session.DeletionTimestamp != nil || ended && r.hasHadAll(session) {
+		q.Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
+// isAllowed says that a call which takes a session's turns was found to be one of a user who may use the session, and waits
+// for it or runs. Of others nothing is noted: they must not keep the session from being idle.
+func isAllowed(call *v1alpha1.ToolCall) bool {
+	return !call.Spec.Background && call.Status.Session != nil && !call.Status.Phase.Terminal()
+}
+
+// hasHadAll says that a session's runner takes no more calls.
+func (r *watches) hasHadAll(session *v1alpha1.ToolSession) bool {
+	process := host.FindSessionHost(r.Hub, session)
+	return process != nil && process.Runner != nil && process.Runner.Taken() >= session.MaxCalls()
+}
+
+// heldBy counts the calls that a session's runner runs, those of them that take the session's turns, and those whose results
+// it keeps.
+func heldBy(runner *dispatch.Runner) (running, foreground, ended int) {
+	for _, call := range runner.HeldCalls() {
+		switch call.State {
+		case dispatch.Assigned, dispatch.Running:
+			running++
+			if !call.Background {
+				foreground++
+			}
+		case dispatch.Ended:
+			ended++
+		case dispatch.Withdrawn, dispatch.Known:
+		}
+	}
+	return running, foreground, ended
+}
