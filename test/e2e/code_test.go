@@ -18,7 +18,7 @@ func codeOnlyGated(p *v1alpha1.ExecutionPolicySpec) {
 }
 
 func TestCodeRunsThroughItsInterpreter(t *testing.T) {
-	coldFirst(t, testCodeRunsThroughItsInterpreter, waySession, wayWarm, wayImage)
+	sessionFirst(t, testCodeRunsThroughItsInterpreter, wayCold, wayWarm, wayImage)
 }
 
 func testCodeRunsThroughItsInterpreter(t *testing.T, w way) {
@@ -56,7 +56,7 @@ func testCodeRunsThroughItsInterpreter(t *testing.T, w way) {
 }
 
 func TestTracebackOfPython(t *testing.T) {
-	coldFirst(t, testTracebackOfPython, waySession)
+	sessionFirst(t, testTracebackOfPython, wayCold)
 }
 
 func testTracebackOfPython(t *testing.T, w way) {
@@ -93,7 +93,7 @@ func (s *suite) apiAddress(t *testing.T) (host string, port int32) {
 
 // Code that isn't allowed network can't open an IP socket, in whatever way it tries.
 func TestNetworkIsClosedToCode(t *testing.T) {
-	coldFirst(t, testNetworkIsClosedToCode, waySession, wayWarm, wayImage)
+	sessionFirst(t, testNetworkIsClosedToCode, wayCold, wayWarm, wayImage)
 }
 
 func testNetworkIsClosedToCode(t *testing.T, w way) {
@@ -151,7 +151,7 @@ print('tried')
 }
 
 func TestNetworkIsOpenToCodeThatMayAskForIt(t *testing.T) {
-	coldFirst(t, testNetworkIsOpenToCodeThatMayAskForIt, waySession, wayWarm, wayImage)
+	sessionFirst(t, testNetworkIsOpenToCodeThatMayAskForIt, wayCold, wayWarm, wayImage)
 }
 
 func testNetworkIsOpenToCodeThatMayAskForIt(t *testing.T, w way) {

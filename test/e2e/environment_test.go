@@ -79,7 +79,7 @@ func expectSame[T any](t *testing.T, what string, want, got T) {
 }
 
 func TestEnvironmentOfAPlainCall(t *testing.T) {
-	coldFirst(t, testEnvironmentOfAPlainCall, waySession, wayWarm, wayImage)
+	sessionFirst(t, testEnvironmentOfAPlainCall, wayCold, wayWarm, wayImage)
 }
 
 func testEnvironmentOfAPlainCall(t *testing.T, w way) {

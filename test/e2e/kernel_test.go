@@ -31,7 +31,7 @@ func listed(programs ...string) func(*v1alpha1.ExecutionPolicySpec) {
 
 // What a listed interpreter tries is refused where it is tried, and the status says what.
 func TestTheKernelRefusesWhatAnInterpreterTries(t *testing.T) {
-	coldFirst(t, testTheKernelRefusesWhatAnInterpreterTries, waySession)
+	sessionFirst(t, testTheKernelRefusesWhatAnInterpreterTries, wayCold)
 }
 
 func testTheKernelRefusesWhatAnInterpreterTries(t *testing.T, w way) {

@@ -105,7 +105,7 @@ func testARefusedConnectionIsExplained(t *testing.T, w way) {
 
 // Open is open but for what every policy denies.
 func TestAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T) {
-	coldFirst(t, testAnOpenNetworkIsClosedToTheClusterAndTheNode, waySession)
+	sessionFirst(t, testAnOpenNetworkIsClosedToTheClusterAndTheNode, wayCold)
 }
 
 func testAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T, w way) {

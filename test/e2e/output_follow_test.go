@@ -72,7 +72,7 @@ func (sp *space) needsStore(t *testing.T) {
 
 // What a process writes is there while it goes on running: for a reader that came before it, and for those that come late.
 func TestOutputIsReadWhileTheCallRuns(t *testing.T) {
-	coldFirst(t, testOutputIsReadWhileTheCallRuns, waySession, wayWarm, wayImage)
+	sessionFirst(t, testOutputIsReadWhileTheCallRuns, wayCold, wayWarm, wayImage)
 }
 
 func testOutputIsReadWhileTheCallRuns(t *testing.T, w way) {

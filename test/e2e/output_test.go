@@ -52,7 +52,7 @@ func octal(raw string) string {
 }
 
 func TestLargeOutputKeepsItsEnds(t *testing.T) {
-	coldFirst(t, testLargeOutputKeepsItsEnds, waySession, wayWarm, wayImage)
+	sessionFirst(t, testLargeOutputKeepsItsEnds, wayCold, wayWarm, wayImage)
 }
 
 func testLargeOutputKeepsItsEnds(t *testing.T, w way) {
@@ -82,7 +82,7 @@ func testLargeOutputKeepsItsEnds(t *testing.T, w way) {
 // The most that the policy allows, on both streams, can be more than an object can hold: it is cut further then, and
 // said so, but the result is written.
 func TestMostOutputStillFitsIntoTheObject(t *testing.T) {
-	coldFirst(t, testMostOutputStillFitsIntoTheObject, waySession)
+	sessionFirst(t, testMostOutputStillFitsIntoTheObject, wayCold)
 }
 
 func testMostOutputStillFitsIntoTheObject(t *testing.T, w way) {

@@ -12,7 +12,7 @@ import (
 
 // What a program finds that was written for a person's machine.
 func TestAProcessFindsWhatPeopleExpect(t *testing.T) {
-	coldFirst(t, testAProcessFindsWhatPeopleExpect, waySession, wayWarm, wayImage)
+	sessionFirst(t, testAProcessFindsWhatPeopleExpect, wayCold, wayWarm, wayImage)
 }
 
 func testAProcessFindsWhatPeopleExpect(t *testing.T, w way) {

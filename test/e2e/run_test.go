@@ -175,7 +175,7 @@ func testCallsDoNotSeeEachOthersFiles(t *testing.T, w way) {
 
 // A model's tool call, as it was emitted, becomes one of the other three.
 func TestToolCallsAsModelsEmitThem(t *testing.T) {
-	coldFirst(t, testToolCallsAsModelsEmitThem, waySession)
+	sessionFirst(t, testToolCallsAsModelsEmitThem, wayCold)
 }
 
 func testToolCallsAsModelsEmitThem(t *testing.T, w way) {

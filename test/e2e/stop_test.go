@@ -56,7 +56,7 @@ func testTimeLimit(t *testing.T, w way) {
 
 // A child in the background that keeps the pipe open neither delays the result nor outlives the command.
 func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
-	coldFirst(t, testBackgroundChildDoesNotHoldTheResult, waySession, wayWarm, wayImage)
+	sessionFirst(t, testBackgroundChildDoesNotHoldTheResult, wayCold, wayWarm, wayImage)
 }
 
 func testBackgroundChildDoesNotHoldTheResult(t *testing.T, w way) {

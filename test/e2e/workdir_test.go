@@ -59,7 +59,7 @@ func testWorkingDirectory(t *testing.T, w way) {
 
 // A link that somebody put into a shared volume doesn't lead out of the allowed paths.
 func TestWorkingDirectoryLinkInAVolumeLeadsOutside(t *testing.T) {
-	coldFirst(t, testWorkingDirectoryLinkInAVolumeLeadsOutside, waySession, wayWarm, wayImage)
+	sessionFirst(t, testWorkingDirectoryLinkInAVolumeLeadsOutside, wayCold, wayWarm, wayImage)
 }
 
 func testWorkingDirectoryLinkInAVolumeLeadsOutside(t *testing.T, w way) {

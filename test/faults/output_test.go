@@ -33,7 +33,6 @@ func outputMeets(t *testing.T, fault string, do func(b *bed, f *flow)) {
 	f.verify(t, fault, time.Now())
 }
 
-// It is the one of them that `make test` runs.
 func TestOutputOperatorKilled(t *testing.T) {
 	outputMeets(t, "operator killed", func(b *bed, _ *flow) { b.killEveryOperator(t) })
 }

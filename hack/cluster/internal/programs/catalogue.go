@@ -130,7 +130,6 @@ func cni() Module {
 			return []string{path + "/pkg/utils/buildversion.BuildVersion=" + version}
 		},
 		Programs: []Program{
-			{"loopback", path + "/plugins/main/loopback"},
 			{"ptp", path + "/plugins/main/ptp"},
 			{"host-local", path + "/plugins/ipam/host-local"},
 		},
