@@ -1,7 +1,6 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 const (
@@ -104,10 +105,26 @@ func (o ToolOptions) build(root, path string) error {
 	if err := prepareTree(tree); err != nil {
 		return err
 	}
-	return Write(path, Settings{
-		Tag: o.Tag, Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
-		Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
-	}, func(w *tar.Writer) error { return addTree(w, tree) })
+	return save(path, o.Tag, func(dir string) (v1.Image, error) {
+		layer, err := treeLayer(filepath.Join(dir, "layer.tar"), tree)
+		if err != nil {
+			return nil, err
+		}
+		return assemble(Settings{
+			Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
+			Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
+		}, layer)
+	})
+}
+
+// treeLayer writes everything below a folder into a layer, which is at path: with its modes, owners and links.
+func treeLayer(path, tree string) (v1.Layer, error) {
+	pack := exec.Command("tar", "--create", "--file="+path, "--directory="+tree, "--format=gnu", "--sort=name", "--numeric-owner",
+		fmt.Sprintf("--mtime=@%d", Epoch.Unix()), ".")
+	if output, err := pack.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("pack %s: %w: %s", tree, err, bytes.TrimSpace(output))
+	}
+	return layerOf(path)
 }
 
 func prepareTree(tree string) error {
