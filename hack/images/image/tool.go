@@ -16,6 +16,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"toolcall.dev/operator/hack/images/debian"
 )
 
 const (
@@ -50,7 +52,8 @@ func Tool(o ToolOptions) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("making the tool image needs root (debootstrap runs programs in a folder of their own): run it with sudo -E")
 	}
-	if err := o.requireDebootstrap(); err != nil {
+	needs := []debian.Need{{Program: "debootstrap", Package: "debootstrap", Why: "the tool image"}}
+	if err := debian.Install(o.Progress, needs, o.Install); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -74,22 +77,6 @@ func Tool(o ToolOptions) (string, error) {
 func (o ToolOptions) key() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %q", recipe, o.Tag, o.Mirror, debianSuite, runtime.GOARCH, toolPackages))
 	return hex.EncodeToString(sum[:6])
-}
-
-func (o ToolOptions) requireDebootstrap() error {
-	if _, err := exec.LookPath("debootstrap"); err == nil {
-		return nil
-	}
-	if !o.Install {
-		return errors.New("missing: debootstrap (the tool image); run apt-get install debootstrap, or unset TOOLCALL_NO_INSTALL")
-	}
-	fmt.Fprintln(o.Progress, "installing Debian packages: debootstrap (the tool image)")
-	// Another program may be installing something.
-	install := []string{"-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", "debootstrap"}
-	if err := run("", "apt-get", install...); err == nil {
-		return nil
-	}
-	return errors.Join(run("", "apt-get", "update"), run("", "apt-get", install...))
 }
 
 func (o ToolOptions) build(root, path string) error {
