@@ -11,6 +11,7 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
 	"toolcall.dev/operator/hack/cluster/internal/progress"
+	"toolcall.dev/operator/hack/images/debian"
 	"toolcall.dev/operator/hack/images/image"
 )
 
@@ -67,10 +68,10 @@ func (w workshop) jobs(only ...string) []job {
 	return jobs
 }
 
-func (w workshop) buildNeeds(only ...string) []machine.Need {
+func (w workshop) buildNeeds(only ...string) []debian.Need {
 	for _, r := range w.programs {
 		if r.CGO && len(only) == 0 && len(r.Missing()) > 0 {
-			return machine.Missing(machine.BuildNeeds())
+			return machine.BuildNeeds()
 		}
 	}
 	return nil
@@ -94,7 +95,7 @@ func (a app) build() error {
 }
 
 func (a app) buildMissing(w workshop, out io.Writer, only ...string) error {
-	if err := machine.Install(out, w.buildNeeds(only...), !a.settings.NoInstall); err != nil {
+	if err := debian.Install(out, w.buildNeeds(only...), !a.settings.NoInstall); err != nil {
 		return err
 	}
 	jobs := w.jobs(only...)

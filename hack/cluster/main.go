@@ -35,7 +35,6 @@ environment:
   TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
   TOOLCALL_CLUSTER_KUBERNETES  minor version on the node: 1.34, or empty for the newest
   TOOLCALL_CLUSTER_GVISOR=1  a node with gVisor as a second runtime, runsc
-  TOOLCALL_CLUSTER_SUBNET    network of the link to the node (a free private /30)
   TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
   TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk
   TOOLCALL_NO_INSTALL=1      name missing Debian packages instead of installing
@@ -79,33 +78,18 @@ func run(args []string) error {
 }
 
 func (a app) dispatch(command string, args []string) error {
-	switch command {
-	case "up":
-		return a.up()
-	case "down":
-		return a.down()
-	case "status":
-		return a.status()
-	case "kubeconfig":
-		return a.kubeconfig()
-	case "load":
-		return a.load(args)
-	case "build":
-		return a.build()
-	case "program":
-		return a.program(args)
-	case "assets":
-		return a.assets(args)
-	case "certificate":
-		return certificate(args)
-	case "exec":
-		return a.exec(args)
-	case "stop", "start", "restart", "kill":
-		return a.control(command, args)
-	case "help", "-h", "--help":
-		fmt.Fprint(a.out, usage)
-		return nil
+	alone := func(run func() error) func([]string) error { return func([]string) error { return run() } }
+	control := func(args []string) error { return a.control(command, args) }
+	help := func([]string) error { _, err := fmt.Fprint(a.out, usage); return err }
+	run, ok := map[string]func([]string) error{
+		"up": alone(a.up), "down": alone(a.down), "status": alone(a.status), "kubeconfig": alone(a.kubeconfig), "build": alone(a.build),
+		"load": a.load, "program": a.program, "assets": a.assets, "certificate": certificate, "exec": a.exec,
+		"stop": control, "start": control, "restart": control, "kill": control,
+		"help": help, "-h": help, "--help": help,
+	}[command]
+	if !ok {
+		fmt.Fprint(os.Stderr, usage)
+		return fmt.Errorf("%q is no command", command)
 	}
-	fmt.Fprint(os.Stderr, usage)
-	return fmt.Errorf("%q is no command", command)
+	return run(args)
 }

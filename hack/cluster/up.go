@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
+	"toolcall.dev/operator/hack/images/debian"
 )
 
 const lockPatience = 5 * time.Second
@@ -38,14 +39,14 @@ func (a app) up() error {
 	if err != nil {
 		return err
 	}
-	if err := machine.Install(a.out, machine.Missing(machine.RuntimeNeeds()), !a.settings.NoInstall); err != nil {
+	if err := debian.Install(a.out, machine.RuntimeNeeds(), !a.settings.NoInstall); err != nil {
 		return err
 	}
 	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}
-	if err := machine.Install(a.out, w.buildNeeds(), !a.settings.NoInstall); err != nil {
+	if err := debian.Install(a.out, w.buildNeeds(), !a.settings.NoInstall); err != nil {
 		return err
 	}
 	in := blueprint.Input{Settings: a.settings, Facts: facts, Subnet: subnet, Programs: w.programs}
@@ -107,7 +108,7 @@ func (a app) checkMachine() (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	return machine.ChooseSubnet(a.settings.Subnet, used, blueprint.NodeNetworks())
+	return machine.ChooseSubnet(append(used, blueprint.NodeNetworks()...))
 }
 
 func existingParent(dir string) string {

@@ -34,22 +34,12 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "tool":
-			return tool(args[1:])
-		case "binary":
-			return binary(args[1:])
-		case "extend":
-			return extend(args[1:])
-		case "push":
-			return push(args[1:])
-		case "registry":
-			return serve(args[1:])
-		}
+	commands := map[string]func([]string) error{"tool": tool, "binary": binary, "extend": extend, "push": push, "registry": serve}
+	if len(args) == 0 || commands[args[0]] == nil {
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("no such command")
 	}
-	fmt.Fprint(os.Stderr, usage)
-	return errors.New("no such command")
+	return commands[args[0]](args[1:])
 }
 
 func tool(args []string) error {

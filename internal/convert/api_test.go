@@ -79,7 +79,7 @@ func TestTheAPIServerAcceptsWhateverIsConverted(t *testing.T) {
 	converted := 0
 	for range 400 {
 		source := randomDocument(random)
-		result, err := Convert([]byte(source), Options{Namespace: apiNamespace, Image: pick(random, "i", strings.Repeat("a", maxImage), "registry.example:5000/a/b@sha256:00")})
+		result, err := Convert([]byte(source), Options{Namespace: apiNamespace, Image: pick(random, "i", strings.Repeat("a", 1024), "registry.example:5000/a/b@sha256:00")})
 		if err != nil {
 			continue
 		}
@@ -107,20 +107,20 @@ func maybe(random *rand.Rand, key string, values ...string) string {
 // randomDocument has valid, odd and invalid values in all places that are converted.
 func randomDocument(random *rand.Rand) string {
 	var b strings.Builder
-	b.WriteString(maybe(random, keyDefaultEnv, "'dev'", "'My Env'", "'名前'"))
+	b.WriteString(maybe(random, keyDefaultEnv, "'dev'", "'My Env'", "'d-1'"))
 	b.WriteString("[tools]\n")
 	b.WriteString(maybe(random, keyShellMode, "true", "false"))
-	b.WriteString(maybe(random, keyCommands, "[]", "['ls', 'git']", "['*']", "['/bin/sh', 'a b', '']", "["+numbered("'c%d',", maxCommands)+"]", "['"+strings.Repeat("x", maxEntry)+"']", "['É', 'g++', '-x', '.hidden']"))
+	b.WriteString(maybe(random, keyCommands, "[]", "['ls', 'git']", "['*']", "['/bin/sh', 'a b', '']", "["+numbered("'c%d',", 1024)+"]", "['"+strings.Repeat("x", 256)+"']", "['É', 'g++', '-x', '.hidden']"))
 	b.WriteString(maybe(random, keyDefaultTimeout, "-1", "0", "1", "30", "600", "601", "604800", "9999999999"))
 	b.WriteString(maybe(random, keyMaxTimeout, "-1", "0", "1", "119", "120", "600", "604800", "604801"))
-	b.WriteString(maybe(random, keyBlocklist, "[]", "['*']", "['A', 'CORP_*']", "['"+strings.Repeat("B", maxEntry)+"']", "["+numbered("'P%d',", maxPrefixes)+"]"))
-	for _, name := range []string{"dev", "My Env", "名前"} {
+	b.WriteString(maybe(random, keyBlocklist, "[]", "['*']", "['A', 'CORP_*']", "['"+strings.Repeat("B", 256)+"']", "["+numbered("'P%d',", 256)+"]"))
+	for _, name := range []string{"dev", "My Env", "d-1"} {
 		fmt.Fprintf(&b, "[[environments]]\nname = '%s'\n", name)
-		b.WriteString(maybe(random, keyCwd, "''", "'/workspace'", "'/srv/x/'", "'src'", "'/'", "'~/x'", "'/a/../b'", "'/"+strings.Repeat("x", maxPath-1)+"'", `"/\u001b[31m"`))
+		b.WriteString(maybe(random, keyCwd, "''", "'/workspace'", "'/srv/x/'", "'src'", "'/'", "'~/x'", "'/a/../b'", "'/"+strings.Repeat("x", 4095)+"'", `"/\u001b[31m"`))
 		b.WriteString("[environments.env]\n")
 		b.WriteString(maybe(random, "A", "''", "'x'", "1", "true", "1.5", `"\u007f\u0085\ufeff"`, "'"+strings.Repeat("x", 60_000)+"'"))
 		b.WriteString(maybe(random, "AWS_SECRET", "'x'", `"a\nb"`))
-		b.WriteString(maybe(random, strings.Repeat("V", maxVariableName), "'x'"))
+		b.WriteString(maybe(random, strings.Repeat("V", 256), "'x'"))
 		b.WriteString(maybe(random, "_", "'x'"))
 	}
 	return b.String()

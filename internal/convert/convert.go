@@ -1,11 +1,16 @@
 package convert
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 // MaxSourceBytes bounds the document. The time that the TOML library takes is quadratic in the number of keys in one
@@ -14,15 +19,6 @@ const MaxSourceBytes = 512 << 10
 
 // DefaultPolicyName is the name of the policy if the options have none.
 const DefaultPolicyName = "converted"
-
-// Flags of kubectl toolcall convert that remarks mention.
-const (
-	FlagImage           = "--image"
-	FlagNamespace       = "--namespace"
-	FlagPolicyName      = "--policy-name"
-	FlagEnvironmentsKey = "--environments-key"
-	FlagPolicyKey       = "--policy-key"
-)
 
 // Options are what the document doesn't have.
 type Options struct {
@@ -41,8 +37,12 @@ type Options struct {
 type Result struct {
 	// Manifests is YAML, one document for each object. It is empty if a remark is an error.
 	Manifests []byte
-	Remarks   []Remark
+	// Remarks are lines for the user, each about one key. The errors come last.
+	Remarks []string
 }
+
+// ErrNotConverted means that at least one remark is an error.
+var ErrNotConverted = errors.New("nothing was converted: see the errors above")
 
 // Convert converts a document. The error is ErrNotConverted if the remarks say why. Otherwise it is about the document
 // as a whole, with line and column.
@@ -51,18 +51,14 @@ func Convert(source []byte, options Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c := &converter{
-		options: options,
-		root:    table{&location{}, values},
-		usage:   usage{whole: map[string]bool{}, part: map[string]bool{}},
+	c := &converter{options: options}
+	objects := c.run(table{values: values})
+	result := Result{Remarks: append(c.remarks, c.errors...)}
+	if len(c.errors) > 0 {
+		return result, ErrNotConverted
 	}
-	objects := c.run()
-	remarks := c.finish()
-	if c.failed {
-		return Result{Remarks: remarks}, ErrNotConverted
-	}
-	manifests, err := render(objects)
-	return Result{Manifests: manifests, Remarks: remarks}, err
+	result.Manifests, err = render(objects)
+	return result, err
 }
 
 func parse(source []byte) (map[string]any, error) {
@@ -81,94 +77,83 @@ func parse(source []byte) (map[string]any, error) {
 
 // converter is the state of one conversion.
 type converter struct {
-	options Options
-	root    table
-	usage   usage
-	report
-
-	// policyTable is the table of the limits, elements are the tables of the environments.
-	policyTable *location
-	elements    map[string]bool
-	blocklist   []string
+	options         Options
+	remarks, errors []string
+	// hasPolicy says that the document has limits, blocklist are the prefixes of variables that its policy blocks.
+	hasPolicy bool
+	blocklist []string
 }
 
-func (c *converter) run() []any {
-	c.checkOptions()
-	f := &finder{}
-	f.walk(c.root, 0)
-	environments, err := choose("the environments", FlagEnvironmentsKey, c.options.EnvironmentsKey, f.environments)
-	if err != nil {
-		c.fail(c.root.at, "%s", err)
-	}
-	policies := withoutElements(f.policies, environments)
-	limits, err := choose("the limits", FlagPolicyKey, c.options.PolicyKey, policies)
-	if err != nil {
-		c.fail(c.root.at, "%s", err)
-	}
-	if environments == nil && limits == nil && !c.failed {
-		c.fail(c.root.at, "found neither a table array of environments (with %s, %s, %s) nor a table with one of %s",
+func (c *converter) note(where, format string, args ...any) {
+	c.remarks = append(c.remarks, "note: "+where+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *converter) warn(where, format string, args ...any) {
+	c.remarks = append(c.remarks, "warning: "+where+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *converter) fail(where, format string, args ...any) {
+	c.errors = append(c.errors, "error: "+where+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *converter) run(root table) []any {
+	found := search(root)
+	environments := c.choose("the environments", "--environments-key", c.options.EnvironmentsKey, found.environments)
+	limits := c.choose("the limits", "--policy-key", c.options.PolicyKey, outside(found.limits, environments))
+	if environments == nil && limits == nil && len(c.errors) == 0 {
+		c.fail(root.String(), "found neither a table array of environments (with %s, %s, %s) nor a table with one of %s",
 			keyName, keyCwd, keyEnv, strings.Join(policyKeys, ", "))
 	}
-	var objects []any
-	if policy := c.policy(limits); policy != nil {
-		objects = append(objects, policy)
+	if c.options.PolicyName == "" {
+		c.blocklist = builtInBlocklist
 	}
-	for _, environment := range c.environments(environments, c.defaultName(f, environments)) {
+	var objects []any
+	if limits != nil {
+		objects = append(objects, c.policy(limits.tables[0]))
+	}
+	for _, environment := range c.environments(environments, outside(found.defaults, environments)) {
 		objects = append(objects, environment)
 	}
-	c.remarkUnused(policies, limits)
 	return objects
 }
 
-// withoutElements removes the tables of environments: a limit in one of them is an unknown key.
-func withoutElements(policies []candidate, environments *candidate) []candidate {
-	if environments == nil {
-		return policies
-	}
-	var others []candidate
-	for _, p := range policies {
-		if !strings.HasPrefix(p.at.text, environments.at.text+"[") {
-			others = append(others, p)
+// render writes the objects as YAML, one document each, without what is empty.
+func render(objects []any) ([]byte, error) {
+	var documents [][]byte
+	for _, object := range objects {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode the manifests: %w", err)
 		}
+		delete(fields, "status")
+		spec, _ := fields["spec"].(map[string]any)
+		for name, value := range spec {
+			if inner, ok := value.(map[string]any); ok && len(inner) == 0 {
+				delete(spec, name)
+			}
+		}
+		text, err := json.Marshal(fields)
+		if err != nil {
+			return nil, fmt.Errorf("encode the manifests: %w", err)
+		}
+		document, err := yaml.JSONToYAML(escapeUnprintable(text))
+		if err != nil {
+			return nil, fmt.Errorf("encode the manifests: %w", err)
+		}
+		documents = append(documents, document)
 	}
-	return others
+	return bytes.Join(documents, []byte("---\n")), nil
 }
 
-// remarkUnused warns about unknown keys in the converted tables and about limits in other tables. The rest of the
-// document belongs to other programs and gets one note.
-func (c *converter) remarkUnused(policies []candidate, limits *candidate) {
-	for _, p := range policies {
-		if limits != nil && p.at.text != limits.at.text {
-			c.warn(p.at, "has limits too, which are not converted: only those of %s are (select with %s)", limits.at, FlagPolicyKey)
-			c.usage.mark(p.at)
+// escapeUnprintable escapes the characters that are valid in JSON but not in YAML. Both have the same escapes.
+func escapeUnprintable(data []byte) []byte {
+	var out []byte
+	for _, r := range string(data) {
+		if (r >= 0x7f && r <= 0x9f) || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
 		}
 	}
-	var others []string
-	more := 0
-	c.usage.unused(c.root, func(parent, at *location) {
-		inPolicy := c.policyTable != nil && c.policyTable.text == parent.text && parent.text != ""
-		switch {
-		case inPolicy || c.elements[parent.text]:
-			c.warn(at, "unknown key: left out")
-		case len(others) < 16:
-			others = append(others, at.text)
-		default:
-			more++
-		}
-	})
-	if more > 0 {
-		others = append(others, fmt.Sprintf("%d more", more))
-	}
-	if len(others) > 0 {
-		c.note(c.root.at, "not converted: %s", strings.Join(others, ", "))
-	}
-}
-
-func (c *converter) checkOptions() {
-	if ns := c.options.Namespace; ns != "" && !isLabel(ns) {
-		c.fail(c.root.at, "%s=%s is not a valid namespace name: use %s", FlagNamespace, quote(ns), labelRule)
-	}
-	if name := c.options.PolicyName; name != "" && !isSubdomain(name) {
-		c.fail(c.root.at, "%s=%s is not a valid object name: use %s, in parts separated by dots", FlagPolicyName, quote(name), labelRule)
-	}
+	return out
 }

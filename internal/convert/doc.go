@@ -6,9 +6,9 @@
 //
 // Invariants:
 //   - The same document and options give the same bytes.
-//   - Anything ambiguous, or that the API server would reject, is an error. With an error there are no manifests.
+//   - Anything ambiguous is an error. With an error there are no manifests. The bounds of the API are for the API server to check.
 //   - Where the old meaning is uncertain, the conversion chooses the stricter one, and a remark says how to get the
-//     other. A remark mentions everything that is left out.
+//     other. A remark mentions everything that is left out of the converted tables.
 //   - A remark names keys, environments and variables, never the value of a variable.
 //
 // The package must not read files, talk to a cluster, or apply manifests.

@@ -1,116 +1,81 @@
 package convert
 
 import (
+	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// defaultName reads default_env from any table. The one next to the environments has precedence.
-func (c *converter) defaultName(f *finder, environments *candidate) string {
-	var found []table
-	for _, t := range f.defaults {
-		if environments != nil && isVariables(t.at, environments.at) {
-			continue
-		}
-		c.usage.mark(t.at.key(keyDefaultEnv))
-		if environments != nil && environments.at.parent.text == t.at.text {
-			found = []table{t}
-			break
-		}
-		found = append(found, t)
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	at := found[0].at.key(keyDefaultEnv)
-	if len(found) > 1 {
-		c.fail(at, "is set in %s too: keep one of them", found[1].at)
-	}
-	if environments != nil && strings.HasPrefix(found[0].at.text, environments.at.text+"[") {
-		c.note(at, "applies to the whole document, although it is in one environment")
-	}
-	name, ok := found[0].values[keyDefaultEnv].(string)
-	if !ok {
-		c.fail(at, "must be a string: the name of an environment")
-	}
-	return name
-}
-
-// isVariables reports whether a location is the variables of an environment, where any key is a variable name.
-func isVariables(at, environments *location) bool {
-	return strings.HasPrefix(at.text, environments.text+"[") && strings.HasSuffix(at.text, "."+keyEnv)
-}
-
 // environments converts each element. The policy must be converted before.
-func (c *converter) environments(from *candidate, defaultName string) []*v1alpha1.ExecutionEnvironment {
+func (c *converter) environments(from *candidate, defaults []candidate) []*v1alpha1.ExecutionEnvironment {
+	defaultName := c.defaultName(defaults)
 	if from == nil {
 		if defaultName != "" {
-			c.fail(c.root.at, "%s names %s, but there are no environments", keyDefaultEnv, quote(defaultName))
+			c.fail(keyDefaultEnv, "names %q, but there are no environments", defaultName)
 		}
 		return nil
 	}
-	c.note(from.at, "converted to ExecutionEnvironments: %d", len(from.tables))
-	c.checkImage(from.at)
-	names := c.names(from.tables)
-	c.checkDefault(from, names, defaultName)
-	assigned := labels(names)
+	c.note(from.path, "converted to ExecutionEnvironments: %d", len(from.tables))
+	if c.options.Image == "" {
+		c.fail(from.path, "an environment needs an image: set it with --image")
+	}
 	var made []*v1alpha1.ExecutionEnvironment
-	for i, t := range from.tables {
-		label := assigned[names[i]] // An empty name is an error. The rest of the table is read to find more errors.
-		if label != names[i] {
-			c.warn(t.at.key(keyName), "%s is not a valid Kubernetes name: it becomes %s, and calls must use that name", quote(names[i]), label)
+	taken, hasDefault := map[string]bool{}, false
+	for _, t := range from.tables {
+		name, ok := t.values[keyName].(string)
+		label := labelOf(name)
+		switch {
+		case !ok || name == "":
+			c.fail(t.at(keyName), "an environment needs a name, as a string")
+		case len(validation.IsDNS1123Label(label)) > 0 || taken[label]:
+			c.fail(t.at(keyName), "%q can't be made a Kubernetes name of its own: rename it", name)
+		case label != name:
+			c.warn(t.at(keyName), "%q is not a valid Kubernetes name: it becomes %s, and calls must use that name", name, label)
 		}
-		made = append(made, c.environment(t, label, names[i] == defaultName))
+		isDefault := name != "" && name == defaultName
+		taken[label], hasDefault = true, hasDefault || isDefault
+		made = append(made, c.environment(t, label, isDefault))
+	}
+	switch {
+	case defaultName == "":
+		c.note(from.path, "there is no %s: a call that names no environment fails", keyDefaultEnv)
+	case !hasDefault:
+		c.fail(from.path, "%s names %q, which is not one of the environments", keyDefaultEnv, defaultName)
 	}
 	return made
 }
 
-func (c *converter) checkImage(at *location) {
-	image := c.options.Image
-	unfit := func(r rune) bool { return r <= ' ' || r >= 0x7f }
-	switch {
-	case image == "":
-		c.fail(at, "an environment needs an image: set it with %s", FlagImage)
-	case len(image) > maxImage || strings.ContainsFunc(image, unfit):
-		c.fail(at, "%s=%s is not a valid image name", FlagImage, quote(image))
+// defaultName is the name of the default environment, which one table may have.
+func (c *converter) defaultName(defaults []candidate) string {
+	if len(defaults) == 0 {
+		return ""
 	}
+	t := defaults[0].tables[0]
+	if len(defaults) > 1 {
+		c.fail(t.at(keyDefaultEnv), "is set in %s too: keep one of them", defaults[1].tables[0])
+	}
+	name, ok := t.values[keyDefaultEnv].(string)
+	if !ok {
+		c.fail(t.at(keyDefaultEnv), "must be a string: the name of an environment")
+	}
+	return name
 }
 
-// names reads the name of each element. It returns "" for an invalid name.
-func (c *converter) names(tables []table) []string {
-	names := make([]string, len(tables))
-	first := map[string]*location{}
-	c.elements = map[string]bool{}
-	for i, t := range tables {
-		c.elements[t.at.text] = true
-		at := t.at.key(keyName)
-		c.usage.mark(at)
-		name, ok := t.values[keyName].(string)
-		switch {
-		case !ok || name == "":
-			c.fail(at, "an environment needs a name, as a string")
-		case first[name] != nil:
-			c.fail(at, "%s already is the name of %s", quote(name), first[name])
-		default:
-			first[name] = t.at
-			names[i] = name
-		}
-	}
-	return names
-}
+var notLabel = regexp.MustCompile(`[^a-z0-9]+`)
 
-func (c *converter) checkDefault(from *candidate, names []string, defaultName string) {
-	switch {
-	case defaultName == "":
-		c.note(from.at, "there is no %s: a call that names no environment fails", keyDefaultEnv)
-	case !slices.Contains(names, defaultName):
-		c.fail(from.at, "%s names %s, which is not one of the environments", keyDefaultEnv, quote(defaultName))
+// labelOf turns a name into one for Kubernetes. It can be the same for several names, or empty.
+func labelOf(name string) string {
+	if len(validation.IsDNS1123Label(name)) == 0 {
+		return name
 	}
+	return strings.Trim(notLabel.ReplaceAllString(strings.ToLower(name), "-"), "-")
 }
 
 func (c *converter) environment(t table, name string, isDefault bool) *v1alpha1.ExecutionEnvironment {
@@ -119,7 +84,7 @@ func (c *converter) environment(t table, name string, isDefault bool) *v1alpha1.
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.options.Namespace},
 		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: c.options.Image},
 	}
-	if c.policyTable != nil || c.options.PolicyName != "" {
+	if c.hasPolicy || c.options.PolicyName != "" {
 		out.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: c.policyName()}
 	}
 	if isDefault {
@@ -127,46 +92,35 @@ func (c *converter) environment(t table, name string, isDefault bool) *v1alpha1.
 	}
 	out.Spec.WorkingDir, out.Spec.AllowedPaths = c.workingDir(t)
 	out.Spec.Env = c.variables(t)
+	for _, key := range t.foreign(environmentKeys...) {
+		c.warn(t.at(key), "unknown key: left out")
+	}
 	return out
 }
-
-// Bounds of the API.
-const (
-	maxImage = 1024
-	maxPath  = 4096
-)
 
 // defaultAllowed are the directories that every environment allows, besides the working directory of its image.
 var defaultAllowed = []string{"/workspace", "/tmp"}
 
 // workingDir converts cwd. The author of an environment is trusted, so the directory becomes an allowed path.
 func (c *converter) workingDir(t table) (dir string, allowed []string) {
-	value, ok := t.values[keyCwd]
-	if !ok {
-		return "", nil
-	}
-	at := t.at.key(keyCwd)
-	c.usage.mark(at)
-	dir, ok = value.(string)
+	dir, ok := t.values[keyCwd].(string)
+	at := t.at(keyCwd)
 	switch {
-	case !ok:
+	case !ok && t.has(keyCwd):
 		c.fail(at, "must be a string")
 		return "", nil
 	case dir == "":
 		return "", nil
-	case len(dir) > maxPath || strings.ContainsRune(dir, 0):
-		c.fail(at, "is not a valid path: use at most %d bytes, without NUL", maxPath)
-		return "", nil
 	case strings.HasPrefix(dir, "~") || strings.Contains(dir, "$"):
-		c.warn(at, "left out: a working directory is not expanded, so %s would never be found", quote(dir))
+		c.warn(at, "left out: a working directory is not expanded, so %q would never be found", dir)
 		return "", nil
 	case !strings.HasPrefix(dir, "/"):
-		c.warn(at, "%s is relative to the working directory of the image", quote(dir))
+		c.warn(at, "%q is relative to the working directory of the image", dir)
 		return dir, nil
 	case isAllowed(path.Clean(dir)):
 		return dir, nil
 	}
-	c.warn(at, "%s must exist in the image or be mounted; allowedPaths lists it instead of the working directory of the image", quote(dir))
+	c.warn(at, "%q must exist in the image or be mounted; allowedPaths lists it instead of the working directory of the image", dir)
 	return dir, append(slices.Clone(defaultAllowed), path.Clean(dir))
 }
 
@@ -175,4 +129,55 @@ func isAllowed(dir string) bool {
 	return slices.ContainsFunc(defaultAllowed, func(root string) bool {
 		return dir == root || strings.HasPrefix(dir, root+"/")
 	})
+}
+
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = regexp.MustCompile(`(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL`)
+)
+
+// variables converts the env of an environment.
+func (c *converter) variables(t table) (made []v1alpha1.EnvVar) {
+	values, ok := t.values[keyEnv].(map[string]any)
+	if !ok && t.has(keyEnv) {
+		c.fail(t.at(keyEnv), "must be a table of names and values")
+	}
+	env := table{t.at(keyEnv), values}
+	for _, name := range env.foreign() {
+		if text, ok := c.variable(env, name); ok {
+			made = append(made, v1alpha1.EnvVar{Name: name, Value: text})
+		}
+	}
+	return made
+}
+
+// variable converts one variable. It returns false for a variable that is left out.
+func (c *converter) variable(env table, name string) (text string, ok bool) {
+	at := env.at(name)
+	if !variableName.MatchString(name) {
+		c.warn(at, "left out: a variable name has letters, digits and underscores, and doesn't start with a digit")
+		return "", false
+	}
+	switch v := env.values[name].(type) {
+	case string:
+		text = v
+	case bool, int64:
+		text = fmt.Sprint(v)
+		c.warn(at, "not a string: converted to one")
+	default:
+		c.warn(at, "left out: the value of a variable must be a string")
+		return "", false
+	}
+	if strings.ContainsRune(text, 0) {
+		c.warn(at, "left out: its value contains a NUL byte")
+		return "", false
+	}
+	if text != "" && secretName.MatchString(name) {
+		c.warn(at, "looks like a secret that anybody who can read the manifest can read: move it to a Secret, and replace value with valueFrom.secretKeyRef")
+	}
+	isBlocked := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	if i := slices.IndexFunc(c.blocklist, isBlocked); i >= 0 {
+		c.warn(at, "starts with %q, which the policy blocks: only trusted calls get it", c.blocklist[i])
+	}
+	return text, true
 }

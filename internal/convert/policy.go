@@ -1,7 +1,7 @@
 package convert
 
 import (
-	"math"
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -11,11 +11,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Bounds and built-in defaults of the API.
+// Built-in values of the API.
 const (
-	maxCommands         = 1024
-	maxPrefixes         = 256
-	maxEntry            = 256
 	maxTimeoutSeconds   = 604800
 	builtInDefaultLimit = 120
 	builtInMaxLimit     = 600
@@ -26,26 +23,13 @@ var builtInBlocklist = []string{
 	"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING",
 }
 
-func (c *converter) policyName() string {
-	if c.options.PolicyName != "" {
-		return c.options.PolicyName
-	}
-	return DefaultPolicyName
-}
+func (c *converter) policyName() string { return cmp.Or(c.options.PolicyName, DefaultPolicyName) }
 
-// policy converts the table of limits. It returns nil if there is none.
-func (c *converter) policy(from *candidate) *v1alpha1.ExecutionPolicy {
-	if from == nil {
-		if c.options.PolicyName == "" {
-			c.blocklist = builtInBlocklist
-		}
-		return nil
-	}
-	c.blocklist = builtInBlocklist
-	t := from.tables[0]
-	c.policyTable = t.at
-	c.note(t.at, "these limits become ExecutionPolicy %s, which is cluster-scoped", c.policyName())
-	c.note(t.at, `access stays RBAC: requesters need the verb "use" on the tools`)
+// policy converts the table of limits.
+func (c *converter) policy(t table) *v1alpha1.ExecutionPolicy {
+	c.hasPolicy, c.blocklist = true, builtInBlocklist
+	c.note(t.String(), "these limits become ExecutionPolicy %s, which is cluster-scoped", c.policyName())
+	c.note(t.String(), `access stays RBAC: requesters need the verb "use" on the tools`)
 	out := &v1alpha1.ExecutionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: c.policyName()},
@@ -55,27 +39,22 @@ func (c *converter) policy(from *candidate) *v1alpha1.ExecutionPolicy {
 	c.restrictShell(t, &out.Spec)
 	out.Spec.Timeouts = c.timeouts(t)
 	out.Spec.EnvBlocklist = c.envBlocklist(t)
+	for _, key := range t.foreign(append(policyKeys, keyDefaultEnv)...) {
+		// Tables around the limits, and all that is at the top of the document, belong to others.
+		if inner, _ := tablesIn(key, t.values[key]); inner == nil && t.path != "" {
+			c.warn(t.at(key), "unknown key: left out")
+		}
+	}
 	return out
 }
 
-// get returns a limit and records its use.
-func (c *converter) get(t table, key string) (any, *location, bool) {
-	at := t.at.key(key)
-	value, ok := t.values[key]
-	if ok {
-		c.usage.mark(at)
-	}
-	return value, at, ok
-}
-
 func (c *converter) shell(t table) *v1alpha1.ShellPolicy {
-	value, at, ok := c.get(t, keyShellMode)
-	if !ok {
+	if !t.has(keyShellMode) {
 		return nil
 	}
-	enabled, ok := value.(bool)
+	enabled, ok := t.values[keyShellMode].(bool)
 	if !ok {
-		c.fail(at, "must be true or false")
+		c.fail(t.at(keyShellMode), "must be true or false")
 	}
 	return &v1alpha1.ShellPolicy{Enabled: &enabled}
 }
@@ -84,22 +63,27 @@ func (c *converter) shell(t table) *v1alpha1.ShellPolicy {
 // Enforced, so that a listed program can't start an unlisted one. It stays Enforced, and allows nothing, if no entry can
 // be converted.
 func (c *converter) binaries(t table) *v1alpha1.BinariesPolicy {
-	value, at, ok := c.get(t, keyCommands)
-	if !ok {
+	list, ok := c.list(t, keyCommands)
+	at := t.at(keyCommands)
+	switch {
+	case !ok:
 		return nil
-	}
-	list, ok := c.list(at, value, maxCommands)
-	if !ok {
-		return nil
-	}
-	if len(list) == 0 {
+	case len(list) == 0:
 		c.warn(at, "empty: any command is allowed, as before (to allow none, set binaries.mode: Enforced)")
 		return &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesPermissive}
 	}
 	c.note(at, "binaries.mode is Enforced: a listed command can only start listed commands (to allow others, set Permissive)")
 	allowed := []string{}
-	for i, entry := range list {
-		if name := c.command(at.index(i), entry); name != "" && !slices.Contains(allowed, name) {
+	for _, entry := range list {
+		name := path.Base(entry)
+		switch {
+		case !isProgram(entry):
+			c.warn(at, "left out: %q is not the plain name of a program (a list can't have arguments or patterns)", entry)
+			continue
+		case name != entry:
+			c.warn(at, "%q becomes %q: lists have names, which are looked up in PATH", entry, name)
+		}
+		if !slices.Contains(allowed, name) {
 			allowed = append(allowed, name)
 		}
 	}
@@ -109,24 +93,11 @@ func (c *converter) binaries(t table) *v1alpha1.BinariesPolicy {
 	return &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: allowed}
 }
 
-// command converts an entry to the name of a program. It returns "" for an entry that is left out.
-func (c *converter) command(at *location, entry string) string {
-	name := path.Base(entry)
+// isProgram says whether an entry is the name of a program, or a path to it, and nothing that means more.
+func isProgram(entry string) bool {
 	isSpace := func(r rune) bool { return r <= ' ' || r == 0x7f }
-	switch {
-	case entry == "" || len(entry) > maxEntry || strings.ContainsFunc(entry, isSpace):
-		c.warn(at, "left out: %s is not the name of a program (a list can't have arguments)", quote(entry))
-		return ""
-	case strings.ContainsAny(entry, "*?[]{}$\\|&;<>()`'\""):
-		c.warn(at, "left out: %s is not a plain name (a list can't have patterns)", quote(entry))
-		return ""
-	case name == "/" || name == "." || strings.Contains(entry, "..") || strings.HasSuffix(entry, "/"):
-		c.warn(at, "left out: %s is not the name of a program", quote(entry))
-		return ""
-	case name != entry:
-		c.warn(at, "%s becomes %s: lists have names, which are looked up in PATH", quote(entry), quote(name))
-	}
-	return name
+	return entry != "" && entry != "." && !strings.Contains(entry, "..") && !strings.HasSuffix(entry, "/") && !strings.HasSuffix(entry, "/.") &&
+		!strings.ContainsFunc(entry, isSpace) && !strings.ContainsAny(entry, "*?[]{}$\\|&;<>()`'\"")
 }
 
 // restrictShell applies the list to shell scripts too. Whether the old program did is uncertain, and otherwise a list
@@ -135,85 +106,67 @@ func (c *converter) restrictShell(t table, spec *v1alpha1.ExecutionPolicySpec) {
 	if spec.Shell == nil || !*spec.Shell.Enabled || spec.Binaries == nil {
 		return
 	}
-	at := t.at.key(keyShellMode)
 	if spec.Binaries.Mode != v1alpha1.BinariesEnforced {
-		c.note(at, "scripts can run any command (shell.commands is Unrestricted)")
+		c.note(t.at(keyShellMode), "scripts can run any command (shell.commands is Unrestricted)")
 		return
 	}
 	spec.Shell.Commands = v1alpha1.ShellAllowlisted
-	c.warn(at, "%s applies to scripts too (shell.commands: Allowlisted): set Unrestricted if scripts should run any command", keyCommands)
+	c.warn(t.at(keyShellMode), "%s applies to scripts too (shell.commands: Allowlisted): set Unrestricted if scripts should run any command", keyCommands)
 }
 
 // timeouts converts both limits. The API server rejects a default above the maximum, also of built-in values.
 func (c *converter) timeouts(t table) *v1alpha1.TimeoutsPolicy {
-	def, hasDefault := c.seconds(t, keyDefaultTimeout)
-	limit, hasLimit := c.seconds(t, keyMaxTimeout)
-	if !hasDefault && !hasLimit {
+	def, limit := c.seconds(t, keyDefaultTimeout), c.seconds(t, keyMaxTimeout)
+	if def == 0 && limit == 0 {
 		return nil
 	}
 	out := &v1alpha1.TimeoutsPolicy{}
-	highest := int32(builtInMaxLimit)
-	if hasLimit {
-		highest, out.MaxSeconds = limit, &limit
+	if limit > 0 {
+		out.MaxSeconds = &limit
 	}
-	lowered := hasDefault && def > highest
-	switch {
-	case lowered:
-		c.warn(t.at.key(keyDefaultTimeout), "%d exceeds the maximum and becomes %d", def, highest)
-		out.DefaultSeconds = &highest
-	case hasDefault:
+	highest := cmp.Or(limit, builtInMaxLimit)
+	if wanted := cmp.Or(def, builtInDefaultLimit); wanted > highest {
+		c.warn(t.at(keyDefaultTimeout), "a default of %d exceeds the maximum and becomes %d", wanted, highest)
+		def = highest
+	}
+	if def > 0 {
 		out.DefaultSeconds = &def
-	case highest < builtInDefaultLimit:
-		c.note(t.at.key(keyMaxTimeout), "the default limit becomes %d too: the built-in default is %d", highest, builtInDefaultLimit)
-		out.DefaultSeconds = &highest
 	}
 	return out
 }
 
-// seconds reads a whole number of seconds. It returns false if there is no valid one.
-func (c *converter) seconds(t table, key string) (int32, bool) {
-	value, at, ok := c.get(t, key)
-	if !ok {
-		return 0, false
+// seconds reads a whole number of seconds, 0 for none that is a limit.
+func (c *converter) seconds(t table, key string) int32 {
+	if !t.has(key) {
+		return 0
 	}
-	var n int64
-	switch v := value.(type) {
-	case int64:
-		n = v
-	case float64:
-		if v != math.Trunc(v) || math.Abs(v) > 1<<52 {
-			c.fail(at, "must be a whole number of seconds")
-			return 0, false
-		}
-		n = int64(v)
-	default:
-		c.fail(at, "must be a whole number of seconds")
-		return 0, false
-	}
+	n, ok := t.values[key].(int64)
 	switch {
+	case !ok:
+		c.fail(t.at(key), "must be a whole number of seconds")
+		return 0
 	case n < 1:
-		c.warn(at, "left out: %d is not a time limit; the built-in limit applies", n)
-		return 0, false
+		c.warn(t.at(key), "left out: %d is not a time limit; the built-in limit applies", n)
+		return 0
 	case n > maxTimeoutSeconds:
-		c.warn(at, "%d becomes %d, the maximum", n, maxTimeoutSeconds)
-		return maxTimeoutSeconds, true
+		c.warn(t.at(key), "%d becomes %d, the maximum", n, maxTimeoutSeconds)
+		return maxTimeoutSeconds
 	}
-	return int32(n), true
+	return int32(n)
 }
 
 // envBlocklist converts env_blocklist, and keeps it for the remarks on variables.
 func (c *converter) envBlocklist(t table) []string {
-	value, at, ok := c.get(t, keyBlocklist)
+	list, ok := c.list(t, keyBlocklist)
 	if !ok {
 		return nil
 	}
-	list, ok := c.list(at, value, maxPrefixes)
-	if !ok {
-		return nil
-	}
-	prefixes := []string{}
-	for i, entry := range list {
-		if prefix := c.prefix(at.index(i), entry); prefix != "" && !slices.Contains(prefixes, prefix) {
+	at, prefixes := t.at(keyBlocklist), []string{}
+	for _, entry := range list {
+		prefix := strings.TrimSuffix(entry, "*")
+		if !variableName.MatchString(prefix) {
+			c.warn(at, "left out: %q is not the start of a variable name (a list can't have other patterns)", entry)
+		} else if !slices.Contains(prefixes, prefix) {
 			prefixes = append(prefixes, prefix)
 		}
 	}
@@ -221,54 +174,29 @@ func (c *converter) envBlocklist(t table) []string {
 		c.warn(at, "no entry can be converted: the built-in list applies")
 		return nil
 	}
-	c.remarkUnblocked(at, prefixes)
+	missing := slices.DeleteFunc(slices.Clone(builtInBlocklist), func(builtIn string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(builtIn, prefix) })
+	})
+	if len(missing) > 0 {
+		c.warn(at, "replaces the built-in list, so these prefixes are no longer blocked: %s", strings.Join(missing, ", "))
+	}
 	c.blocklist = prefixes
 	return prefixes
 }
 
-// prefix converts an entry of the blocklist. It returns "" for an entry that is left out.
-func (c *converter) prefix(at *location, entry string) string {
-	prefix := strings.TrimSuffix(entry, "*")
-	switch {
-	case prefix == "" || len(prefix) > maxEntry:
-		c.warn(at, "left out: a prefix must have 1 to %d characters", maxEntry)
-		return ""
-	case !variableName.MatchString(prefix):
-		c.warn(at, "left out: %s is not the start of a variable name (a list can't have other patterns)", quote(entry))
-		return ""
-	}
-	return prefix
-}
-
-// remarkUnblocked names the built-in prefixes that the list doesn't have.
-func (c *converter) remarkUnblocked(at *location, prefixes []string) {
-	var missing []string
-	for _, builtIn := range builtInBlocklist {
-		covers := func(prefix string) bool { return strings.HasPrefix(builtIn, prefix) }
-		if !slices.ContainsFunc(prefixes, covers) {
-			missing = append(missing, builtIn)
-		}
-	}
-	if len(missing) > 0 {
-		c.warn(at, "replaces the built-in list, so these prefixes are no longer blocked: %s", strings.Join(missing, ", "))
-	}
-}
-
-// list reads an array of strings, up to a limit.
-func (c *converter) list(at *location, value any, limit int) ([]string, bool) {
-	elements, ok := value.([]any)
-	if len(elements) > limit {
-		c.fail(at, "has %d entries, more than the limit of %d", len(elements), limit)
+// list reads an array of strings. It returns false if there is none.
+func (c *converter) list(t table, key string) (list []string, ok bool) {
+	if !t.has(key) {
 		return nil, false
 	}
-	list := make([]string, 0, len(elements))
+	elements, ok := t.values[key].([]any)
 	for _, element := range elements {
 		text, isText := element.(string)
 		ok = ok && isText
 		list = append(list, text)
 	}
 	if !ok {
-		c.fail(at, "must be an array of strings")
+		c.fail(t.at(key), "must be an array of strings")
 	}
 	return list, ok
 }

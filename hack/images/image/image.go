@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"cmp"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,48 +38,70 @@ type Settings struct {
 	Labels       map[string]string
 }
 
-// FillLayer writes the entries of the image's only layer.
-type FillLayer func(*tar.Writer) error
+// WriteBinary makes a loadable tarball at path, of executables in an otherwise empty image.
+func WriteBinary(path string, s Settings, files []File) error {
+	return save(path, s.Tag, func(dir string) (v1.Image, error) {
+		layer, err := filesLayer(filepath.Join(dir, "layer.tar"), files)
+		if err != nil {
+			return nil, err
+		}
+		return assemble(s, layer)
+	})
+}
 
-// Write makes a loadable tarball at path; a half written one never has that name.
-func Write(path string, s Settings, fill FillLayer) error {
-	tag, err := name.NewTag(s.Tag, name.StrictValidation)
+// Extend makes, from the tarball of one image, another one at path that has executables in a layer of its own.
+// How it is run stays the same.
+func Extend(path, base, tag string, files []File) error {
+	return save(path, tag, func(dir string) (v1.Image, error) {
+		img, err := tarball.ImageFromPath(base, nil)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", base, err)
+		}
+		layer, err := filesLayer(filepath.Join(dir, "layer.tar"), files)
+		if err != nil {
+			return nil, err
+		}
+		return mutate.AppendLayers(img, layer)
+	})
+}
+
+// save makes a tarball of what build returns, which can use a folder meanwhile; a half written one never has the name.
+func save(path, tag string, build func(dir string) (v1.Image, error)) error {
+	named, err := name.NewTag(tag, name.StrictValidation)
 	if err != nil {
-		return fmt.Errorf("tag %q: %w", s.Tag, err)
+		return fmt.Errorf("tag %q: %w", tag, err)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".image-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	layer, err := writeLayer(filepath.Join(dir, "layer.tar"), fill)
+	img, err := build(dir)
 	if err != nil {
-		return fmt.Errorf("layer of %s: %w", s.Tag, err)
-	}
-	img, err := assemble(s, layer)
-	if err != nil {
-		return fmt.Errorf("assembling %s: %w", s.Tag, err)
+		return fmt.Errorf("assembling %s: %w", tag, err)
 	}
 	whole := filepath.Join(dir, "image.tar")
-	if err := tarball.WriteToFile(whole, tag, img); err != nil {
-		return fmt.Errorf("writing %s: %w", s.Tag, err)
+	if err := tarball.WriteToFile(whole, named, img); err != nil {
+		return fmt.Errorf("writing %s: %w", tag, err)
 	}
 	return os.Rename(whole, path)
 }
 
-func writeLayer(path string, fill FillLayer, options ...tarball.LayerOption) (v1.Layer, error) {
+// filesLayer writes files into a layer, which is at path.
+func filesLayer(path string, files []File, options ...tarball.LayerOption) (v1.Layer, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	w := tar.NewWriter(f)
-	if err := fill(w); err != nil {
+	if err := errors.Join(addFiles(w, files), w.Close()); err != nil {
 		return nil, err
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
+	return layerOf(path, options...)
+}
+
+func layerOf(path string, options ...tarball.LayerOption) (v1.Layer, error) {
 	return tarball.LayerFromFile(path, append(options, tarball.WithCompressionLevel(gzip.BestSpeed))...)
 }
 
@@ -109,11 +132,6 @@ func configFile(img v1.Image, s Settings) *v1.ConfigFile {
 // File is one file or folder of the machine and the absolute path it gets in the image.
 type File struct {
 	Source, Target string
-}
-
-// WriteBinary wraps executables into an otherwise empty image.
-func WriteBinary(path string, s Settings, files []File) error {
-	return Write(path, s, func(w *tar.Writer) error { return addFiles(w, files) })
 }
 
 func addFile(w *tar.Writer, source, target string) error {

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"archive/tar"
 	"errors"
 	"fmt"
 	"maps"
@@ -100,8 +99,7 @@ func (m *Multi) write(work, dir string) (v1.Hash, error) {
 }
 
 func (m *Multi) variant(work string, variant Variant) (v1.Image, error) {
-	fill := func(w *tar.Writer) error { return addFiles(w, variant.Files) }
-	layer, err := writeLayer(filepath.Join(work, variant.Architecture+".tar"), fill, tarball.WithMediaType(types.OCILayer))
+	layer, err := filesLayer(filepath.Join(work, variant.Architecture+".tar"), variant.Files, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"toolcall.dev/operator/hack/images/debian"
 )
 
 const (
@@ -49,7 +52,8 @@ func Tool(o ToolOptions) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("making the tool image needs root (debootstrap runs programs in a folder of their own): run it with sudo -E")
 	}
-	if err := o.requireDebootstrap(); err != nil {
+	needs := []debian.Need{{Program: "debootstrap", Package: "debootstrap", Why: "the tool image"}}
+	if err := debian.Install(o.Progress, needs, o.Install); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -75,22 +79,6 @@ func (o ToolOptions) key() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func (o ToolOptions) requireDebootstrap() error {
-	if _, err := exec.LookPath("debootstrap"); err == nil {
-		return nil
-	}
-	if !o.Install {
-		return errors.New("missing: debootstrap (the tool image); run apt-get install debootstrap, or unset TOOLCALL_NO_INSTALL")
-	}
-	fmt.Fprintln(o.Progress, "installing Debian packages: debootstrap (the tool image)")
-	// Another program may be installing something.
-	install := []string{"-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", "debootstrap"}
-	if err := run("", "apt-get", install...); err == nil {
-		return nil
-	}
-	return errors.Join(run("", "apt-get", "update"), run("", "apt-get", install...))
-}
-
 func (o ToolOptions) build(root, path string) error {
 	tree := filepath.Join(root, "tree")
 	args := []string{"--variant=minbase", "--include=" + strings.Join(toolPackages, ","), debianSuite, tree}
@@ -104,10 +92,26 @@ func (o ToolOptions) build(root, path string) error {
 	if err := prepareTree(tree); err != nil {
 		return err
 	}
-	return Write(path, Settings{
-		Tag: o.Tag, Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
-		Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
-	}, func(w *tar.Writer) error { return addTree(w, tree) })
+	return save(path, o.Tag, func(dir string) (v1.Image, error) {
+		layer, err := treeLayer(filepath.Join(dir, "layer.tar"), tree)
+		if err != nil {
+			return nil, err
+		}
+		return assemble(Settings{
+			Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
+			Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
+		}, layer)
+	})
+}
+
+// treeLayer writes everything below a folder into a layer, which is at path: with its modes, owners and links.
+func treeLayer(path, tree string) (v1.Layer, error) {
+	pack := exec.Command("tar", "--create", "--file="+path, "--directory="+tree, "--format=gnu", "--sort=name", "--numeric-owner",
+		fmt.Sprintf("--mtime=@%d", Epoch.Unix()), ".")
+	if output, err := pack.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("pack %s: %w: %s", tree, err, bytes.TrimSpace(output))
+	}
+	return layerOf(path)
 }
 
 func prepareTree(tree string) error {

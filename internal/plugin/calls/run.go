@@ -36,7 +36,7 @@ With --session, the call runs in a session: see "kubectl toolcall session". With
 the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
 any other.
 
-` + liveHelp + `
+` + outputHelp + `
 
 ` + cli.ExitCodesHelp
 
@@ -67,11 +67,11 @@ const runExample = `  # A program with arguments, in the namespace's default env
 // RunOptions are the flags of run.
 type RunOptions struct {
 	*cli.CLI
-	Call   Flags
-	output ShowFlags
+	call   Flags
 	dryRun cli.DryRun
 	detach bool
-	quiet  bool
+	// Quiet leaves out progress messages.
+	Quiet bool
 	// origin is the call that is run again, empty for none.
 	origin string
 }
@@ -89,29 +89,28 @@ func newRun(c *cli.CLI) *cobra.Command {
 		Example:     runExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
 		RunE: func(command *cobra.Command, args []string) error {
-			return o.Run(command.Context(), args)
+			return o.run(command.Context(), args)
 		},
 	}
-	o.Call.Add(command, c)
-	o.AddFlags(command)
+	o.call.Add(command, c)
+	o.addFlags(command)
 	return command
 }
 
-// AddFlags adds the flags that don't describe the call.
-func (o *RunOptions) AddFlags(command *cobra.Command) {
-	o.output.add(command)
+// addFlags adds the flags that don't describe the call.
+func (o *RunOptions) addFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
+	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "print no progress messages")
 	o.dryRun.Add(command, "call")
 }
 
-func (o *RunOptions) Run(ctx context.Context, args []string) error {
+func (o *RunOptions) run(ctx context.Context, args []string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	call, err := o.Call.Build(args, o.In)
+	call, err := o.call.Build(args, o.In)
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (o *RunOptions) Run(ctx context.Context, args []string) error {
 // submit creates the call and follows it, or prints it where the flags say so.
 func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (err error) {
 	if o.dryRun.Mode != "client" {
-		if err := joinSession(ctx, c, call, o.quiet); err != nil {
+		if err := joinSession(ctx, c, call, o.Quiet); err != nil {
 			return err
 		}
 	}
@@ -138,6 +137,11 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if o.dryRun.Mode != "none" {
 		return o.dryRun.PrintInstead(o.Out, call)
 	}
+	return o.Start(ctx, c, call)
+}
+
+// Start creates the call and follows it, unless it is detached.
+func (o *RunOptions) Start(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
 	interrupts, release := catchInterrupts(ctx)
 	defer release()
 	created, err := c.Follow().Create(interrupts.creating, call)
@@ -151,15 +155,15 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 }
 
 func (o *RunOptions) validate() error {
-	return cmp.Or(o.dryRun.Validate("call", o.detach), o.output.validate())
+	return o.dryRun.Validate("call", o.detach)
 }
 
 func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
 	if o.origin != "" {
-		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
+		o.Note(o.Quiet, "call %s created, a rerun of %s", call.Name, o.origin)
 		return
 	}
-	o.Note(o.quiet, "call %s created", call.Name)
+	o.Note(o.Quiet, "call %s created", call.Name)
 }
 
 func (o *RunOptions) printDetached(call *v1alpha1.ToolCall) error {
@@ -180,26 +184,26 @@ func (o *RunOptions) printName(call *v1alpha1.ToolCall) error {
 
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
 // the output.
-func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
+func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *interrupts) error {
 	// The name comes first: it is what is needed to look for a call whose follower was ended.
 	o.noteCreated(call)
-	shown := o.output.Display(o.CLI)
+	shown := newDisplay(o.CLI)
 	if o.dryRun.IsObject() {
 		shown = noDisplay(o.CLI)
 	}
-	p := cli.NewProgress(o.ErrOut, o.quiet, delayOf(call))
+	p := cli.NewProgress(o.ErrOut, o.Quiet, delayOf(call))
 	defer p.Stop()
-	shown.Changed = p.Update
+	shown.changed = p.Update
 	if call.Spec.Background {
 		shown.until = isRunning
 	}
-	done, err := Wait(c, call, shown, i)
+	done, err := wait(c, call, shown, i)
 	if err != nil {
 		return err
 	}
 	if !follow.Finished(done) {
 		p.Stop()
-		o.Note(o.quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
+		o.Note(o.Quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
 		return o.printName(done)
 	}
 	if o.dryRun.IsObject() {
@@ -208,7 +212,7 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrup
 		}
 	}
 	p.Stop()
-	return ReportOutcome(o.CLI, done)
+	return reportOutcome(o.CLI, done)
 }
 
 func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
@@ -221,9 +225,9 @@ func delayOf(call *v1alpha1.ToolCall) time.Duration {
 	return cli.ProgressDelay
 }
 
-// Wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
+// wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
 // the output any more.
-func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
+func wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *interrupts) (*v1alpha1.ToolCall, error) {
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
@@ -232,7 +236,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 		}
 	})
 	shown.readerLost = i.readerLost
-	done, err := c.Follow().Wait(i.Waiting, key, shown.watcher())
+	done, err := c.Follow().Wait(i.waiting, key, shown.watcher())
 	c.Flush()
 	if apierrors.IsNotFound(err) {
 		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
@@ -248,9 +252,9 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 	return done, nil
 }
 
-// ReportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
+// reportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
 // exit by itself, or to whose command a program or a host was refused.
-func ReportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
+func reportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
 	code := cli.ExitCode(call)
 	status := &call.Status
 	switch {
@@ -283,7 +287,7 @@ says both. describe shows of which call a call is the rerun.
 The call runs as you: your rights and the policies of today decide, not those of the requester and the day of the old call. A
 call of a session runs in the same session again, with the files that are there now.
 
-` + liveHelp + `
+` + outputHelp + `
 
 ` + cli.ExitCodesHelp
 
@@ -305,8 +309,8 @@ func newRerun(c *cli.CLI) *cobra.Command {
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
 		RunE:              c.Connected(o.rerun),
 	}
-	command.Flags().StringVar(&o.Call.name, "name", "", "name of the new call (default: generated from the old name)")
-	o.AddFlags(command)
+	command.Flags().StringVar(&o.call.name, "name", "", "name of the new call (default: generated from the old name)")
+	o.addFlags(command)
 	return command
 }
 
@@ -323,7 +327,7 @@ func (o *RunOptions) rerun(ctx context.Context, c *cli.Cluster, args []string) e
 		return err
 	}
 	o.origin = name
-	return o.submit(ctx, c, again(origin, o.Call.name))
+	return o.submit(ctx, c, Again(origin, o.call.name))
 }
 
 // sameSession makes sure that the session of a call is still the one of that name.
@@ -342,8 +346,8 @@ func sameSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) e
 	return nil
 }
 
-// again is a call that does what another one did. What admission or the operator set of the other one is left out.
-func again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
+// Again is a call that does what another one did. What admission or the operator set of the other one is left out.
+func Again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
 	call := &v1alpha1.ToolCall{}
 	call.Namespace, call.Name, call.Labels = origin.Namespace, name, maps.Clone(origin.Labels)
 	if name == "" {

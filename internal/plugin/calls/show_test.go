@@ -57,19 +57,15 @@ func TestHowOutputIsShown(t *testing.T) {
 	t.Parallel()
 	shared := &bytes.Buffer{}
 	for name, c := range map[string]struct {
-		live          string
-		out, errs     io.Writer
-		errors, atEnd bool
+		out, errs io.Writer
+		errors    bool
 	}{
-		"one place":              {LiveAlways, shared, shared, false, false},
-		"one place, at the end":  {liveNever, shared, shared, false, true},
-		"two places":             {LiveAlways, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
-		"two places, at the end": {liveNever, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
+		"one place":  {shared, shared, false},
+		"two places": {&bytes.Buffer{}, &bytes.Buffer{}, true},
 	} {
-		cli := plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})
-		w := (&ShowFlags{Live: c.live}).Display(cli).watcher()
-		if (w.Errors != nil) != c.errors || w.AtEnd != c.atEnd || w.Output == nil {
-			t.Errorf("%s: errors %t, at the end %t", name, w.Errors != nil, w.AtEnd)
+		w := newDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})).watcher()
+		if (w.Errors != nil) != c.errors || w.Output == nil {
+			t.Errorf("%s: errors %t", name, w.Errors != nil)
 		}
 	}
 }
@@ -78,7 +74,7 @@ func TestHowOutputIsShown(t *testing.T) {
 func TestOutputGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	w := (&ShowFlags{Live: LiveAlways}).Display(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
+	w := newDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
 	w.Output([]byte("out\x1b\n"))
 	w.Errors([]byte("err\n"))
 	w.Notice("mind\x1b")
@@ -93,7 +89,7 @@ func TestNoDisplay(t *testing.T) {
 	var errs bytes.Buffer
 	shown := noDisplay(plugintest.TestCLI(genericiooptions.IOStreams{ErrOut: &errs}))
 	changed := 0
-	shown.Changed = func(*v1alpha1.ToolCall) { changed++ }
+	shown.changed = func(*v1alpha1.ToolCall) { changed++ }
 	w := shown.watcher()
 	w.Notice("x")
 	w.Changed(&v1alpha1.ToolCall{})

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
@@ -77,9 +74,6 @@ func (c *CLI) Execute(args []string) int {
 	if !errors.As(err, &exit) {
 		exit = &ExitError{Code: failureCode(command), Err: err}
 	}
-	if errors.Is(exit.Err, errAmbiguousEnv) {
-		exit.Err = errAmbiguousEnv // Without what the flag parser writes before it.
-	}
 	if exit.Err != nil {
 		c.Flush()
 		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.Err.Error()))
@@ -116,15 +110,10 @@ func NewRoot(c *CLI) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	c.Flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(c.commands(c)...)
-	for name, complete := range map[string]Completer{
-		"namespace": c.Complete(listNamespaces),
-		"context":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Contexts) }),
-		"cluster":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Clusters) }),
-		"user":      c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.AuthInfos) }),
-	} {
-		Must(root.RegisterFlagCompletionFunc(name, complete))
-	}
-	completeHelp(root)
+	Must(root.RegisterFlagCompletionFunc("namespace", c.Complete(listNamespaces)))
+	// Flags and arguments that have no completion of their own aren't files.
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	documentExitCodes(root)
 	return root
 }
 

@@ -14,17 +14,13 @@ import (
 	"toolcall.dev/operator/internal/guards"
 )
 
-// maxAsked bounds how many tools are asked for one by one.
-const maxAsked = 200
-
 // Rights are the tools that the user may use in a namespace.
 type Rights struct {
 	// AnyTool says that the user may use every tool.
 	AnyTool bool `json:"anyTool"`
 	// Names are the tools, sorted.
 	Names []string `json:"names"`
-	// Complete is false if the API server can't list all rights: tools that were asked for one by one are among the names, and
-	// the user may be able to use others.
+	// Complete is false if the API server can't list all rights: the user may be able to use others.
 	Complete bool `json:"complete"`
 }
 
@@ -36,32 +32,16 @@ func (r *Rights) Programs() []string {
 	return slices.DeleteFunc(slices.Clone(r.Names), func(name string) bool { return name == guards.ToolFileRead || name == guards.ToolFileWrite })
 }
 
-// ToolRights asks the API server for the rights of the user. Where an authorizer can't list them, it asks for the candidates one
-// by one.
-func (c *Cluster) ToolRights(ctx context.Context, candidates []string) (*Rights, error) {
-	rights := &Rights{Names: []string{}}
+// ToolRights asks the API server for the rights of the user.
+func (c *Cluster) ToolRights(ctx context.Context) (*Rights, error) {
 	review, err := c.reviews.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: c.Namespace},
 	}, metav1.CreateOptions{})
-	if err == nil {
-		rights.take(&review.Status)
+	if err != nil {
+		return nil, fmt.Errorf("list your rights: %w", err)
 	}
-	if err == nil && (rights.Complete || rights.AnyTool) {
-		return rights, nil
-	}
-	if len(candidates) > maxAsked {
-		candidates = candidates[:maxAsked]
-	}
-	for _, tool := range candidates {
-		may, err := c.MayUse(ctx, tool)
-		if err != nil {
-			return nil, err
-		}
-		if may && !slices.Contains(rights.Names, tool) {
-			rights.Names = append(rights.Names, tool)
-		}
-	}
-	slices.Sort(rights.Names)
+	rights := &Rights{Names: []string{}}
+	rights.take(&review.Status)
 	return rights, nil
 }
 
@@ -101,11 +81,7 @@ func (r *Rights) Text() string {
 
 // MayUse asks the API server, as the operator does, whether the user has permission to use a tool.
 func (c *Cluster) MayUse(ctx context.Context, tool string) (bool, error) {
-	may, err := c.AskUse(ctx, "tools", tool)
-	if err != nil {
-		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
-	}
-	return may, nil
+	return c.AskUse(ctx, "tools", tool)
 }
 
 // AskUse asks the API server whether the user has the verb "use" on an object of the project.
@@ -117,7 +93,7 @@ func (c *Cluster) AskUse(ctx context.Context, resource, name string) (bool, erro
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("check the permission to use %s %q: %w", resource, name, err)
 	}
 	return decide.ReviewAnswer(&review.Status)
 }

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -23,8 +22,8 @@ ask. The exit code is 1 if it can't be found out.`
 
 // versions are what version prints with -o.
 type versions struct {
-	Plugin   pluginVersion   `json:"plugin"`
-	Operator *sourcedVersion `json:"operator,omitempty"`
+	Plugin   pluginVersion    `json:"plugin"`
+	Operator *operatorVersion `json:"operator,omitempty"`
 }
 
 type pluginVersion struct {
@@ -34,10 +33,8 @@ type pluginVersion struct {
 	API       string `json:"api"`
 }
 
-// sourcedVersion is a version, and where it was read.
-type sourcedVersion struct {
+type operatorVersion struct {
 	Version string `json:"version"`
-	Source  string `json:"source"`
 }
 
 func newVersion(c *cli.CLI) *cobra.Command {
@@ -66,7 +63,7 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 		cluster, err := c.Connect()
 		if err != nil {
 			unknown = err
-		} else if all.Operator, err = operatorVersion(ctx, cluster); err != nil {
+		} else if all.Operator, err = readOperatorVersion(ctx, cluster); err != nil {
 			unknown = fmt.Errorf("the operator's version is unknown: %w", err)
 		}
 	}
@@ -76,25 +73,22 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 	p := all.Plugin
 	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", p.Version, p.Platform, p.GoVersion, p.API)
 	if all.Operator != nil {
-		fmt.Fprintf(c.Out, "operator %s (%s)\n", terminal.SafeLine(all.Operator.Version), terminal.SafeLine(all.Operator.Source))
+		fmt.Fprintf(c.Out, "operator %s\n", terminal.SafeLine(all.Operator.Version))
 	}
 	return unknown
 }
 
-// operatorVersion asks the aggregated API, and for an operator that doesn't say its version there, its Deployment.
-func operatorVersion(ctx context.Context, c *cli.Cluster) (*sourcedVersion, error) {
+// readOperatorVersion asks the aggregated API.
+func readOperatorVersion(ctx context.Context, c *cli.Cluster) (*operatorVersion, error) {
 	headers, err := get(ctx, c, "apis/"+outputGroup)
-	if said := headers.Get(headerVersion); said != "" {
-		return &sourcedVersion{Version: said, Source: "says the API " + outputGroup}, nil
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = fmt.Errorf("the API %s doesn't say it: the operator is older than this plugin", outputGroup)
+	said := headers.Get(headerVersion)
+	if said == "" {
+		return nil, fmt.Errorf("the API %s doesn't say it", outputGroup)
 	}
-	tag, tagErr := operatorTag(ctx, c)
-	if tagErr != nil {
-		return nil, errors.Join(err, tagErr)
-	}
-	return &sourcedVersion{Version: tag, Source: "tag of the operator's image"}, nil
+	return &operatorVersion{Version: said}, nil
 }
 
 // get asks for a path of the API server, and returns the headers of the answer.

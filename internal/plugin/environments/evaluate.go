@@ -212,7 +212,7 @@ func (e *evaluator) readSession(ctx context.Context) error {
 	}
 	if decide.SessionReviewNeeded(e.snapshot) {
 		if e.snapshot.Session.Use.Allowed, err = e.AskUse(ctx, "toolsessions", ref.Name); err != nil {
-			return fmt.Errorf("check the permission to use the session %q: %w", ref.Name, err)
+			return err
 		}
 	}
 	return decide.CheckSession(e.snapshot)

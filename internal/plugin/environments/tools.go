@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -21,9 +20,8 @@ import (
 const toolsLong = `Show which tools you may use in the namespace, and what of that the policy of each environment allows.
 
 The first lines are your own rights: the verb "use" on tools, as the API server lists them. A tool is a program, bash for
-shell command lines, a language for code, or a file tool. Where the cluster can't list all rights, the tools of the policies
-are asked for one by one. The file tools are file.read, which also lists and searches, and file.write, which also edits, moves and
-deletes.
+shell command lines, a language for code, or a file tool. The file tools are file.read, which also lists and searches, and
+file.write, which also edits, moves and deletes.
 
 The table shows both together: a call needs the right to use its tool, unless the policy's ACCESS is Open, and the policy must
 allow it. ? stands for what you have no permission to see: policies need the ClusterRole toolcall-policy-viewer. What a single
@@ -34,8 +32,7 @@ yours. The exit code is 0, also if you may use nothing, and 1 if
 the rights or the environments can't be read; without permission to list environments, your rights are shown all the same.`
 
 const toolsExample = `  kubectl toolcall tools
-  kubectl toolcall tools -o json
-  kubectl toolcall tools -o name`
+  kubectl toolcall tools -o json`
 
 const (
 	toolShell = "bash"
@@ -90,7 +87,7 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 		return c.ReadError("environments", listErr)
 	}
 	policies := newPolicyReader(c)
-	rights, err := c.ToolRights(ctx, candidateTools(ctx, policies, list.Items))
+	rights, err := c.ToolRights(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,37 +95,15 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	for i := range list.Items {
 		report.Environments = append(report.Environments, usableIn(ctx, policies, rights, &list.Items[i]))
 	}
-	switch {
-	case formats.IsWhole():
-		err = formats.PrintReport(c.Out, "ToolRights", "", report)
-	case formats.IsObject():
-		err = formats.Print(c.Out, rightsList(rights))
-	default:
+	if formats.IsObject() {
+		err = formats.PrintReport(c.Out, "ToolRights", c.Namespace, report)
+	} else {
 		err = report.write(c)
 	}
 	if err != nil || listErr == nil {
 		return err
 	}
 	return c.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
-}
-
-// candidateTools are the tools that policies name, after those that need no name in a policy.
-func candidateTools(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
-	var tools []string
-	for i := range environments {
-		policy, err := policies.policyFor(ctx, &environments[i])
-		if err != nil || policy == nil {
-			continue
-		}
-		if b := policy.Spec.Binaries; b != nil {
-			tools = append(tools, b.Allowed...)
-		}
-		if code := policy.Spec.Code; code != nil {
-			tools = append(tools, code.Languages...)
-		}
-	}
-	slices.Sort(tools)
-	return append([]string{toolShell, "python", guards.ToolFileRead, guards.ToolFileWrite}, slices.Compact(tools)...)
 }
 
 // usableIn is what the user may use in an environment.
@@ -224,24 +199,11 @@ func usableLanguages(code *v1alpha1.CodePolicy, rights *cli.Rights) []string {
 // knownLanguages are those that environments have interpreters for by default.
 var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
 
-// rightsList has an object for each tool.
-func rightsList(rights *cli.Rights) *unstructured.UnstructuredList {
-	list := &unstructured.UnstructuredList{}
-	for _, name := range rights.Names {
-		tool := unstructured.Unstructured{}
-		tool.SetAPIVersion(cli.ReportVersion)
-		tool.SetKind("Tool")
-		tool.SetName(name)
-		list.Items = append(list.Items, tool)
-	}
-	return list
-}
-
 func (r *toolsReport) write(c *cli.Cluster) error {
 	d := cli.NewDescription(c.Out)
 	text := r.Rights.Text()
 	if !r.Rights.Complete && !r.Rights.AnyTool {
-		text += ", and perhaps others: the cluster doesn't list all rights"
+		text += ", and perhaps others, as the cluster doesn't list all rights: ask for one call with kubectl toolcall check"
 	}
 	d.Section("", []cli.Field{{"Namespace", r.Namespace}, {"You may use", text}})
 	if err := d.Flush(); err != nil {

@@ -46,7 +46,7 @@ const cpExample = `  kubectl toolcall cp data.csv demo:/workspace/data.csv
   kubectl toolcall cp -r ./src demo:/workspace/src`
 
 func newCp(c *cli.CLI) *cobra.Command {
-	var recursive, quiet bool
+	var recursive bool
 	command := &cobra.Command{
 		Use:               "cp [-r] FROM TO",
 		Short:             "Copy files into a session or out of it",
@@ -62,15 +62,13 @@ func newCp(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := &copying{Cluster: cluster, progress: newTransferProgress(c, quiet)}
-			defer o.progress.end()
+			o := &copying{cluster}
 			ctx, stop := cli.EndedBySignals(command.Context())
 			defer stop()
 			return o.run(ctx, from, to, recursive)
 		},
 	}
 	command.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy a directory with what is in it")
-	command.Flags().BoolVarP(&quiet, "quiet", "q", false, "print no progress")
 	return command
 }
 
@@ -130,10 +128,7 @@ func parsePlace(text string) place {
 }
 
 // copying is one run of cp.
-type copying struct {
-	*cli.Cluster
-	progress *transferProgress
-}
+type copying struct{ *cli.Cluster }
 
 func (o *copying) run(ctx context.Context, from, to place, recursive bool) error {
 	var err error
@@ -184,7 +179,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+		return o.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, nil)
 	}
 	info, err := os.Stat(from.path)
 	switch {
@@ -196,7 +191,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 		return fmt.Errorf("%s isn't a regular file: pass it on standard input, with \"-\"", from.path)
 	}
 	open := func() (io.ReadCloser, error) { return openSized(from.path, info.Size()) }
-	return o.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
+	return o.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, nil)
 }
 
 // openSized opens a file, of which no more than the size is read: what is appended meanwhile isn't part of it.
@@ -213,14 +208,14 @@ func openSized(name string, size int64) (io.ReadCloser, error) {
 
 func (o *copying) download(ctx context.Context, from, to place) error {
 	if to.path == standardStream {
-		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, o.progress.report)
+		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, nil)
 	}
 	name, err := localTarget(from.path, to.path)
 	if err != nil {
 		return err
 	}
 	return writeWhole(name, func(w io.Writer) error {
-		return o.Files.Download(ctx, o.file(from), w, o.progress.report)
+		return o.Files.Download(ctx, o.file(from), w, nil)
 	})
 }
 

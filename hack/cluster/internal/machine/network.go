@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -64,33 +65,15 @@ func parseHexAddr(text string) (netip.Addr, error) {
 	return netip.AddrFrom4(b), nil
 }
 
-// ChooseSubnet picks a /30 for the link to the node. A wanted subnet is taken
-// as it is or refused; avoid are networks that only the node uses.
-func ChooseSubnet(wanted netip.Prefix, used, avoid []netip.Prefix) (netip.Prefix, error) {
-	if wanted.IsValid() {
-		if p, taken := firstOverlap(wanted, used, avoid); taken {
-			return wanted, fmt.Errorf("TOOLCALL_CLUSTER_SUBNET=%s overlaps %s, which is in use: choose another", wanted, p)
-		}
-		return wanted, nil
-	}
+// ChooseSubnet picks a /30 for the link to the node that overlaps none of the given networks.
+func ChooseSubnet(used []netip.Prefix) (netip.Prefix, error) {
 	for _, base := range [][2]byte{{10, 213}, {172, 29}, {192, 168}} {
 		for third := range 256 {
 			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{base[0], base[1], byte(third), 0}), 30)
-			if _, taken := firstOverlap(p, used, avoid); !taken {
+			if !slices.ContainsFunc(used, p.Overlaps) {
 				return p, nil
 			}
 		}
 	}
-	return netip.Prefix{}, errors.New("no private network is free for the link to the node: set TOOLCALL_CLUSTER_SUBNET to one that you can spare")
-}
-
-func firstOverlap(p netip.Prefix, lists ...[]netip.Prefix) (netip.Prefix, bool) {
-	for _, list := range lists {
-		for _, q := range list {
-			if p.Overlaps(q) {
-				return q, true
-			}
-		}
-	}
-	return netip.Prefix{}, false
+	return netip.Prefix{}, errors.New("no private network is free for the link to the node")
 }

@@ -5,7 +5,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 
@@ -25,9 +24,8 @@ const defaultDir = "/var/lib/toolcall-cluster"
 
 // Settings is one reading of the environment.
 type Settings struct {
-	Dir    string
-	Cache  string
-	Subnet netip.Prefix
+	Dir   string
+	Cache string
 	// Kubernetes is the minor version that the node runs, e.g. 1.34; empty for the newest.
 	Kubernetes string
 	// GVisor adds gVisor as a second runtime of the node, runsc.
@@ -49,28 +47,12 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 		return s, fmt.Errorf("TOOLCALL_CLUSTER_DIR=%q: give the absolute path of a folder of its own", s.Dir)
 	}
 	s.Dir = filepath.Clean(s.Dir)
-	subnet, err := parseSubnet(getenv("TOOLCALL_CLUSTER_SUBNET"))
-	if err != nil {
-		return s, err
-	}
-	s.Subnet = subnet
 	return s, errors.Join(
 		readBool(getenv, "TOOLCALL_CLUSTER_GVISOR", &s.GVisor),
 		readBool(getenv, "TOOLCALL_CLUSTER_AUDIT", &s.Audit),
 		readBool(getenv, "TOOLCALL_CLUSTER_NO_FSYNC", &s.NoFsync),
 		readBool(getenv, "TOOLCALL_NO_INSTALL", &s.NoInstall),
 	)
-}
-
-func parseSubnet(text string) (netip.Prefix, error) {
-	if text == "" {
-		return netip.Prefix{}, nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil || !p.Addr().Is4() || p.Bits() > 30 || p.Bits() < 8 {
-		return p, fmt.Errorf("TOOLCALL_CLUSTER_SUBNET=%q: give an IPv4 network such as 10.213.0.0/30", text)
-	}
-	return p.Masked(), nil
 }
 
 func readBool(getenv func(string) string, name string, to *bool) error {

@@ -16,7 +16,7 @@ func env(pairs ...string) func(string) string {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	s, err := FromEnv(env())
-	if err != nil || s.Dir != "/var/lib/toolcall-cluster" || s.Cache != "/home/u/.cache/toolcall-operator" || s.Subnet.IsValid() {
+	if err != nil || s.Dir != "/var/lib/toolcall-cluster" || s.Cache != "/home/u/.cache/toolcall-operator" {
 		t.Fatalf("got %+v, %v", s, err)
 	}
 }
@@ -36,10 +36,9 @@ func TestTheCacheFollowsTheEnvironment(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
-		"TOOLCALL_CLUSTER_DIR":    "here",
-		"TOOLCALL_CLUSTER_SUBNET": "10.0.0.0/31",
-		"TOOLCALL_CLUSTER_AUDIT":  "maybe",
-		"TOOLCALL_NO_INSTALL":     "perhaps",
+		"TOOLCALL_CLUSTER_DIR":   "here",
+		"TOOLCALL_CLUSTER_AUDIT": "maybe",
+		"TOOLCALL_NO_INSTALL":    "perhaps",
 	} {
 		if _, err := FromEnv(env(name, value)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)

@@ -1,4 +1,5 @@
-package machine
+// Package debian installs the Debian packages that building images and running the local node take.
+package debian
 
 import (
 	"bytes"
@@ -19,30 +20,8 @@ type Need struct {
 	Why     string
 }
 
-// RuntimeNeeds are used by the running node.
-func RuntimeNeeds() []Need {
-	return []Need{
-		{Program: "ip", Package: "iproute2", Why: "the link to the node"},
-		{Program: "iptables", Package: "iptables", Why: "kube-proxy and the pod network"},
-		{Program: "nsenter", Package: "util-linux", Why: "commands inside the node"},
-		{Program: "mount", Package: "mount", Why: "the kubelet's volumes"},
-		{Program: "mkfs.ext4", Package: "e2fsprogs", Why: "volumes of claims"},
-		{File: "/etc/ssl/certs/ca-certificates.crt", Package: "ca-certificates", Why: "fetching Go modules"},
-	}
-}
-
-// BuildNeeds are used to compile runc, the only program that needs C.
-func BuildNeeds() []Need {
-	return []Need{
-		{Program: "gcc", Package: "gcc", Why: "compiling runc"},
-		{File: "/usr/include/stdlib.h", Package: "libc6-dev", Why: "compiling runc"},
-		{File: "/usr/include/seccomp.h", Package: "libseccomp-dev", Why: "seccomp in runc"},
-		{Program: "pkg-config", Package: "pkg-config", Why: "finding libseccomp"},
-	}
-}
-
-// Missing keeps the needs that the machine doesn't meet yet.
-func Missing(needs []Need) []Need {
+// missing keeps the needs that the machine doesn't meet yet.
+func missing(needs []Need) []Need {
 	return slices.DeleteFunc(slices.Clone(needs), Need.met)
 }
 
@@ -59,7 +38,8 @@ func (n Need) met() bool {
 }
 
 // Install brings what is missing, or names it all when it may not.
-func Install(out io.Writer, missing []Need, allowed bool) error {
+func Install(out io.Writer, needs []Need, allowed bool) error {
+	missing := missing(needs)
 	if len(missing) == 0 {
 		return nil
 	}
