@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -129,30 +130,35 @@ func (u *upstream) wholeAnswer(ctx context.Context, server netip.AddrPort, e *ex
 	return part, nil
 }
 
-// connect opens a connection that ends with the context.
-func (u *upstream) connect(ctx context.Context, network string, server netip.AddrPort) (net.Conn, func(), error) {
+// send sends a query, and returns the connection that the answer comes on, and what ends it.
+func (u *upstream) send(ctx context.Context, network string, server netip.AddrPort, e *exchange, write func(io.Writer, []byte) error) (net.Conn, func(), error) {
 	conn, err := u.dial(ctx, network, server.String())
 	if err != nil {
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return conn, func() { stop(); _ = conn.Close() }, nil
+	done := func() { stop(); _ = conn.Close() }
+	msg, err := e.newQuery()
+	if err == nil {
+		err = write(conn, msg)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return conn, done, nil
 }
 
 // datagram asks by UDP. The socket is connected, so the kernel passes on only what comes from the nameserver.
 func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.connect(ctx, "udp", server)
+	conn, done, err := u.send(ctx, "udp", server, e, func(to io.Writer, msg []byte) error {
+		_, err := to.Write(msg)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	msg, err := e.newQuery()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Write(msg); err != nil {
-		return nil, err
-	}
 	buffer := make([]byte, maxDatagram)
 	for range maxStrays {
 		n, err := conn.Read(buffer)
@@ -169,19 +175,13 @@ func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *excha
 
 // stream asks by TCP.
 func (u *upstream) stream(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.connect(ctx, "tcp", server)
+	conn, done, err := u.send(ctx, "tcp", server, e, writeMessage)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	msg, err := e.newQuery()
+	msg, err := readMessage(conn, maxStreamMessage)
 	if err != nil {
-		return nil, err
-	}
-	if err := writeMessage(conn, msg); err != nil {
-		return nil, err
-	}
-	if msg, err = readMessage(conn, maxStreamMessage); err != nil {
 		return nil, err
 	}
 	got, err := e.readAnswer(msg)
