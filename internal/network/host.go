@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 )
@@ -93,11 +94,7 @@ func looksNumeric(text string) bool {
 }
 
 func parseAddr(text string) (netip.Addr, error) {
-	if inner, ok := strings.CutPrefix(text, "["); ok {
-		inner, _, _ = strings.Cut(inner, "]")
-		return netip.Addr{}, fmt.Errorf("%s has brackets: write %s, and the port into ports", quote(text), quote(inner))
-	}
-	if name, port, ok := strings.Cut(text, ":"); ok && !strings.Contains(port, ":") {
+	if name, port, err := net.SplitHostPort(text); err == nil {
 		return netip.Addr{}, fmt.Errorf("%s has a port: write %s, and %s into ports", quote(text), quote(name), quote(port))
 	}
 	addr, err := netip.ParseAddr(text)

@@ -116,10 +116,9 @@ func plainLen(p []byte) int {
 
 // character takes one character that isn't plain, and returns its length.
 func (s *Screen) character(d *decoder, p []byte) int {
-	size, valid := next(p)
-	r, _ := utf8.DecodeRune(p[:size])
+	r, size := utf8.DecodeRune(p)
 	switch {
-	case !valid:
+	case r == utf8.RuneError && size == 1:
 		s.changed = true
 		s.print([]byte(replacement))
 	case r == '\n':

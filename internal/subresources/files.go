@@ -137,51 +137,47 @@ func (f *fileAnswer) send(ctx context.Context) error {
 		f.w.WriteHeader(code)
 		return nil
 	}
-	isBegun := false
-	err = f.transfer.Read(ctx, start, end, func(part []byte) error {
-		if !isBegun {
-			// Until here an error can still be told.
-			f.w.WriteHeader(code)
-			isBegun = true
-		}
-		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
-		_, err := framedWriter{f.w}.Write(part)
-		return err
-	})
-	_ = f.control.SetWriteDeadline(time.Time{})
-	switch {
-	case err != nil && !isBegun:
-		return transferFailed(err, f.asked)
-	case err != nil:
-		// The length tells a client that something is lacking.
-	case !isBegun:
-		f.w.WriteHeader(code)
+	// Of an answer that breaks off, the length tells a client that something is lacking.
+	isBegun, err := f.stream(code, func(pass func([]byte) error) error { return f.transfer.Read(ctx, start, end, pass) })
+	if isBegun {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // sendArchive sends a directory. It has no length, so that an answer which breaks off has to look like one.
 func (f *fileAnswer) sendArchive(ctx context.Context) error {
-	isBegun := false
-	err := f.transfer.ReadArchive(ctx, func(part []byte) error {
-		if !isBegun {
-			f.w.Header().Set("Content-Type", "application/x-tar")
-			f.w.Header().Set("X-Content-Type-Options", "nosniff")
-			f.w.WriteHeader(http.StatusOK)
-			isBegun = true
-		}
-		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
-		_, err := framedWriter{f.w}.Write(part)
-		return err
-	})
-	_ = f.control.SetWriteDeadline(time.Time{})
+	f.w.Header().Set("Content-Type", "application/x-tar")
+	f.w.Header().Set("X-Content-Type-Options", "nosniff")
+	isBegun, err := f.stream(http.StatusOK, func(pass func([]byte) error) error { return f.transfer.ReadArchive(ctx, pass) })
 	if err != nil && isBegun {
 		panic(http.ErrAbortHandler)
 	}
-	if err != nil {
-		return transferFailed(err, f.asked)
+	return err
+}
+
+// stream sends what is read as it comes. Until the first part is there an error can still be told.
+func (f *fileAnswer) stream(code int, read func(pass func([]byte) error) error) (isBegun bool, err error) {
+	to := newTimedWriter(framedWriter{f.w}, f.clock)
+	begin := func() {
+		if !isBegun {
+			f.w.WriteHeader(code)
+			isBegun = true
+		}
 	}
-	return nil
+	err = read(func(part []byte) error {
+		begin()
+		_, err := to.Write(part)
+		return err
+	})
+	_ = f.control.SetWriteDeadline(time.Time{})
+	switch {
+	case err == nil:
+		begin()
+	case !isBegun:
+		err = transferFailed(err, f.asked)
+	}
+	return isBegun, err
 }
 
 // framedWriter writes frames of HTTP/2 that are whole records of TLS.
@@ -226,25 +222,11 @@ func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool
 
 // receive writes the file.
 func (f *fileAnswer) receive(ctx context.Context) error {
-	buffer := make([]byte, wire.MaxPart)
-	for total := int64(0); ; {
-		n, isLast, err := f.fill(buffer)
-		total += int64(n)
-		if err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength {
-			err = io.ErrUnexpectedEOF
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return tooSlow(total - int64(n))
-		}
-		if err != nil {
-			return badRequest("the content broke off after %d bytes, and the file that it was in wasn't written: %s", total, err.Error())
-		}
-		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil {
-			return transferFailed(err, f.asked)
-		}
-		if isLast {
-			break
-		}
+	switch err := f.passOn(ctx, unlimited); {
+	case errors.Is(err, errBrokeOff):
+		return badRequest("%s: the file that it was in wasn't written", err.Error())
+	case err != nil:
+		return transferFailed(err, f.asked)
 	}
 	state, err := f.transfer.Finish(ctx)
 	if err != nil {
@@ -262,10 +244,31 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 	return nil
 }
 
-// tooSlow is what a client is told that sends less than the least rate.
-func tooSlow(after int64) error {
-	return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, nil,
-		"the content came too slowly: after %d bytes, fewer than %d came within %s, the least rate", after, wire.MaxPart, bodyTimeout)
+// errBrokeOff says that the client's body broke off, errTooLong that it is longer than it may be.
+var errBrokeOff, errTooLong = errors.New("the content broke off"), errors.New("the content is too long")
+
+// passOn passes on the client's body, of at most so many bytes.
+func (f *fileAnswer) passOn(ctx context.Context, most int64) error {
+	buffer := make([]byte, wire.MaxPart)
+	for total := int64(0); ; {
+		n, isLast, err := f.fill(buffer)
+		total += int64(n)
+		if err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength {
+			err = io.ErrUnexpectedEOF
+		}
+		switch {
+		case total > most:
+			return errTooLong
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, nil,
+				"the content came too slowly: after %d bytes, fewer than %d came within %s, the least rate", total-int64(n), wire.MaxPart, bodyTimeout)
+		case err != nil:
+			return fmt.Errorf("%w after %d bytes: %w", errBrokeOff, total, err)
+		}
+		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil || isLast {
+			return err
+		}
+	}
 }
 
 // fill reads as much as fits. Only the body's own end is the last; an error is one that breaks it off.
@@ -308,6 +311,8 @@ func transferFailed(err error, asked *fileRequest) error {
 	var failed *dispatch.TransferError
 	switch {
 	case errors.As(err, &failed):
+	case apierrors.ReasonForError(err) == metav1.StatusReasonTimeout:
+		return err
 	case errors.Is(err, dispatch.ErrManyTransfers):
 		return tooMany("%s", err.Error())
 	default:

@@ -3,13 +3,10 @@ package subresources
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -49,11 +46,8 @@ func parseInputRequest(r *http.Request) (*inputRequest, error) {
 	if q.offset, ok = parseOffset(values.Get(parameterOffset)); !ok {
 		return nil, badRequest("parameter %s is %.100q: it must be how many bytes of input the call has got", parameterOffset, values.Get(parameterOffset))
 	}
-	if eof := values.Get(parameterEOF); values.Has(parameterEOF) && eof != "true" && eof != "false" {
-		return nil, badRequest("parameter %s is %.100q: it must be true or false", parameterEOF, eof)
-	}
-	q.eof = values.Get(parameterEOF) == "true"
-	return q, nil
+	q.eof, err = parseBool(values, parameterEOF)
+	return q, err
 }
 
 // serveInput writes to the standard input of a background call.
@@ -96,7 +90,7 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 	}
 	defer transfer.Close()
 	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), transfer: transfer}
-	if err := f.feed(ctx); err != nil {
+	if err := f.passOn(ctx, maxInput); err != nil {
 		return inputFailed(w, err)
 	}
 	state, err := transfer.Finish(ctx)
@@ -132,43 +126,13 @@ func (s *sessionRules) inputCall(ctx context.Context, session *v1alpha1.ToolSess
 	return call, nil
 }
 
-// errInputBroke says that the client's body broke off, errInputLarge that it is larger than it may be.
-var (
-	errInputBroke = errors.New("the input broke off")
-	errInputLarge = errors.New("a request has at most 1048576 bytes of input: send the rest in another")
-)
-
-// feed passes the input on.
-func (f *fileAnswer) feed(ctx context.Context) error {
-	buffer := make([]byte, wire.MaxPart)
-	for total := int64(0); ; {
-		n, isLast, err := f.fill(buffer)
-		total += int64(n)
-		switch {
-		case total > maxInput:
-			return errInputLarge
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return tooSlow(total - int64(n))
-		case err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength:
-			return errInputBroke
-		case err != nil && !errors.Is(err, io.EOF):
-			return errInputBroke
-		}
-		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil || isLast {
-			return err
-		}
-	}
-}
-
 // inputFailed is what a client is told whose input wasn't taken, or only a part of it.
 func inputFailed(w http.ResponseWriter, err error) error {
 	var failed *dispatch.TransferError
 	switch {
-	case apierrors.ReasonForError(err) == metav1.StatusReasonTimeout:
-		return err
-	case errors.Is(err, errInputLarge):
-		return apierrors.NewRequestEntityTooLargeError(err.Error())
-	case errors.Is(err, errInputBroke):
+	case errors.Is(err, errTooLong):
+		return apierrors.NewRequestEntityTooLargeError("a request has at most 1048576 bytes of input: send the rest in another")
+	case errors.Is(err, errBrokeOff):
 		return badRequest("%s: ask with the offset that you think is right for how much was taken", err.Error())
 	case !errors.As(err, &failed):
 		return transferFailed(err, nil)

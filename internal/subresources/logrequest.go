@@ -63,12 +63,8 @@ func parseLogRequest(r *http.Request) (*logRequest, error) {
 	if err := q.parseNumbers(values); err != nil {
 		return nil, err
 	}
-	if values.Has(parameterFollow) {
-		follow := values.Get(parameterFollow)
-		if follow != "true" && follow != "false" {
-			return nil, badRequest("parameter %s is %q: it must be true or false", parameterFollow, follow)
-		}
-		q.follow = follow == "true"
+	if q.follow, err = parseBool(values, parameterFollow); err != nil {
+		return nil, err
 	}
 	return q, q.parseRangeHeader(r, values)
 }
@@ -110,6 +106,15 @@ func (q *logRequest) parseNumbers(values url.Values) error {
 		*n.into = value
 	}
 	return nil
+}
+
+// parseBool reads a parameter that is false when it isn't given.
+func parseBool(values url.Values, name string) (bool, error) {
+	text := values.Get(name)
+	if values.Has(name) && text != "true" && text != "false" {
+		return false, badRequest("parameter %s is %.100q: it must be true or false", name, text)
+	}
+	return text == "true", nil
 }
 
 // parseOffset reads digits and nothing else.

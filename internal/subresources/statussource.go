@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"strconv"
-	"strings"
-	"unicode/utf8"
+	"regexp"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
@@ -73,16 +71,11 @@ type keptStream struct {
 // newKeptStream finds out which bytes of a text in a status are those that the process wrote.
 func newKeptStream(text string, status *v1alpha1.StreamStatus) *keptStream {
 	r := &keptStream{head: text, info: output.Info{Bytes: status.Bytes, Complete: true, SHA256: status.SHA256}}
-	switch {
-	case status.Truncated && status.InvalidUTF8:
-		// Replaced bytes make the text longer, so that numbers can't be checked.
-		head, tail := aroundMarkers(text, splitAnywhere)
-		r.head, r.tail = beforeReplaced(head), afterReplaced(tail)
-	case status.Truncated:
-		r.head, r.tail = aroundMarkers(text, splitOf(status.Bytes))
-	case status.InvalidUTF8:
-		r.head, r.tail = beforeReplaced(text), afterReplaced(text)
-	case int64(len(text)) != status.Bytes:
+	switch all := gaps.FindAllStringIndex(text, -1); {
+	case (status.Truncated || status.InvalidUTF8) && len(all) > 0:
+		// All from the first to the last of them counts as missing: a process can write such lines itself.
+		r.head, r.tail = text[:all[0][0]], text[all[len(all)-1][1]:]
+	case status.Truncated, status.InvalidUTF8, int64(len(text)) != status.Bytes:
 		r.head = ""
 	}
 	// A status that contradicts itself says nothing.
@@ -95,79 +88,9 @@ func newKeptStream(text string, status *v1alpha1.StreamStatus) *keptStream {
 	return r
 }
 
-// The line that stands for what result.Stream.Text left out.
-const (
-	markerStart = "[... "
-	markerEnd   = " left out ...]\n"
-)
-
-// split takes a text apart at a line that may say how much was left out.
-type split func(head, tail string, left int64) (before string, ok bool)
-
-// aroundMarkers returns what certainly stood at both ends of a stream. A process can write such a line itself: everything
-// from the first to the last line that may be the true one counts as left out.
-func aroundMarkers(text string, try split) (head, tail string) {
-	found := false
-	for at := 0; ; at += len(markerStart) {
-		i := strings.Index(text[at:], markerStart)
-		if i < 0 {
-			return head, tail
-		}
-		at += i
-		left, rest, ok := parseMarker(text[at:])
-		if !ok {
-			continue
-		}
-		if before, ok := try(text[:at], rest, left); ok {
-			if !found {
-				head, found = before, true
-			}
-			tail = rest
-		}
-	}
-}
-
-// parseMarker reads the line that a text begins with.
-func parseMarker(text string) (left int64, rest string, ok bool) {
-	line, rest, ok := strings.Cut(text[len(markerStart):], markerEnd)
-	digits, unit, _ := strings.Cut(line, " ")
-	left, err := strconv.ParseInt(digits, 10, 64)
-	return left, rest, ok && err == nil && left > 0 && (unit == "bytes" || unit == "byte")
-}
-
-// splitOf accepts a line with which the number of bytes is right. A newline before the line may have been added to it.
-func splitOf(bytes int64) split {
-	return func(head, tail string, left int64) (string, bool) {
-		switch shown := bytes - left - int64(len(tail)); {
-		case shown == int64(len(head)):
-			return head, true
-		case shown == int64(len(head))-1 && strings.HasSuffix(head, "\n"):
-			return head[:len(head)-1], true
-		default:
-			return "", false
-		}
-	}
-}
-
-// splitAnywhere accepts each line, without the newline before it.
-func splitAnywhere(head, _ string, _ int64) (string, bool) {
-	return strings.TrimSuffix(head, "\n"), true
-}
-
-// beforeReplaced is what stands before the first replacement character: each stands for an unknown number of bytes.
-func beforeReplaced(text string) string {
-	before, _, _ := strings.Cut(text, string(utf8.RuneError))
-	return before
-}
-
-// afterReplaced is what stands behind the last one.
-func afterReplaced(text string) string {
-	i := strings.LastIndex(text, string(utf8.RuneError))
-	if i < 0 {
-		return text
-	}
-	return text[i+len(string(utf8.RuneError)):]
-}
+// gaps are what of a text in a status isn't what the process wrote: replaced bytes, and the lines that stand for what result.Stream.Text
+// left out, with the newline that it may have added before.
+var gaps = regexp.MustCompile(`\x{FFFD}|\n?\[\.\.\. \d+ bytes? left out \.\.\.\]\n`)
 
 // Info says what is kept.
 func (r *keptStream) Info() output.Info { return r.info }

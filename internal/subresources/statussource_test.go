@@ -92,15 +92,14 @@ func TestTheStatusGivesWhatItKeepsByteForByte(t *testing.T) {
 		"all kept":                              {"hello\nworld", 100, 100, output.Range{}},
 		"a replacement character of its own":    {"a\ufffdb", 100, 100, output.Range{}},
 		"cut, with a newline added":             {long, 10, 100, output.Range{Start: 10, End: 190}},
-		"cut after a newline of its own":        {strings.Repeat("123456789\n", 20), 10, 100, output.Range{Start: 10, End: 190}},
+		"cut after a newline of its own":        {strings.Repeat("123456789\n", 20), 10, 100, output.Range{Start: 9, End: 190}},
 		"nothing but the line":                  {long, 100, 0, output.Range{Start: 0, End: 200}},
 		"one byte that isn't UTF-8":             {"abc\xffdef", 100, 100, output.Range{Start: 3, End: 4}},
 		"two bytes that aren't UTF-8":           {"abc\xffd\xffef", 100, 100, output.Range{Start: 3, End: 6}},
 		"cut, with bytes that aren't UTF-8":     {"ab\xff" + long + "\xffcd", 8, 100, output.Range{Start: 2, End: 204}},
 		"cut, and invalid in the part left out": {long + "\xff" + long, 10, 100, output.Range{Start: 10, End: 391}},
 		"a line like ours in a whole text":      {"a\n[... 5 bytes left out ...]\nb", 100, 100, output.Range{}},
-		"a line like ours, with another number": {"[... 9 bytes left out ...]\n" + long, 40, 100, output.Range{Start: 40, End: 187}},
-		// The first and the last line that may be the true one count.
+		"a line like ours, with another number": {"[... 9 bytes left out ...]\n" + long, 40, 100, output.Range{Start: 0, End: 187}},
 		"the true line, written by the process": {"a\n[... 164 bytes left out ...]\nb" + long, 34, 100, output.Range{Start: 1, End: 198}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 // openAzure finds credentials as Azure's tools do: environment variables, or the workload's identity.
 func (l *Location) openAzure() (*bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
-	options.AccountName = l.account
-	if l.domain != "" {
-		options.StorageDomain = l.domain
+	options.AccountName = l.parameters["storage_account"]
+	if domain := l.parameters["domain"]; domain != "" {
+		options.StorageDomain = domain
 	}
 	service, err := azureblob.NewServiceURL(options)
 	if err != nil {

@@ -244,7 +244,7 @@ func TestASourceThatHandsOverSomethingElseIsNotStored(t *testing.T) {
 	store := open(t, startServer(t).url())
 	key, source := newKey(), ended(noise(31, 100))
 	source.sha256 = hashOf([]byte("something else"))
-	if status := wait(t, keep(t, store, key, source, 1000), source); status.State != Lost || status.Err == nil || status.Kept != 0 {
+	if status := awaitState(t, keep(t, store, key, source, 1000), source); status.State != Lost || status.Err == nil || status.Kept != 0 {
 		t.Errorf("the stream is %+v", status)
 	}
 	if _, err := store.Open(t.Context(), key); err == nil {

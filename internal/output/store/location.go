@@ -7,7 +7,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -19,52 +18,27 @@ type Location struct {
 	bucket string
 	// prefix is before the names of all objects: empty, or ending with a slash.
 	prefix string
-
-	// Of s3: locations.
-	endpoint  string
-	region    string
-	pathStyle bool
-
-	// Of azblob: locations.
-	account string
-	domain  string
+	// parameters are the others, by their names.
+	parameters map[string]string
 }
 
 // service is a kind of location.
 type service struct {
 	form       string
 	parameters []string
-	bucket     *regexp.Regexp
 }
 
 var services = map[string]service{
 	"s3": {
 		form:       "s3://BUCKET?region=REGION or s3://BUCKET?endpoint=https://HOST:PORT",
 		parameters: []string{"endpoint", "prefix", "region", "use_path_style"},
-		bucket:     regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`),
 	},
-	"gs": {
-		form:       "gs://BUCKET",
-		parameters: []string{"prefix"},
-		bucket:     regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`),
-	},
-	"azblob": {
-		form:       "azblob://CONTAINER?storage_account=ACCOUNT",
-		parameters: []string{"domain", "prefix", "storage_account"},
-		bucket:     regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`),
-	},
-	"file": {
-		form:       "file:///FOLDER",
-		parameters: []string{"prefix"},
-	},
+	"gs":     {form: "gs://BUCKET", parameters: []string{"prefix"}},
+	"azblob": {form: "azblob://CONTAINER?storage_account=ACCOUNT", parameters: []string{"domain", "prefix", "storage_account"}},
+	"file":   {form: "file:///FOLDER", parameters: []string{"prefix"}},
 }
 
-var (
-	validPrefix  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*$`)
-	validRegion  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	validAccount = regexp.MustCompile(`^[a-z0-9]{3,24}$`)
-	validDomain  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,252}[a-z0-9])?$`)
-)
+var validPrefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*$`)
 
 // ParseLocation reads the URL of a location. Its errors don't repeat the URL, in which somebody may have put a password.
 func ParseLocation(text string) (*Location, error) {
@@ -94,26 +68,19 @@ func parseLocation(text string) (*Location, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Location{scheme: u.Scheme, bucket: u.Host}
+	l := &Location{scheme: u.Scheme, bucket: u.Host, parameters: values}
 	if l.prefix, err = parsePrefix(values["prefix"]); err != nil {
 		return nil, err
 	}
-	if u.Scheme == "file" {
+	switch {
+	case u.Scheme == "file":
 		return l, l.setFolder(u)
-	}
-	if !kind.bucket.MatchString(u.Host) || strings.Contains(u.Host, "..") {
+	case u.Host == "":
 		return nil, fmt.Errorf("names no bucket: it must have the form %s", kind.form)
-	}
-	if u.Path != "" && u.Path != "/" {
+	case u.Path != "" && u.Path != "/":
 		return nil, errors.New("must have no path: use the parameter prefix to keep output below a path in the bucket")
 	}
-	switch u.Scheme {
-	case "s3":
-		err = l.setS3(values)
-	case "azblob":
-		err = l.setAzure(values)
-	}
-	return l, err
+	return l, checkEndpoint(values["endpoint"])
 }
 
 // parameters returns the URL's parameters, each of which is known and there once.
@@ -154,35 +121,10 @@ func (l *Location) setFolder(u *url.URL) error {
 	return nil
 }
 
-func (l *Location) setS3(values map[string]string) error {
-	l.region, l.endpoint = values["region"], strings.TrimSuffix(values["endpoint"], "/")
-	if l.region != "" && !validRegion.MatchString(l.region) {
-		return errors.New("has a region that isn't one, such as eu-central-1")
+func checkEndpoint(endpoint string) error {
+	e, err := url.Parse(endpoint)
+	if endpoint == "" || err == nil && (e.Scheme == "http" || e.Scheme == "https") && e.Host != "" && e.User == nil && strings.Trim(e.RequestURI(), "/") == "" {
+		return nil
 	}
-	if l.endpoint != "" {
-		e, err := url.Parse(l.endpoint)
-		if err != nil || (e.Scheme != "http" && e.Scheme != "https") || e.Host == "" || e.User != nil || e.Path != "" || e.RawQuery != "" || e.Fragment != "" {
-			return errors.New("has an endpoint that isn't http:// or https:// with a host and nothing behind it")
-		}
-	}
-	// Few servers but Amazon's have a name for each bucket.
-	l.pathStyle = l.endpoint != ""
-	if text, ok := values["use_path_style"]; ok {
-		var err error
-		if l.pathStyle, err = strconv.ParseBool(text); err != nil {
-			return errors.New("must have true or false for the parameter use_path_style")
-		}
-	}
-	return nil
-}
-
-func (l *Location) setAzure(values map[string]string) error {
-	l.account, l.domain = values["storage_account"], values["domain"]
-	if !validAccount.MatchString(l.account) {
-		return errors.New("must name the storage account: azblob://CONTAINER?storage_account=ACCOUNT")
-	}
-	if l.domain != "" && !validDomain.MatchString(l.domain) {
-		return errors.New("has a domain that isn't one, such as blob.core.windows.net")
-	}
-	return nil
+	return errors.New("has an endpoint that isn't http:// or https:// with a host and nothing behind it")
 }

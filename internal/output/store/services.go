@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -51,14 +53,20 @@ func (l *Location) openS3(ctx context.Context) (*bucket, error) {
 		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
 		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
 	}
-	if l.region != "" {
-		options = append(options, config.WithRegion(l.region))
+	if region := l.parameters["region"]; region != "" {
+		options = append(options, config.WithRegion(region))
+	}
+	endpoint := l.parameters["endpoint"]
+	// Few servers but Amazon's have a name for each bucket.
+	pathStyle, err := strconv.ParseBool(cmp.Or(l.parameters["use_path_style"], strconv.FormatBool(endpoint != "")))
+	if err != nil {
+		return nil, errors.New("the parameter use_path_style of the output store's URL must be true or false")
 	}
 	conf, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("read the S3 configuration: %w", err)
 	}
-	if conf.Region == "" && l.endpoint != "" {
+	if conf.Region == "" && endpoint != "" {
 		// A request's signature needs one.
 		conf.Region = "us-east-1"
 	}
@@ -73,9 +81,9 @@ func (l *Location) openS3(ctx context.Context) (*bucket, error) {
 	limitTransport(transport)
 	client := s3.NewFromConfig(conf, func(o *s3.Options) {
 		o.HTTPClient = &http.Client{Transport: transport, CheckRedirect: noRedirect}
-		o.UsePathStyle = l.pathStyle
-		if l.endpoint != "" {
-			o.BaseEndpoint = aws.String(l.endpoint)
+		o.UsePathStyle = pathStyle
+		if endpoint != "" {
+			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
 	b, err := s3blob.OpenBucket(ctx, client, l.bucket, &s3blob.Options{RequestChecksumCalculation: conf.RequestChecksumCalculation})

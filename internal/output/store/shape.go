@@ -63,23 +63,17 @@ func available(info output.Info, limit int64) int64 {
 // layout returns the parts of a stream in order. Those that are stored already keep their hash, the others have none.
 func layout(bytes int64, m span, stored []part) []part {
 	if m.empty() {
-		return cut(nil, span{End: bytes}, stored)
+		m = span{Start: bytes, End: bytes}
 	}
 	return cut(cut(nil, span{End: m.Start}, stored), span{Start: m.End, End: bytes}, stored)
 }
 
-// cut adds the parts of a range.
+// cut adds the parts of a range, which end at multiples of partBytes. Those that are stored are the first ones of the stream.
 func cut(parts []part, r span, stored []part) []part {
 	for at := r.Start; at < r.End; {
-		p := part{Offset: at, Size: min(partBytes, r.End-at)}
-		for _, s := range stored {
-			if s.Offset == at && s.end() <= r.End {
-				p = s
-				break
-			}
-			if s.Offset > at && s.Offset < p.end() && s.end() <= r.End {
-				p.Size = s.Offset - at
-			}
+		p := part{Offset: at, Size: min(partBytes-at%partBytes, r.End-at)}
+		if n := int(at / partBytes); n < len(stored) && stored[n].Offset == p.Offset && stored[n].Size == p.Size {
+			p = stored[n]
 		}
 		parts = append(parts, p)
 		at = p.end()

@@ -191,7 +191,7 @@ func TestWhatAPodLosesIsLost(t *testing.T) {
 			// Whoever stores it again has no more, and takes nothing away.
 			again := newStream()
 			again.change(func() { again.data, again.lost, again.ended = data, c.lost, true })
-			if got := wait(t, keep(t, store, key, again, c.limit), again); got.State != c.want.State || got.Kept != c.want.Kept {
+			if got := awaitState(t, keep(t, store, key, again, c.limit), again); got.State != c.want.State || got.Kept != c.want.Kept {
 				t.Errorf("the next writer ends as %+v", got)
 			}
 			reader, err := store.Open(t.Context(), key)
@@ -281,7 +281,7 @@ func TestAnOperatorGoesOnWithTheStreamsOfTheLast(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Error(err)
 	}
-	if status := wait(t, w, source); status.State != Growing || !errors.Is(status.Err, errClosed) {
+	if status := awaitState(t, w, source); status.State != Growing || !errors.Is(status.Err, errClosed) {
 		t.Errorf("the writer that was stopped is %+v", status)
 	}
 	if _, err := old.Keep(t.Context(), key, newStream(), 1); !errors.Is(err, errClosed) {
@@ -303,7 +303,7 @@ func TestAWriterEndsWithItsContext(t *testing.T) {
 	}
 	gone := errors.New("the lease is gone")
 	cancel(gone)
-	if status := wait(t, w, source); status.State != Growing || !errors.Is(status.Err, gone) {
+	if status := awaitState(t, w, source); status.State != Growing || !errors.Is(status.Err, gone) {
 		t.Errorf("the writer that was stopped is %+v", status)
 	}
 }
@@ -350,8 +350,8 @@ func TestTheCacheIsBounded(t *testing.T) {
 	for _, key := range []string{"a", "b", "a", "c", "a", "b"} {
 		load(key)
 	}
-	if got := fmt.Sprint(fetched); got != "map[a:1 b:2 c:1]" || len(cache.entries) != 2 || cache.recent.Len() != 2 {
-		t.Errorf("fetched %s, %d are left", got, len(cache.entries))
+	if got := fmt.Sprint(fetched); got != "map[a:1 b:2 c:1]" || cache.parts.Len() != 2 {
+		t.Errorf("fetched %s, %d are left", got, cache.parts.Len())
 	}
 }
 

@@ -151,7 +151,7 @@ func keep(t *testing.T, store *Store, key output.Key, source *stream, limit int6
 }
 
 // wait returns the status of a writer that has done its work, and checks that it leaves its source alone then.
-func wait(t *testing.T, w *Writer, source *stream) Status {
+func awaitState(t *testing.T, w *Writer, source *stream) Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func wait(t *testing.T, w *Writer, source *stream) Status {
 // stores fails unless a stream is stored in a state.
 func stores(t *testing.T, w *Writer, source *stream, want Status) {
 	t.Helper()
-	if got := wait(t, w, source); got != want {
+	if got := awaitState(t, w, source); got != want {
 		t.Fatalf("the writer ends as %+v, not as %+v", got, want)
 	}
 }

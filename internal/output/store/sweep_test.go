@@ -67,7 +67,7 @@ func TestTheOutputOfACallIsDeletedAndNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if status := wait(t, w, source); !errors.Is(status.Err, errDeleted) {
+		if status := awaitState(t, w, source); !errors.Is(status.Err, errDeleted) {
 			t.Errorf("the writer of a deleted call is %+v", status)
 		}
 		if left := objects(t, store, key); len(left) != 0 {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -47,7 +49,7 @@ type Writer struct {
 	// hash is over the first hashed bytes.
 	hash   hash.Hash
 	hashed int64
-	retry  backoff
+	retry  wait.Backoff
 	// before is the index of what an earlier writer saved of the stream before it lost its source; nil for none.
 	before *index
 	// deadline is when the writer gives up; zero while the process runs and its output can be read.
@@ -57,7 +59,7 @@ type Writer struct {
 func newWriter(s *Store, key output.Key, prefix string, reader output.Reader, limit int64) *Writer {
 	return &Writer{
 		store: s, key: key, prefix: prefix, reader: reader, limit: limit, done: make(chan struct{}),
-		status: Status{State: Growing}, hash: sha256.New(),
+		status: Status{State: Growing}, hash: sha256.New(), retry: firstRetry,
 	}
 }
 
@@ -147,7 +149,7 @@ func (w *Writer) follow(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil:
 			w.deadline = time.Time{}
-			w.retry.reset()
+			w.retry = firstRetry
 			w.report(nil)
 			continue
 		case errors.As(err, new(*sourceError)):
@@ -160,9 +162,24 @@ func (w *Writer) follow(ctx context.Context) error {
 			w.deadline = time.Time{}
 		}
 		w.report(err)
-		if err := w.retry.sleep(ctx); err != nil {
+		if err := w.pause(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+// firstRetry is how long a writer waits after a failure, and longer after each one in a row, up to maxDelay.
+var firstRetry = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 100, Cap: maxDelay / 2}
+
+const maxDelay = 10 * time.Second
+
+// pause waits before the next try. Writers that failed together don't try again together.
+func (w *Writer) pause(ctx context.Context) error {
+	select {
+	case <-time.After(w.retry.Step()):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -323,7 +340,7 @@ func (w *Writer) try(ctx context.Context, do func() error) error {
 	for {
 		err := do()
 		if err == nil {
-			w.retry.reset()
+			w.retry = firstRetry
 			w.report(nil)
 			return nil
 		}
@@ -335,7 +352,7 @@ func (w *Writer) try(ctx context.Context, do func() error) error {
 			return err
 		}
 		w.report(last)
-		if w.retry.sleep(ctx) != nil {
+		if w.pause(ctx) != nil {
 			return last
 		}
 	}

@@ -49,7 +49,7 @@ func Do(ctx context.Context, r *Request) (*Files, *result.Artifacts) {
 	if len(c.kept) > 0 {
 		c.files = newFiles(c.file, c.kept, c.offsets)
 	}
-	return c.files, &result.Artifacts{Kept: c.kept, Omitted: c.report.omitted, Message: c.report.message(c)}
+	return c.files, &result.Artifacts{Kept: c.kept, Omitted: c.report.omitted, Message: c.report.message()}
 }
 
 // collector is one Do.
@@ -110,19 +110,19 @@ func (c *collector) visit(f *files.Candidate) error {
 		// Another glob matched it too.
 		return nil
 	case c.paths[path]:
-		c.report.omit(sameName, path)
+		c.report.omit(path, "with a path that another one has when the values of Secrets in it are redacted", "")
 		return nil
 	case !f.IsLink() && !f.IsRegular():
-		c.report.omit(noFile, path)
+		c.report.omit(path, "that aren't regular files", "")
 		return nil
 	case result.ArtifactPathSize(path) == 0:
-		c.report.omit(badPath, path)
+		c.report.omit(path, refusal(fmt.Sprintf("whose path isn't UTF-8, or takes more than %d bytes as JSON", result.MaxArtifactPath)), "")
 		return nil
 	case strings.ContainsFunc(path, isControl):
-		c.report.omit(controlPath, path)
+		c.report.omit(path, "whose path has control characters: rename them", "")
 		return nil
 	case len(c.kept) >= c.MaxCount || c.pathBytes+result.ArtifactPathSize(path) > result.MaxArtifactPaths:
-		c.report.omit(overCount, path)
+		c.report.omit(path, refusal(fmt.Sprintf("more than the %d files that are kept, or than %d bytes of paths", c.MaxCount, result.MaxArtifactPaths)), "")
 		return nil
 	}
 	from, real, err := f.Open()
@@ -148,12 +148,15 @@ func isControl(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// The reasons for which a file isn't kept, as errors.
-var (
-	errTooLarge  = errors.New("it is larger than a file may be")
-	errOverTotal = errors.New("the files are larger than all together may be")
-	errChanged   = errors.New("it was written to meanwhile")
-)
+var errChanged = errors.New("it was written to meanwhile")
+
+// tooLarge is why a file isn't kept for which there is so much room.
+func (c *collector) tooLarge(room int64) error {
+	if room == c.MaxBytes {
+		return refusal(fmt.Sprintf("larger than %d bytes", c.MaxBytes))
+	}
+	return refusal(fmt.Sprintf("that don't fit into %d bytes in all", c.MaxTotalBytes))
+}
 
 // keep copies a file.
 func (c *collector) keep(path string, from *os.File) error {
@@ -164,9 +167,9 @@ func (c *collector) keep(path string, from *os.File) error {
 	room := min(c.MaxBytes, c.MaxTotalBytes-c.size)
 	switch {
 	case st.Size > c.MaxBytes:
-		return errTooLarge
+		return c.tooLarge(c.MaxBytes)
 	case st.Size > room:
-		return errOverTotal
+		return c.tooLarge(room)
 	}
 	if c.file == nil {
 		made, err := kept.CreateFile(c.Dir)
@@ -208,10 +211,7 @@ func (c *collector) copy(from *os.File, room int64) (bytes int64, sum string, st
 		}
 		n, err := from.Read(c.buffer)
 		if int64(n) > room-bytes {
-			if room == c.MaxBytes {
-				return 0, "", nil, errTooLarge
-			}
-			return 0, "", nil, errOverTotal
+			return 0, "", nil, c.tooLarge(room)
 		}
 		part := c.buffer[:n]
 		if len(start) < startBytes {

@@ -18,18 +18,17 @@ type Files struct {
 	size   int64
 }
 
-// artifact is where a file is.
+// artifact is a file that was kept.
 type artifact struct {
-	files  *Files
-	offset int64
-	info   output.Info
+	content *io.SectionReader
+	info    output.Info
 }
 
 func newFiles(file *os.File, artifacts []result.Artifact, offsets []int64) *Files {
 	f := &Files{file: file, byPath: map[string]*artifact{}}
 	for i := range artifacts {
 		a := &artifacts[i]
-		f.byPath[a.Path] = &artifact{files: f, offset: offsets[i], info: output.Info{Bytes: a.Bytes, Complete: true, SHA256: a.SHA256}}
+		f.byPath[a.Path] = &artifact{io.NewSectionReader(file, offsets[i], a.Bytes), output.Info{Bytes: a.Bytes, Complete: true, SHA256: a.SHA256}}
 		f.size += a.Bytes
 	}
 	return f
@@ -64,22 +63,16 @@ func (f *Files) Drop() {
 // Info implements output.Reader.
 func (k *artifact) Info() output.Info { return k.info }
 
-var errOffset = errors.New("an offset before the start of the file")
-
 // ReadAt implements output.Reader.
 func (k *artifact) ReadAt(_ context.Context, p []byte, offset int64) (int, error) {
-	switch {
-	case offset < 0:
-		return 0, errOffset
-	case offset >= k.info.Bytes:
-		return 0, io.EOF
-	}
-	n, err := k.files.file.ReadAt(p[:min(int64(len(p)), k.info.Bytes-offset)], k.offset+offset)
+	n, err := k.content.ReadAt(p, offset)
 	switch {
 	case n > 0 || len(p) == 0:
 		return n, nil
 	case errors.Is(err, os.ErrClosed):
 		return 0, output.ErrNotFound
+	case errors.Is(err, io.EOF):
+		return 0, io.EOF
 	default:
 		return 0, fmt.Errorf("read what was kept of a file: %w", err)
 	}

@@ -6,41 +6,25 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/result"
 )
 
-// signatures are how files of a type begin. The types are those of the standard library's net/http, which is too large for this
-// program.
-var signatures = []struct {
-	start     string
-	mediaType string
-}{
+// images are how files begin that a client may show. The standard library's net/http is too large for this program.
+var images = []struct{ start, mediaType string }{
 	{"\x89PNG\r\n\x1a\n", "image/png"},
 	{"\xff\xd8\xff", "image/jpeg"},
 	{"GIF87a", "image/gif"},
 	{"GIF89a", "image/gif"},
-	{"%PDF-", "application/pdf"},
-	{"PK\x03\x04", zip},
-	{"\x1f\x8b\x08", "application/x-gzip"},
-	{"\x00asm", "application/wasm"},
-	{"OggS\x00", "application/ogg"},
-	{"ID3", "audio/mpeg"},
-	{"wOFF", "font/woff"},
-	{"wOF2", "font/woff2"},
 }
 
 const (
-	zip    = "application/zip"
 	text   = "text/plain"
 	binary = "application/octet-stream"
 )
 
-// zipTypes, textTypes and binaryTypes say what a file that is a zip archive, text, or neither is by the end of its name. No
-// file of the image decides that.
+// textTypes and binaryTypes say what a file that is text, or isn't, is by the end of its name. No file of the image decides that.
 var (
-	zipTypes = map[string]string{
-		".docx": "application/vnd.openxmlformats", ".xlsx": "application/vnd.openxmlformats", ".pptx": "application/vnd.openxmlformats",
-		".jar": "application/java-archive", ".epub": "application/epub+zip",
-	}
 	textTypes = map[string]string{
 		".css": "text/css", ".csv": "text/csv", ".htm": "text/html", ".html": "text/html", ".ipynb": "application/x-ipynb+json",
 		".js": "text/javascript", ".json": "application/json", ".jsonl": "application/jsonl", ".md": "text/markdown", ".mjs": "text/javascript",
@@ -48,21 +32,26 @@ var (
 		".yml": "application/yaml",
 	}
 	binaryTypes = map[string]string{
-		".mp3": "audio/mpeg", ".npy": "application/x-npy", ".parquet": "application/vnd.apache.parquet", ".tar": "application/x-tar", ".xz": "application/x-xz",
+		".docx": "application/vnd.openxmlformats", ".xlsx": "application/vnd.openxmlformats", ".pptx": "application/vnd.openxmlformats",
+		".epub": "application/epub+zip", ".gz": "application/x-gzip", ".jar": "application/java-archive", ".mp3": "audio/mpeg", ".mp4": "video/mp4",
+		".npy": "application/x-npy", ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".tar": "application/x-tar",
+		".wasm": "application/wasm", ".wav": "audio/wave", ".whl": "application/zip", ".xz": "application/x-xz", ".zip": "application/zip",
 		".zst": "application/zstd",
 	}
 )
 
-// mediaType is what a file looks like: by its first bytes, and where they don't say it, by the end of its name too. A name alone
-// makes no text an image, and nothing else a text.
+// mediaType is what a file looks like: an image by its first bytes, otherwise by the end of its name and whether it is text. A name alone
+// makes nothing an image, and nothing else a text.
 func mediaType(name string, start []byte) string {
+	for _, image := range images {
+		if bytes.HasPrefix(start, []byte(image.start)) {
+			return image.mediaType
+		}
+	}
 	extension := strings.ToLower(path.Ext(name))
-	found := bySignature(start)
 	switch {
-	case found == zip:
-		return cmp.Or(zipTypes[extension], zip)
-	case found != "":
-		return found
+	case len(start) >= 14 && string(start[:4]) == "RIFF" && string(start[8:14]) == "WEBPVP":
+		return "image/webp"
 	case isText(start):
 		return cmp.Or(textTypes[extension], text)
 	default:
@@ -70,36 +59,10 @@ func mediaType(name string, start []byte) string {
 	}
 }
 
-func bySignature(start []byte) string {
-	for _, s := range signatures {
-		if bytes.HasPrefix(start, []byte(s.start)) {
-			return s.mediaType
-		}
-	}
-	switch {
-	case len(start) >= 14 && string(start[:4]) == "RIFF" && string(start[8:14]) == "WEBPVP":
-		return "image/webp"
-	case len(start) >= 12 && string(start[:4]) == "RIFF" && string(start[8:12]) == "WAVE":
-		return "audio/wave"
-	case len(start) >= 12 && string(start[4:8]) == "ftyp":
-		return "video/mp4"
-	default:
-		return ""
-	}
-}
-
 // isText says that the start of a file is UTF-8 without control characters that texts don't have.
 func isText(start []byte) bool {
-	for len(start) > 0 {
-		c, size := utf8.DecodeRune(start)
-		switch {
-		case c == utf8.RuneError && size == 1:
-			// The last character may be cut.
-			return !utf8.FullRune(start)
-		case c < ' ' && !strings.ContainsRune("\t\n\f\r\x1b", c), c == 0x7f:
-			return false
-		}
-		start = start[size:]
-	}
-	return true
+	start = result.TrimPartialEnd(start)
+	return utf8.Valid(start) && !bytes.ContainsFunc(start, func(c rune) bool {
+		return c < ' ' && !strings.ContainsRune("\t\n\f\r\x1b", c) || c == 0x7f
+	})
 }

@@ -13,7 +13,7 @@ func TestAMessageIsRedactedBeforeItIsCut(t *testing.T) {
 	for before := result.MaxArtifactsMessage - 2*len(value); before < result.MaxArtifactsMessage; before++ {
 		r := &report{shown: func(text string) string { return strings.ReplaceAll(text, value, "[X]") }}
 		r.note("%s%s%s", strings.Repeat("a", before), value, strings.Repeat("b", 100))
-		got := r.message(&collector{Request: &Request{}})
+		got := r.message()
 		if strings.Contains(got, "corr") || len(got) > result.MaxArtifactsMessage {
 			t.Fatalf("after %d bytes: %q", before, got[before-10:])
 		}

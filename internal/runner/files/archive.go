@@ -41,9 +41,17 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 		return sys.NewError(reason.NotDirectory, "%s is no directory: leave out archive to get a file.", sys.Quote(p.path))
 	}
 	buffered := bufio.NewWriterSize(output{to}, archiveBuffer)
-	a := &packing{c: c, to: tar.NewWriter(buffered)}
-	if err := a.dir(p.fd, ".", p.path, nil, 0); err != nil {
+	a := &packing{c: c, to: tar.NewWriter(buffered), top: p.path}
+	w := c.underRules(p)
+	w.hidden = func(e dirent) bool { return isTemporary(e.name) }
+	err = w.walk(p, func(string, int) bool { return true }, a.entry)
+	switch {
+	case err != nil:
 		return err
+	case w.truncated || w.skipped.Deep > 0:
+		return sys.NewError(reason.NotSupported, "%s is too large, or more than %d directories deep: get a directory further down.", sys.Quote(p.path), MaxDepth)
+	case w.skipped.Unreadable > 0:
+		return sys.NewError(reason.PermissionDenied, "%s has %d directories that can't be read: get other ones.", sys.Quote(p.path), w.skipped.Unreadable)
 	}
 	if err := a.to.Close(); err != nil {
 		return err
@@ -55,37 +63,15 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 type packing struct {
 	c       *call
 	to      *tar.Writer
+	top     string
 	entries int
 	devices sys.Devices
 }
 
-// dir packs a directory, with its header unless it is the top, and what is in it.
-func (a *packing) dir(parent int, base, at string, h *tar.Header, depth int) error {
-	if depth > MaxDepth {
-		return sys.NewError(reason.NotSupported, "%s is more than %d directories deep: get a directory further down.", sys.Quote(at), MaxDepth)
-	}
-	fd, err := sys.OpenBeneath(parent, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return sys.FileError("open", at, err)
-	}
-	defer sys.Close(fd)
-	name := ""
-	if h != nil {
-		name = h.Name
-		if err := a.to.WriteHeader(h); err != nil {
-			return err
-		}
-	}
-	err = readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, path.Join(at, e.name), name+e.name, e.name, depth) })
-	return sys.FileError("list", at, err)
-}
-
 // entry packs what has a name in an open directory.
-func (a *packing) entry(dir int, at, name, base string, depth int) error {
-	if a.c.rules.isDenied(at) || isTemporary(base) {
-		return nil
-	}
-	fd, err := sys.OpenBeneath(dir, base, sys.PathFlags, 0)
+func (a *packing) entry(relative string, dir *directory, e dirent) error {
+	at := path.Join(a.top, relative)
+	fd, err := sys.OpenBeneath(dir.fd, e.name, sys.PathFlags, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -100,11 +86,11 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 	if a.entries++; a.entries > MaxArchiveEntries {
 		return sys.NewError(reason.NotSupported, "there are more than %d files and directories: get a directory further down.", MaxArchiveEntries)
 	}
-	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
+	h := &tar.Header{Name: relative, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
 	switch typeOf(st.Mode) {
 	case TypeDirectory:
-		h.Typeflag, h.Name = tar.TypeDir, name+"/"
-		return a.dir(dir, base, at, h, depth+1)
+		h.Typeflag, h.Name = tar.TypeDir, relative+"/"
+		return a.to.WriteHeader(h)
 	case TypeLink:
 		h.Typeflag = tar.TypeSymlink
 		if h.Linkname, err = sys.ReadLink(fd, ""); err != nil {
@@ -113,7 +99,7 @@ func (a *packing) entry(dir int, at, name, base string, depth int) error {
 		return a.to.WriteHeader(h)
 	case TypeFile:
 		h.Typeflag = tar.TypeReg
-		return a.file(&place{path: at, dir: dir, name: base, fd: -1, st: st}, h)
+		return a.file(&place{path: at, dir: dir.fd, name: e.name, fd: -1, st: st}, h)
 	default:
 		return nil
 	}

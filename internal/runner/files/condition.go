@@ -3,12 +3,10 @@ package files
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"hash/maphash"
 	"io"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -25,18 +23,11 @@ type condition struct {
 }
 
 // conditionOf returns the condition of a request.
-func conditionOf(r *spec.File) (condition, error) {
+func conditionOf(r *spec.File) condition {
 	if r.IfSHA256 == nil {
-		return condition{}, nil
+		return condition{}
 	}
-	if *r.IfSHA256 == "" {
-		return condition{absent: true}, nil
-	}
-	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
-		return condition{}, sys.NewError(reason.InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
-			"exist.", sys.Quote(*r.IfSHA256))
-	}
-	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
+	return condition{absent: *r.IfSHA256 == "", sha256: *r.IfSHA256}
 }
 
 // needsFile says that the condition can only hold where a file is.

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
@@ -35,9 +34,6 @@ func (c *call) grep() (Result, error) {
 		if glob, err = patterns.CompileGlob(c.req.Glob, true); err != nil {
 			return Result{}, err
 		}
-	}
-	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
-		return Result{}, sys.NewError(reason.InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
 	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
@@ -128,7 +124,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		if err != nil {
 			continue
 		}
-		found.add(h.skipped)
+		found.Add(h.skipped)
 		if err = out.addHits(h.found); err != nil {
 			cancel()
 		}
@@ -141,7 +137,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		// The searches that were cut short found less.
 		err = g.w.c.ctx.Err()
 	}
-	g.w.skipped.add(found)
+	g.w.skipped.Add(found)
 	return g.w.finish(p, out, err)
 }
 

@@ -2,28 +2,24 @@ package files
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"math"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
-	"toolcall.dev/operator/internal/spec"
 )
 
 const (
 	// maxScanBytes is how far into a file lines are looked for.
 	maxScanBytes = 4 << 30
-	// clockTick is longer than the time in which many file systems give two writes the same time stamp.
-	clockTick = 50 * time.Millisecond
+	// maxPage bounds what one Read returns, which is in memory.
+	maxPage = 2 << 20
 )
 
 // openFile opens a regular file for reading, and makes sure that it is the one that was found. Where it isn't, it looks
@@ -86,13 +82,6 @@ func (p *place) needFile() error {
 }
 
 func (c *call) read() (Result, error) {
-	switch unit := c.req.Unit; {
-	case unit != "" && unit != spec.UnitLines && unit != spec.UnitBytes:
-		return Result{}, sys.NewError(reason.InvalidRequest, "There is no unit %s: use Lines or Bytes.", sys.Quote(string(unit)))
-	case c.req.Offset < 0 || c.req.Limit < 0:
-		return Result{}, sys.NewError(reason.InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
-			c.req.Offset, c.req.Limit)
-	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err
@@ -117,44 +106,26 @@ func (c *call) read() (Result, error) {
 	return result, err
 }
 
-// readPart copies a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
+// readPart writes a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
 func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Span) error {
-	start, sum := time.Now(), sha256.New()
-	to, page := c.stdout, &bytes.Buffer{}
-	if c.rules.Hidden != nil {
-		to = page
-	}
-	check := &textCheck{}
-	n, err := sys.CopyPart(c.ctx, io.MultiWriter(to, sum, check), fd, part)
-	result.Bytes = n
+	text, err := sys.ReadSpan(c.ctx, fd, part)
 	if err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
-	if readsLines(c.req) {
-		result.noteBinary(check, before)
+	if result.Bytes = int64(len(text)); readsLines(c.req) && isBinary(text) {
+		result.Binary, result.Note = true, describeBinary(text, before.Size)
+	}
+	isWhole, err := c.showPart(result, fd, part.Start, text)
+	if err != nil {
+		return err
 	}
 	after, err := sys.Fstat(fd)
 	if err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
-	result.Changed = n < part.End-part.Start || before.Size != after.Size || before.Mtim != after.Mtim
-	recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick))
-	if !result.Changed && (recent || before.Ctim != after.Ctim) {
-		// The time stamps can't tell a write just now from one just before, and a new name from new content.
-		again := sha256.New()
-		if _, err := sys.CopyPart(c.ctx, again, fd, part); err != nil {
-			return sys.FileError("read", result.Path, err)
-		}
-		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
-	}
-	isWhole := true
-	if c.rules.Hidden != nil {
-		if isWhole, err = c.showPart(result, fd, part.Start, page.Bytes()); err != nil {
-			return err
-		}
-	}
+	result.Changed = int64(len(text)) < part.End-part.Start || before.Size != after.Size || before.Mtim != after.Mtim
 	if isWhole && part.Start == 0 && !result.Truncated && !result.Changed {
-		result.SHA256 = hexSum(sum)
+		result.SHA256 = sumOf(text)
 	}
 	return nil
 }
@@ -180,7 +151,7 @@ func (c *call) bytePart(result *Result, size int64) sys.Span {
 }
 
 // maxReadAtOnce is how much one Read returns.
-func (c *compiledRules) maxReadAtOnce() int64 { return min(c.MaxReadBytes, c.MaxOutputBytes) }
+func (c *compiledRules) maxReadAtOnce() int64 { return min(c.MaxReadBytes, c.MaxOutputBytes, maxPage) }
 
 func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next }
 

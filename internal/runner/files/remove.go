@@ -11,10 +11,7 @@ import (
 )
 
 func (c *call) remove() (Result, error) {
-	condition, err := conditionOf(c.req)
-	if err != nil {
-		return Result{}, err
-	}
+	condition := conditionOf(c.req)
 	p, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -165,28 +164,26 @@ func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Si
 
 // knownSum is the checksum of a file that was opened then.
 type knownSum struct {
-	state  fileState
 	sum    string
 	opened time.Time
 }
 
-// knownSums forgets the oldest.
+// knownSums forgets all when there are too many.
 type knownSums struct {
 	age time.Duration
 	mu  sync.Mutex
-	// all are in the order in which they came.
-	all []knownSum
+	all map[fileState]knownSum
 }
 
 // get returns the checksum of a file; empty if it isn't known.
 func (k *knownSums) get(st *unix.Stat_t) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
-	if at < 0 {
+	known := k.all[stateOf(st)]
+	if time.Since(known.opened) >= sumTime {
 		return ""
 	}
-	return k.all[at].sum
+	return known.sum
 }
 
 // add remembers the checksum of a file that was in a state when it was opened.
@@ -194,16 +191,17 @@ func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
 	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
 		return
 	}
-	k.remove(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
-	k.all = k.all[max(len(k.all)-maxSums, 0):]
+	if k.all == nil || len(k.all) == maxSums {
+		k.all = map[fileState]knownSum{}
+	}
+	k.all[stateOf(st)] = knownSum{sum, opened}
 }
 
 // remove forgets a checksum that turned out to be wrong.
 func (k *knownSums) remove(st *unix.Stat_t) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
+	delete(k.all, stateOf(st))
 }

@@ -18,14 +18,9 @@ const (
 	// maxTTL bounds the time to live of answers, for clients and for the book.
 	maxTTL = time.Hour
 
-	// maxHostsGrants leaves room for what is looked up.
-	maxGrants        = 4096
-	maxHostsGrants   = 1024
-	maxNamesPerGrant = 16
-	// maxPerName bounds the grants of one name, so that a name with ever other addresses doesn't take the room of the others.
-	maxPerName = 1024
-	// maxEvicted bounds what is remembered of grants for which there was no room.
-	maxEvicted = 1024
+	// maxGrants bounds what is remembered. maxHostsGrants leaves room for what is looked up.
+	maxGrants      = 4096
+	maxHostsGrants = 1024
 )
 
 // book holds which addresses were given out, for which names, and until when. Grants that are over stay until there is no
@@ -38,10 +33,6 @@ type book struct {
 	mu     sync.Mutex
 	grants map[netip.Addr][]grant
 	count  int
-	// perName counts the grants of a name that end.
-	perName map[string]int
-	// evicted are grants for which there was no room.
-	evicted map[netip.Addr]network.LookedUp
 }
 
 // grant is a name that an address was given out for.
@@ -92,106 +83,39 @@ func (b *book) add(addr netip.Addr, g grant) {
 		}
 		return
 	}
-	b.makeRoomFor(addr, &g)
-	if len(b.grants[addr]) == maxNamesPerGrant {
-		// All have no end.
-		b.noteEvicted(addr, g.name)
-		return
+	if b.count == maxGrants {
+		b.makeRoom()
 	}
 	if b.grants == nil {
-		b.grants, b.perName, b.evicted = map[netip.Addr][]grant{}, map[string]int{}, map[netip.Addr]network.LookedUp{}
+		b.grants = map[netip.Addr][]grant{}
 	}
 	b.grants[addr] = append(b.grants[addr], g)
 	b.count++
-	if !g.until.IsZero() {
-		b.perName[g.name.Name]++
-	}
-	delete(b.evicted, addr)
 }
 
-// makeRoomFor keeps the three bounds: of an address, of a name, and of all.
-func (b *book) makeRoomFor(addr netip.Addr, g *grant) {
-	if len(b.grants[addr]) == maxNamesPerGrant {
-		b.makeRoom(1, func(a netip.Addr, _ *grant) bool { return a == addr })
-	}
-	if b.perName[g.name.Name] == maxPerName {
-		b.makeRoom(maxPerName/8, func(_ netip.Addr, old *grant) bool { return old.name.Name == g.name.Name })
-	}
-	if b.count == maxGrants {
-		b.makeRoom(maxGrants/8, func(netip.Addr, *grant) bool { return true })
-	}
-}
-
-// makeRoom removes the grants in scope that are over, or if there are none, those that end first. Removing many at once makes
-// adding to a full book cost no more than adding to one with room.
-func (b *book) makeRoom(many int, scope func(netip.Addr, *grant) bool) {
-	now := b.now()
+// makeRoom removes the grants that are over, or if there are none, those that end first: many at once, so that adding to a full book
+// costs no more than adding to one with room.
+func (b *book) makeRoom() {
 	var ends []time.Time
-	expired := 0
-	b.each(func(addr netip.Addr, g *grant) {
-		switch {
-		case g.until.IsZero() || !scope(addr, g):
-		case g.isValid(now):
-			ends = append(ends, g.until)
-		default:
-			expired++
+	for _, list := range b.grants {
+		for i := range list {
+			if !list[i].until.IsZero() {
+				ends = append(ends, list[i].until)
+			}
 		}
-	})
-	if expired > 0 || len(ends) == 0 {
-		b.remove(func(addr netip.Addr, g *grant) bool { return scope(addr, g) && !g.isValid(now) })
-		return
 	}
 	slices.SortFunc(ends, time.Time.Compare)
-	last := ends[min(len(ends), many)-1]
-	b.remove(func(addr netip.Addr, g *grant) bool {
-		isFirst := scope(addr, g) && !g.until.IsZero() && !g.until.After(last)
-		if isFirst {
-			b.noteEvicted(addr, g.name)
-		}
-		return isFirst
-	})
-}
-
-func (b *book) each(do func(netip.Addr, *grant)) {
-	for addr, list := range b.grants {
-		for i := range list {
-			do(addr, &list[i])
-		}
+	last := b.now()
+	if ends[0].After(last) {
+		last = ends[len(ends)/8]
 	}
-}
-
-func (b *book) remove(which func(netip.Addr, *grant) bool) {
 	for addr, list := range b.grants {
-		kept := slices.DeleteFunc(list, func(g grant) bool {
-			if !which(addr, &g) {
-				return false
-			}
-			if b.perName[g.name.Name]--; b.perName[g.name.Name] == 0 {
-				delete(b.perName, g.name.Name)
-			}
-			b.count--
-			return true
-		})
+		kept := slices.DeleteFunc(list, func(g grant) bool { return !g.until.IsZero() && !g.until.After(last) })
+		b.count -= len(list) - len(kept)
 		if b.grants[addr] = kept; len(kept) == 0 {
 			delete(b.grants, addr)
 		}
 	}
-}
-
-// noteEvicted remembers a grant for which there was no room. What is remembered is bounded by starting over.
-func (b *book) noteEvicted(addr netip.Addr, name network.LookedUp) {
-	if len(b.evicted) == maxEvicted {
-		clear(b.evicted)
-	}
-	b.evicted[addr] = name
-}
-
-// evictedName returns the name of an address for which there was no room.
-func (b *book) evictedName(addr netip.Addr) (network.LookedUp, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	name, ok := b.evicted[canonicalAddr(addr)]
-	return name, ok
 }
 
 func canonicalAddr(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

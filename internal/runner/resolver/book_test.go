@@ -97,38 +97,20 @@ func TestTheBookIsBounded(t *testing.T) {
 		c.now = c.now.Add(time.Millisecond)
 		b.give(named(name(i)), []netip.Addr{at(i)}, time.Hour)
 	}
-	if b.count > maxGrants || b.count < maxGrants*7/8 || len(b.grants) != b.count || len(b.perName) != b.count-1 || len(b.evicted) > maxEvicted {
-		t.Errorf("%d grants of %d addresses and %d names, %d evicted", b.count, len(b.grants), len(b.perName), len(b.evicted))
+	if b.count > maxGrants || b.count < maxGrants*7/8 || len(b.grants) != b.count {
+		t.Errorf("%d grants of %d addresses", b.count, len(b.grants))
 	}
 	for i, want := range map[int]bool{0: false, maxGrants - 1: false, maxGrants + maxGrants/8 + 1: true, 2*maxGrants - 1: true} {
 		if has(b, name(i), at(i)) != want {
 			t.Errorf("number %d: %t", i, !want)
 		}
 	}
-	for i := range 3 * maxNamesPerGrant {
+	for i := range 2 * maxGrants {
 		c.now = c.now.Add(time.Millisecond)
 		b.give(named(name(i)), []netip.Addr{kept}, time.Hour)
 	}
-	valid, _ := b.names(kept)
-	if len(valid) != maxNamesPerGrant || !slices.Contains(valid, named("hosts.test")) || !slices.Contains(valid, named("n00047.test")) || b.count > maxGrants {
-		t.Errorf("%d grants, of the names %q", b.count, valid)
-	}
-}
-
-func TestANameDoesNotTakeTheRoomOfOthers(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	b := newBook(c)
-	b.give(named("first.test"), []netip.Addr{at(1 << 20)}, time.Minute)
-	for i := range 2 * maxGrants {
-		c.now = c.now.Add(time.Millisecond)
-		b.give(named("many.test"), []netip.Addr{at(i)}, time.Hour)
-	}
-	if b.count > maxPerName+1 || b.perName["many.test"] != b.count-1 {
-		t.Errorf("%d grants, %d of the one name", b.count, b.perName["many.test"])
-	}
-	if !has(b, "first.test", at(1<<20)) || !has(b, "many.test", at(2*maxGrants-1)) || has(b, "many.test", at(0)) {
-		t.Error("it isn't its own oldest ones that a name loses")
+	if !has(b, "hosts.test", kept) || !has(b, name(2*maxGrants-1), kept) || b.count > maxGrants {
+		t.Errorf("%d grants, that of the file of hosts is there: %t", b.count, has(b, "hosts.test", kept))
 	}
 }
 
@@ -143,8 +125,8 @@ func TestGrantsThatAreOverMakeRoomFirst(t *testing.T) {
 	b.give(named("short.test"), []netip.Addr{at(1 << 20)}, 0)
 	c.now = c.now.Add(10 * time.Minute)
 	b.give(named("new.test"), []netip.Addr{at(1 << 21)}, time.Hour)
-	if b.count != maxGrants || !has(b, "long.test", at(0)) || !has(b, "new.test", at(1<<21)) || len(b.evicted) != 0 {
-		t.Errorf("%d grants, %d evicted", b.count, len(b.evicted))
+	if b.count != maxGrants || !has(b, "long.test", at(0)) || !has(b, "new.test", at(1<<21)) {
+		t.Errorf("%d grants", b.count)
 	}
 }
 
@@ -152,49 +134,21 @@ func TestGrantsWithoutAnEndAreNeverEvicted(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	b := newBook(c)
-	for i := range maxHostsGrants - maxNamesPerGrant {
+	for i := range maxHostsGrants {
 		b.keep(named("hosts.test"), at(i))
 	}
-	full := at(1 << 20)
-	for i := range maxNamesPerGrant {
-		b.keep(named(fmt.Sprintf("h%d.test", i)), full)
-	}
-	b.give(named("late.test"), []netip.Addr{full}, time.Hour)
 	for i := range 3 * maxGrants {
 		c.now = c.now.Add(time.Millisecond)
 		b.give(named(fmt.Sprintf("n%d.test", i%7)), []netip.Addr{at(1<<21 + i)}, time.Hour)
 		b.give(named("hosts.test"), []netip.Addr{at(1<<22 + i)}, time.Hour)
 	}
-	for i := range maxHostsGrants - maxNamesPerGrant {
+	for i := range maxHostsGrants {
 		if !has(b, "hosts.test", at(i)) {
 			t.Fatalf("number %d is gone", i)
 		}
 	}
-	valid, _ := b.names(full)
-	if len(valid) != maxNamesPerGrant || has(b, "late.test", full) || b.count > maxGrants {
-		t.Errorf("%d grants, and the full address has %q", b.count, valid)
-	}
-}
-
-func TestARefusalSaysThatAnAddressWasForgotten(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	r := configured(t, listing("*.wild.example"), func(config *Config) { config.Now = c.read })
-	for i := range maxGrants + 1 {
-		c.now = c.now.Add(time.Millisecond)
-		r.book.give(named(fmt.Sprintf("n%d.wild.example", i)), []netip.Addr{at(i)}, time.Hour)
-	}
-	want := network.Verdict{Reason: network.ReasonNotListed, Host: "n0.wild.example",
-		Rule: "198.0.0.0 was an address of n0.wild.example, and was forgotten for others, as the call looked up too many: look the name up again"}
-	if v := r.Decide(netip.AddrPortFrom(at(0), 443), network.TCP); v != want {
-		t.Errorf("got %+v", v)
-	}
-	if v := r.Decide(netip.AddrPortFrom(at(0), 22), network.TCP); v.Allowed || strings.Contains(v.Rule, "forgotten") {
-		t.Errorf("another port: %+v", v)
-	}
-	r.book.give(named("n0.wild.example"), []netip.Addr{at(0)}, time.Hour)
-	if v := r.Decide(netip.AddrPortFrom(at(0), 443), network.TCP); !v.Allowed {
-		t.Errorf("after another lookup: %+v", v)
+	if b.count > maxGrants {
+		t.Errorf("%d grants", b.count)
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 type exchange struct {
 	name string
 	kind dnsmessage.Type
-	edns bool
-	size int
 	id   uint16
 }
 
@@ -35,11 +33,6 @@ type found struct {
 
 func (f *found) isEmpty() bool { return len(f.addrs)+len(f.records) == 0 }
 
-// refusesEDNS says that an answer is that of a nameserver which doesn't know EDNS.
-func (f *found) refusesEDNS() bool {
-	return f.code == dnsmessage.RCodeFormatError || f.code == dnsmessage.RCodeNotImplemented
-}
-
 // newQuery writes a query with an id that nobody can guess.
 func (e *exchange) newQuery() ([]byte, error) {
 	var id [2]byte
@@ -51,30 +44,11 @@ func (e *exchange) newQuery() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: e.id, RecursionDesired: true})
-	if err := b.StartQuestions(); err != nil {
-		return nil, err
+	msg := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: e.id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}},
 	}
-	if err := b.Question(dnsmessage.Question{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}); err != nil {
-		return nil, err
-	}
-	if e.edns {
-		if err := e.addEDNS(&b); err != nil {
-			return nil, err
-		}
-	}
-	return b.Finish()
-}
-
-func (e *exchange) addEDNS(b *dnsmessage.Builder) error {
-	var h dnsmessage.ResourceHeader
-	if err := h.SetEDNS0(e.size, dnsmessage.RCodeSuccess, false); err != nil {
-		return err
-	}
-	if err := b.StartAdditionals(); err != nil {
-		return err
-	}
-	return b.OPTResource(h, dnsmessage.OPTResource{})
+	return msg.Pack()
 }
 
 // errStray says that a message doesn't answer the question.
@@ -88,10 +62,6 @@ func (e *exchange) readAnswer(msg []byte) (*found, error) {
 		return nil, errStray
 	}
 	got := &found{code: header.RCode, truncated: header.Truncated}
-	if got.refusesEDNS() && binary.BigEndian.Uint16(msg[4:]) == 0 {
-		// Some repeat no question that they couldn't read. Nothing else of such an answer counts.
-		return got, nil
-	}
 	if !e.isAnswered(&p, msg) {
 		return nil, errStray
 	}

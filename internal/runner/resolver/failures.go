@@ -40,32 +40,12 @@ type failures struct {
 	count int
 }
 
-// lookups are those of one name. failed and found are the types whose last lookup failed, or found something.
+// lookups are those of one name. failed and found have the types whose last lookup failed, or found something.
 type lookups struct {
-	failed, found lookupType
+	failed, found map[dnsmessage.Type]bool
 	// order counts failures, over all names.
 	order int
 	err   error
-}
-
-// lookupType is a set of types.
-type lookupType uint8
-
-const (
-	typeA lookupType = 1 << iota
-	typeAAAA
-	typeOther
-)
-
-func lookupTypeOf(t dnsmessage.Type) lookupType {
-	switch t {
-	case dnsmessage.TypeA:
-		return typeA
-	case dnsmessage.TypeAAAA:
-		return typeAAAA
-	default:
-		return typeOther
-	}
 }
 
 // note keeps how a lookup ended.
@@ -80,18 +60,17 @@ func (f *failures) note(name string, t dnsmessage.Type, got *found, err error) {
 		if f.names == nil {
 			f.names = map[string]*lookups{}
 		}
-		l = &lookups{}
+		l = &lookups{failed: map[dnsmessage.Type]bool{}, found: map[dnsmessage.Type]bool{}}
 		f.names[name] = l
 	}
-	kind := lookupTypeOf(t)
-	l.failed &^= kind
-	l.found &^= kind
+	delete(l.failed, t)
+	delete(l.found, t)
 	switch {
 	case err != nil:
 		f.count++
-		l.failed, l.order, l.err = l.failed|kind, f.count, err
+		l.failed[t], l.order, l.err = true, f.count, err
 	case !got.isEmpty():
-		l.found |= kind
+		l.found[t] = true
 	}
 }
 
@@ -102,7 +81,7 @@ func (f *failures) report() (last *Failure, others int) {
 	defer f.mu.Unlock()
 	order := 0
 	for name, l := range f.names {
-		if l.failed == 0 || l.found != 0 {
+		if len(l.failed) == 0 || len(l.found) > 0 {
 			continue
 		}
 		if others++; l.order > order {

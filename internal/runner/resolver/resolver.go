@@ -50,8 +50,8 @@ type Resolver struct {
 	book     *book
 	denials  *denials
 
-	streams *streams
-	queries chan struct{}
+	// streams and queries have an element for each that is under way.
+	streams, queries chan struct{}
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -83,7 +83,7 @@ func New(c Config) (*Resolver, error) {
 		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
 		book:     &book{now: c.Now, inCluster: c.Rules.InCluster},
 		denials:  &denials{search: search},
-		streams:  newStreams(),
+		streams:  make(chan struct{}, maxStreams),
 		queries:  make(chan struct{}, maxQueries),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -148,23 +148,14 @@ func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.
 		return verdict
 	}
 	for _, name := range expired {
-		if r.wouldAllow(c, name) {
+		c.Names = []network.LookedUp{name}
+		if r.rules.Decide(c).Allowed {
 			verdict.Host = name.Name
 			verdict.Rule = fmt.Sprintf("%s was an address of %s, whose time to live is over: look the name up again", to.Addr(), name.Name)
 			return verdict
 		}
 	}
-	if name, ok := r.book.evictedName(to.Addr()); ok && r.wouldAllow(c, name) {
-		verdict.Host = name.Name
-		verdict.Rule = fmt.Sprintf("%s was an address of %s, and was forgotten for others, as the call looked up too many: look the name up again",
-			to.Addr(), name.Name)
-	}
 	return verdict
-}
-
-func (r *Resolver) wouldAllow(c network.Connection, name network.LookedUp) bool {
-	c.Names = []network.LookedUp{name}
-	return r.rules.Decide(c).Allowed
 }
 
 // Route decides about a socket that is connected without sending anything, to learn the local address: it is allowed if the

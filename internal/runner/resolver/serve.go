@@ -1,27 +1,21 @@
 package resolver
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"time"
 )
 
 const (
-	// idleTimeout bounds the time between two queries on a stream, messageTimeout that for one message in or out, and for the
-	// first one to start.
-	idleTimeout    = 30 * time.Second
+	// messageTimeout bounds the time for one message out, and until the next one is in.
 	messageTimeout = 5 * time.Second
 	// acceptPause is the time until the next try where the system has no room for a connection.
 	acceptPause = 50 * time.Millisecond
 )
 
 // Serve answers the streams that a listener accepts, until it or the resolver is closed. It closes the listener. Beyond
-// maxStreams, a new one waits until one ends, and more of them in the listener's backlog; idle ones are closed for it.
+// maxStreams, a new one waits until one ends, and more of them in the listener's backlog.
 func (r *Resolver) Serve(l net.Listener) {
 	defer l.Close()
 	if !r.begin() {
@@ -45,12 +39,12 @@ func (r *Resolver) Serve(l net.Listener) {
 
 // admit serves a stream once there is a place for it.
 func (r *Resolver) admit(conn net.Conn) {
-	if !r.streams.acquire(r.ctx) {
+	if !r.acquire(r.streams) {
 		_ = conn.Close()
 		return
 	}
 	if !r.begin() {
-		r.streams.release()
+		<-r.streams
 		_ = conn.Close()
 		return
 	}
@@ -64,79 +58,6 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-// serveStream answers the queries of a stream, in any order, until it ends, and closes it. The stream has a place, and begin
-// counted it.
-func (r *Resolver) serveStream(conn net.Conn) {
-	defer r.tasks.Done()
-	defer r.streams.release()
-	defer conn.Close()
-	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
-	defer stop()
-	s := stream{resolver: r, conn: conn, slots: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
-	defer r.streams.leave(&s)
-	s.serve()
-}
-
-func (s *stream) serve() {
-	defer s.queries.Wait()
-	// A client that connects has something to ask.
-	idle := messageTimeout
-	for {
-		msg, err := s.next(idle)
-		if err != nil {
-			return
-		}
-		idle = idleTimeout
-		if !s.resolver.acquire(s.slots) {
-			return
-		}
-		s.queries.Go(func() {
-			defer s.resolver.streams.end(s)
-			defer func() { <-s.slots }()
-			s.respond(msg)
-		})
-	}
-}
-
-// next reads a query. A message that is longer than any query ends the stream: who sends it means something else.
-func (s *stream) next(idle time.Duration) ([]byte, error) {
-	if err := s.conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
-		return nil, err
-	}
-	var first [1]byte
-	if _, err := io.ReadFull(s.conn, first[:]); err != nil {
-		return nil, err
-	}
-	s.resolver.streams.begin(s)
-	if err := s.conn.SetReadDeadline(time.Now().Add(messageTimeout)); err != nil {
-		return nil, err
-	}
-	return readMessage(io.MultiReader(bytes.NewReader(first[:]), s.conn), MaxQuery)
-}
-
-func (s *stream) respond(msg []byte) {
-	if !s.resolver.acquire(s.resolver.queries) {
-		return
-	}
-	answer := s.resolver.answer(s.resolver.ctx, msg)
-	<-s.resolver.queries
-	if answer == nil {
-		_ = s.conn.Close()
-		return
-	}
-	if !s.resolver.acquire(s.writing) {
-		return
-	}
-	defer func() { <-s.writing }()
-	err := s.conn.SetWriteDeadline(time.Now().Add(messageTimeout))
-	if err == nil {
-		err = writeMessage(s.conn, answer.pack(maxStreamMessage))
-	}
-	if err != nil {
-		_ = s.conn.Close()
 	}
 }
 
@@ -180,28 +101,4 @@ func (r *Resolver) datagramAnswer(msg []byte) []byte {
 		return nil
 	}
 	return answer.pack(answer.query.datagram)
-}
-
-// readMessage reads a message with its length before it.
-func readMessage(from io.Reader, limit int) ([]byte, error) {
-	var length [2]byte
-	if _, err := io.ReadFull(from, length[:]); err != nil {
-		return nil, err
-	}
-	n := int(binary.BigEndian.Uint16(length[:]))
-	if n < headerSize || n > limit {
-		return nil, fmt.Errorf("a message of %d bytes: send %d to %d", n, headerSize, limit)
-	}
-	msg := make([]byte, n)
-	_, err := io.ReadFull(from, msg)
-	return msg, err
-}
-
-// writeMessage writes a message with its length before it, at once: some read both with one call.
-func writeMessage(to io.Writer, msg []byte) error {
-	if len(msg) < headerSize || len(msg) > maxStreamMessage {
-		return fmt.Errorf("a message of %d bytes can't be written", len(msg))
-	}
-	_, err := to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...))
-	return err
 }

@@ -2,98 +2,13 @@ package resolver
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
 	"net"
-	"slices"
 	"sync"
+	"time"
 )
-
-// streams bounds how many streams are open at once. Where there is no place for another one, an idle one is closed.
-type streams struct {
-	places chan struct{}
-
-	mu sync.Mutex
-	// idle are the streams that wait for another query, the longest first; waiting is how many acquire for a new one.
-	idle    []*stream
-	waiting int
-}
-
-func newStreams() *streams { return &streams{places: make(chan struct{}, maxStreams)} }
-
-// acquire waits for a place. It is false when the context ends.
-func (s *streams) acquire(ctx context.Context) bool {
-	select {
-	case s.places <- struct{}{}:
-		return ctx.Err() == nil
-	default:
-	}
-	s.wait()
-	defer s.endWait()
-	select {
-	case s.places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (s *streams) release() { <-s.places }
-
-// wait closes the stream that is idle for the longest. If there is none, the next one that becomes idle is.
-func (s *streams) wait() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting++
-	if len(s.idle) > 0 {
-		s.closeIdle(s.idle[0])
-	}
-}
-
-func (s *streams) endWait() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting--
-}
-
-// begin counts a query that arrives on a stream.
-func (s *streams) begin(of *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of.pending++
-	s.remove(of)
-}
-
-// end counts a query that was answered. A stream without any is idle.
-func (s *streams) end(of *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if of.pending--; of.pending > 0 || of.ended {
-		return
-	}
-	s.idle = append(s.idle, of)
-	if s.waiting > 0 {
-		s.closeIdle(s.idle[0])
-	}
-}
-
-// leave forgets a stream that ends.
-func (s *streams) leave(of *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of.ended = true
-	s.remove(of)
-}
-
-func (s *streams) closeIdle(one *stream) {
-	one.ended = true
-	s.remove(one)
-	_ = one.conn.Close()
-}
-
-func (s *streams) remove(of *stream) {
-	if i := slices.Index(s.idle, of); i >= 0 {
-		s.idle = slices.Delete(s.idle, i, i+1)
-	}
-}
 
 // stream is a client's stream.
 type stream struct {
@@ -103,9 +18,85 @@ type stream struct {
 	queries  sync.WaitGroup
 	// writing is held while an answer is written.
 	writing chan struct{}
+}
 
-	// pending are the queries that arrive or are answered. ended says that the stream won't be idle again. Both belong to
-	// streams.
-	pending int
-	ended   bool
+// serveStream answers the queries of a stream, in any order, until it ends, and closes it. The stream has a place, and begin
+// counted it.
+func (r *Resolver) serveStream(conn net.Conn) {
+	defer r.tasks.Done()
+	defer func() { <-r.streams }()
+	defer conn.Close()
+	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
+	defer stop()
+	s := stream{resolver: r, conn: conn, slots: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
+	s.serve()
+}
+
+func (s *stream) serve() {
+	defer s.queries.Wait()
+	for {
+		msg, err := s.next()
+		if err != nil || !s.resolver.acquire(s.slots) {
+			return
+		}
+		s.queries.Go(func() {
+			defer func() { <-s.slots }()
+			s.respond(msg)
+		})
+	}
+}
+
+// next reads a query. A message that is longer than any query ends the stream: who sends it means something else.
+func (s *stream) next() ([]byte, error) {
+	if err := s.conn.SetReadDeadline(time.Now().Add(messageTimeout)); err != nil {
+		return nil, err
+	}
+	return readMessage(s.conn, MaxQuery)
+}
+
+func (s *stream) respond(msg []byte) {
+	if !s.resolver.acquire(s.resolver.queries) {
+		return
+	}
+	answer := s.resolver.answer(s.resolver.ctx, msg)
+	<-s.resolver.queries
+	if answer == nil {
+		_ = s.conn.Close()
+		return
+	}
+	if !s.resolver.acquire(s.writing) {
+		return
+	}
+	defer func() { <-s.writing }()
+	err := s.conn.SetWriteDeadline(time.Now().Add(messageTimeout))
+	if err == nil {
+		err = writeMessage(s.conn, answer.pack(maxStreamMessage))
+	}
+	if err != nil {
+		_ = s.conn.Close()
+	}
+}
+
+// readMessage reads a message with its length before it.
+func readMessage(from io.Reader, limit int) ([]byte, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(from, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	if n < headerSize || n > limit {
+		return nil, fmt.Errorf("a message of %d bytes: send %d to %d", n, headerSize, limit)
+	}
+	msg := make([]byte, n)
+	_, err := io.ReadFull(from, msg)
+	return msg, err
+}
+
+// writeMessage writes a message with its length before it, at once: some read both with one call.
+func writeMessage(to io.Writer, msg []byte) error {
+	if len(msg) < headerSize || len(msg) > maxStreamMessage {
+		return fmt.Errorf("a message of %d bytes can't be written", len(msg))
+	}
+	_, err := to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...))
+	return err
 }

@@ -2,7 +2,6 @@ package resolver
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"sync"
@@ -32,7 +31,6 @@ type nameserver struct {
 type asked struct {
 	network, name string
 	kind          dnsmessage.Type
-	edns          bool
 	message       dnsmessage.Message
 }
 
@@ -102,7 +100,7 @@ func (s *nameserver) handle(raw []byte, network string) [][]byte {
 	}
 	q := msg.Questions[0]
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, len(msg.Additionals) > 0, msg})
+	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, msg})
 	s.mu.Unlock()
 	return s.answer(msg, network)
 }
@@ -273,28 +271,13 @@ func addrsOf(t testing.TB, msg dnsmessage.Message) (list []string) {
 	return list
 }
 
-// explanation is the text of an extended error.
-func explanation(msg dnsmessage.Message) string {
-	for _, a := range msg.Additionals {
-		if opt, ok := a.Body.(*dnsmessage.OPTResource); ok {
-			for _, o := range opt.Options {
-				return string(o.Data[2:])
-			}
-		}
+// denialRule is the rule of the refusal that was counted last; empty if none was.
+func denialRule(r *Resolver) string {
+	list, _ := r.Denials()
+	if len(list) == 0 {
+		return ""
 	}
-	return ""
-}
-
-// extendedCode is the code of an extended error; 0 if there is none.
-func extendedCode(msg dnsmessage.Message) uint16 {
-	for _, a := range msg.Additionals {
-		if opt, ok := a.Body.(*dnsmessage.OPTResource); ok {
-			for _, o := range opt.Options {
-				return binary.BigEndian.Uint16(o.Data)
-			}
-		}
-	}
-	return 0
+	return list[len(list)-1].Rule
 }
 
 // canConnect says whether the call may connect to an address on the default port.
