@@ -14,6 +14,7 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -177,12 +178,12 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 		thread = unix.Gettid()
 		pid, err := syscall.ForkExec(program, cmd.Argv, attr)
 		if err == nil && restrict.isHeld {
-			sandbox.Hold(pid)
+			kernel.Hold(pid)
 		}
 		return pid, err
 	})
 	if err == nil && restrict.isHeld {
-		sandbox.Release(pid, thread)
+		kernel.Release(pid, thread)
 	}
 	return pid, err
 }

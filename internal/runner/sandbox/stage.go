@@ -7,6 +7,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/filter"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 // stageName is argv[0] of a stage.
@@ -34,26 +37,15 @@ const (
 type start struct {
 	program   string
 	argv, env []string
-	options   filterOptions
+	options   filter.Options
 	// files is how many descriptors the command gets.
 	files int
 }
 
-// Flags of an encoded start.
-const (
-	flagPrograms = 1 << iota
-	flagNetwork
-	flagDenyNetwork
-	flagUDP
-	flagTraced
-	flagAllSockets
-	flagNoTruncate
-)
-
 // encode writes numbers of four bytes, and strings after their lengths.
 func (s *start) encode() []byte {
 	order := binary.NativeEndian
-	b := order.AppendUint32(nil, s.options.flags())
+	b := order.AppendUint32(nil, uint32(s.options))
 	b = order.AppendUint32(b, uint32(s.files))
 	for _, list := range [][]string{{s.program}, s.argv, s.env} {
 		b = order.AppendUint32(b, uint32(len(list)))
@@ -65,30 +57,12 @@ func (s *start) encode() []byte {
 	return b
 }
 
-func (o filterOptions) flags() uint32 {
-	var flags uint32
-	for flag, isSet := range map[uint32]bool{
-		flagPrograms: o.programs, flagNetwork: o.network, flagDenyNetwork: o.denyNetwork, flagUDP: o.udp,
-		flagTraced: o.traced, flagAllSockets: o.allSockets, flagNoTruncate: o.noTruncate,
-	} {
-		if isSet {
-			flags |= flag
-		}
-	}
-	return flags
-}
-
 // errMalformed can't happen: both ends are the same program.
 var errMalformed = errors.New("the stage was told something else than a command")
 
 func decodeStart(b []byte) (s start, err error) {
 	d := decoder{b: b}
-	flags := d.number()
-	s.options = filterOptions{
-		programs: flags&flagPrograms != 0, network: flags&flagNetwork != 0,
-		denyNetwork: flags&flagDenyNetwork != 0, udp: flags&flagUDP != 0,
-		traced: flags&flagTraced != 0, allSockets: flags&flagAllSockets != 0, noTruncate: flags&flagNoTruncate != 0,
-	}
+	s.options = filter.Options(d.number())
 	s.files = int(d.number())
 	program := d.list()
 	s.argv, s.env = d.list(), d.list()
@@ -146,7 +120,7 @@ func runStage() {
 }
 
 func fail(control int, err error) {
-	errno := errnoOf(errors.Unwrap(err), errnoOf(err, unix.EINVAL))
+	errno := kernel.ErrnoOf(errors.Unwrap(err), kernel.ErrnoOf(err, unix.EINVAL))
 	b := binary.NativeEndian.AppendUint32([]byte{sayFailure}, uint32(errno))
 	_, _ = unix.Write(control, b)
 	os.Exit(1)
@@ -154,7 +128,7 @@ func fail(control int, err error) {
 
 // stageCommand restricts this thread and executes the command. It returns only after an error.
 func stageCommand(control int, s *start, fds []int) error {
-	directory, files, ruleset := fds[0], fds[1:1+s.files], noRuleset
+	directory, files, ruleset := fds[0], fds[1:1+s.files], kernel.NoRuleSet
 	if len(fds) > 1+s.files {
 		ruleset = fds[1+s.files]
 	}
@@ -168,7 +142,7 @@ func stageCommand(control int, s *start, fds []int) error {
 	}
 	// On a thread of its own, which the filter doesn't hold: it may hold what is used here.
 	send, sent := make(chan int), make(chan error)
-	if s.options.needsGate() {
+	if s.options.Asks() {
 		go func() {
 			sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
 		}()
@@ -177,7 +151,7 @@ func stageCommand(control int, s *start, fds []int) error {
 	if err != nil {
 		return err
 	}
-	if s.options.needsGate() {
+	if s.options.Asks() {
 		send <- listener
 		if err := <-sent; err != nil {
 			return err

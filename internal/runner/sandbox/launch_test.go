@@ -1,0 +1,33 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/programs"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+func TestTheMessageOfACallThatFailedNamesWhatWasRefused(t *testing.T) {
+	r := &rules.Rules{Policy: "agents", Programs: &rules.Programs{}}
+	list, err := programs.Resolve(r, nil, "", func(int, bool) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{domain: &Domain{rules: r}, watch: programs.NewWatch(list)}
+	if p.watch.MayRun(os.Getpid()) {
+		t.Fatal("nothing is listed, and this test may run")
+	}
+	for reason, named := range map[string]bool{
+		result.NonZeroExit: true, result.Signaled: true, result.TimedOut: true, result.OOMKilled: true,
+		result.Completed: false, result.CancelRequested: false, result.CommandNotFound: false,
+	} {
+		o := result.Outcome{Reason: reason}
+		if p.Report(&o); strings.Contains(o.Message, filepath.Base(self(t))) != named {
+			t.Errorf("%s: the message is %s", reason, o.Message)
+		}
+	}
+}
