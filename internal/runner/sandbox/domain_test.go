@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -24,7 +23,7 @@ func TestTheDomainOfAQuestionIsNarrowerThanAnyCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := &Domain{way: rules.Way{Landlock: kernel.LandlockABI()}, rules: &rules.Rules{
+	d := &Domain{way: rules.Way{Landlock: supportOnce().LandlockABI}, rules: &rules.Rules{
 		Connections: true, WritePaths: []string{"/tmp"}, Programs: &rules.Programs{Allowed: []string{path, other, dir + "/", "sh"}, AllowWritable: true},
 	}}
 	if d.way.Landlock < rules.ABITruncate {

@@ -151,7 +151,10 @@ func (s *Stage) execute(c *Start, p *Process) error {
 	if err != nil {
 		return err
 	}
-	body := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
+	body, err := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
+	if err != nil {
+		return err
+	}
 	fds := []int{c.Directory}
 	for _, fd := range c.Files {
 		fds = append(fds, int(fd))
@@ -221,11 +224,7 @@ func (p *Process) begun() error {
 }
 
 func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w kernel.Workers) (*gate, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return nil, errMalformed
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := passedFDs(rights)
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -42,65 +44,47 @@ type start struct {
 	files int
 }
 
-// encode writes numbers of four bytes, and strings after their lengths.
-func (s *start) encode() []byte {
+// encode writes three numbers of four bytes, and strings that each end with a zero byte. The kernel executes none that has one.
+func (s *start) encode() ([]byte, error) {
 	order := binary.NativeEndian
 	b := order.AppendUint32(nil, uint32(s.options))
 	b = order.AppendUint32(b, uint32(s.files))
-	for _, list := range [][]string{{s.program}, s.argv, s.env} {
-		b = order.AppendUint32(b, uint32(len(list)))
-		for _, text := range list {
-			b = order.AppendUint32(b, uint32(len(text)))
-			b = append(b, text...)
+	b = order.AppendUint32(b, uint32(len(s.argv)))
+	for _, text := range slices.Concat([]string{s.program}, s.argv, s.env) {
+		if strings.Contains(text, "\x00") {
+			return nil, unix.EINVAL
 		}
+		b = append(append(b, text...), 0)
 	}
-	return b
+	return b, nil
 }
 
 // errMalformed can't happen: both ends are the same program.
 var errMalformed = errors.New("the stage was told something else than a command")
 
 func decodeStart(b []byte) (s start, err error) {
-	d := decoder{b: b}
-	s.options = filter.Options(d.number())
-	s.files = int(d.number())
-	program := d.list()
-	s.argv, s.env = d.list(), d.list()
-	if d.failed || len(d.b) != 0 || len(program) != 1 {
+	const numbers = 3 * 4
+	if len(b) <= numbers || b[len(b)-1] != 0 {
 		return s, errMalformed
 	}
-	s.program = program[0]
+	order := binary.NativeEndian
+	s.options, s.files = filter.Options(order.Uint32(b)), int(order.Uint32(b[4:]))
+	argc := int(order.Uint32(b[8:]))
+	texts := strings.Split(string(b[numbers:len(b)-1]), "\x00")
+	if argc >= len(texts) {
+		return s, errMalformed
+	}
+	s.program, s.argv, s.env = texts[0], texts[1:1+argc], texts[1+argc:]
 	return s, nil
 }
 
-type decoder struct {
-	b      []byte
-	failed bool
-}
-
-func (d *decoder) number() uint32 {
-	if len(d.b) < 4 {
-		d.failed = true
-		return 0
+// passedFDs are the descriptors that came with a message.
+func passedFDs(rights []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, errMalformed
 	}
-	n := binary.NativeEndian.Uint32(d.b)
-	d.b = d.b[4:]
-	return n
-}
-
-func (d *decoder) list() []string {
-	n := d.number()
-	list := make([]string, 0, min(n, 1<<10))
-	for range n {
-		size := int(d.number())
-		if d.failed || size > len(d.b) {
-			d.failed = true
-			return nil
-		}
-		list = append(list, string(d.b[:size]))
-		d.b = d.b[size:]
-	}
-	return list
+	return unix.ParseUnixRights(&messages[0])
 }
 
 // runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
@@ -170,11 +154,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	if err != nil || n < len(length) {
 		return s, nil, errMalformed
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:nrights])
-	if err != nil || len(messages) != 1 {
-		return s, nil, errMalformed
-	}
-	if fds, err = unix.ParseUnixRights(&messages[0]); err != nil {
+	if fds, err = passedFDs(rights[:nrights]); err != nil {
 		return s, nil, err
 	}
 	body := make([]byte, binary.NativeEndian.Uint32(length))

@@ -38,8 +38,8 @@ func known(access uint64, abi int) uint64 {
 	return access
 }
 
-// LandlockABI returns the version of Landlock; 0 when it isn't there.
-func LandlockABI() int {
+// landlockABI returns the version of Landlock; 0 when it isn't there.
+func landlockABI() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
 		return 0
@@ -150,7 +150,7 @@ func RestrictSelf(set int) error {
 // TryLandlock enters a domain that refuses making block devices only, and returns the version of Landlock; 0 if it can't be used. The
 // domain holds for the calling thread.
 func TryLandlock() int {
-	abi := LandlockABI()
+	abi := landlockABI()
 	if abi == 0 {
 		return 0
 	}

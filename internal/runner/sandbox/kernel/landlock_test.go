@@ -14,7 +14,7 @@ func TestWhatHasBecomeALinkIsGrantedNothing(t *testing.T) {
 	if err := os.Symlink("/", dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	abi := LandlockABI()
+	abi := landlockABI()
 	if abi == 0 {
 		t.Skip("this machine has no Landlock")
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/proc"
 )
 
 // Thread is another process's thread. What is read of one whose system call waits is of that process only if the call still waits
@@ -185,8 +187,8 @@ func (t Thread) hasSiblings() bool {
 
 // isDead reports whether it has ended and waits to be reaped.
 func (t Thread) isDead() bool {
-	state, _ := t.stat()
-	return state == "Z" || state == "X"
+	p, _ := proc.Read(int(t))
+	return p.Zombie
 }
 
 // isOwnChild reports whether this process is the parent, of a process and not of one of its threads: those are reaped by
@@ -195,20 +197,6 @@ func (t Thread) isOwnChild() bool {
 	if unix.Tgkill(int(t), int(t), 0) != nil {
 		return false
 	}
-	_, parent := t.stat()
-	return parent == strconv.Itoa(os.Getpid())
-}
-
-// stat returns its state, as ps shows it, and its parent; both are empty if there is no such thread.
-func (t Thread) stat() (state, parent string) {
-	stat, err := os.ReadFile(t.Proc("stat"))
-	if err != nil {
-		return "", ""
-	}
-	// They follow the name, which is in parentheses and may hold any byte.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return "", ""
-	}
-	return string(fields[0]), string(fields[1])
+	p, isThere := proc.Read(int(t))
+	return isThere && p.Parent == os.Getpid()
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -54,25 +53,9 @@ func openPath(path string) (*openFile, error) {
 	return newOpenFile(fd)
 }
 
-// openIn opens a program in a directory to look at what it is, if it can be read.
-func openIn(dir *openFile, name string) (*openFile, error) {
-	// What isn't a link needn't be asked for its path.
-	fd, err := unix.Openat(dir.fd, name, openToRead|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return openProgram(dir.fd, name)
-	}
-	f, err := statFile(fd)
-	if err == nil {
-		f.path, f.readable = strings.TrimSuffix(dir.path, "/")+"/"+name, true
-	}
-	return f, err
-}
-
-const openToRead = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-
-// openProgram opens a program to look at what it is, if it can be read.
+// openProgram opens a program in a directory to look at what it is, if it can be read.
 func openProgram(dir int, name string) (*openFile, error) {
-	fd, err := unix.Openat(dir, name, openToRead, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	readable := err == nil
 	if errors.Is(err, unix.EACCES) {
 		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -120,11 +103,5 @@ func (f *openFile) isExecutable() bool {
 	return f.isRegular() && (f.mode&anybody == anybody || f.mode&anybody != 0 && f.mayAccess(unix.X_OK))
 }
 
-// mayAccess asks the kernel about the open file, and by its path in /proc where the kernel is older than that.
-func (f *openFile) mayAccess(mode uint32) bool {
-	err := unix.Faccessat(f.fd, "", mode, unix.AT_EMPTY_PATH)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		err = unix.Faccessat(unix.AT_FDCWD, kernel.FDPath(f.fd), mode, 0)
-	}
-	return err == nil
-}
+// mayAccess asks the kernel about the open file.
+func (f *openFile) mayAccess(mode uint32) bool { return unix.Access(kernel.FDPath(f.fd), mode) == nil }

@@ -1,8 +1,6 @@
 package programs
 
 import (
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,8 +17,7 @@ const maxNames = 4096
 type dirIndex struct {
 	// changed is the state of the directory that was read.
 	changed unix.Timespec
-	// names are all names, nil if there are too many. linked are the names of a file, for files with several.
-	names  map[string]bool
+	// linked are the names of a file, for files with several.
 	linked map[fileID][]string
 }
 
@@ -47,52 +44,34 @@ func linksIn(path string) map[fileID][]string {
 		return nil
 	}
 	defer dir.close()
-	if known := dir.index(); known != nil {
+	indexMutex.Lock()
+	known := indexes[path]
+	indexMutex.Unlock()
+	if known != nil && known.changed == dir.changed {
 		return known.linked
 	}
-	read := dir.read()
+	read := &dirIndex{changed: dir.changed, linked: dir.readLinked()}
 	indexMutex.Lock()
 	defer indexMutex.Unlock()
 	indexes[path] = read
 	return read.linked
 }
 
-// mayHold reports whether a directory can hold a name: without it being read, as far as is known.
-func mayHold(dir *openFile, name string) bool {
-	known := dir.index()
-	return known == nil || known.names == nil || known.names[name]
-}
-
-// index returns what is known of the directory as it is now.
-func (f *openFile) index() *dirIndex {
-	indexMutex.Lock()
-	defer indexMutex.Unlock()
-	if known := indexes[f.path]; known != nil && known.changed == f.changed {
-		return known
-	}
-	return nil
-}
-
-func (f *openFile) read() *dirIndex {
-	index := &dirIndex{changed: f.changed, linked: map[fileID][]string{}}
+// readLinked reads the directory.
+func (f *openFile) readLinked() map[fileID][]string {
+	linked := map[fileID][]string{}
 	dir, err := os.Open(kernel.FDPath(f.fd))
 	if err != nil {
-		return index
+		return linked
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(maxNames)
-	if len(names) < maxNames && (err == nil || errors.Is(err, io.EOF)) {
-		index.names = make(map[string]bool, len(names))
-	}
+	names, _ := dir.Readdirnames(maxNames)
 	for _, name := range names {
-		if index.names != nil {
-			index.names[name] = true
-		}
 		var file unix.Stat_t
 		if unix.Fstatat(f.fd, name, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Nlink > 1 && file.Mode&unix.S_IFMT == unix.S_IFREG {
 			id := fileID{file.Dev, file.Ino}
-			index.linked[id] = append(index.linked[id], name)
+			linked[id] = append(linked[id], name)
 		}
 	}
-	return index
+	return linked
 }

@@ -170,10 +170,7 @@ func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 // addName adds the first program of that name in PATH that the call can't write to.
 func (r *resolver) addName(name string) (string, error) {
 	for _, dir := range r.path {
-		if !mayHold(dir, name) {
-			continue
-		}
-		f, err := openIn(dir, name)
+		f, err := openProgram(dir.fd, name)
 		if err != nil {
 			continue
 		}

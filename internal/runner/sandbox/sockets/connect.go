@@ -24,40 +24,31 @@ const maxWaiters = 8
 // maxReady is how many sockets are looked at together.
 const maxReady = 16
 
-// handleConnect decides about an address and connects the socket to it.
-func (g *Gate) handleConnect(c *kernel.Notification) {
-	t, fd := c.Thread(), c.Int(0)
-	inode, errno := t.Socket(fd)
-	var raw []byte
-	if errno == 0 {
-		raw, errno = readAddress(t, c.Args[1], c.Int(2))
-	}
+// handleConnect decides about an address and connects the socket to it. It returns an error that is still to be answered, as all of these do.
+func (g *Gate) handleConnect(c *kernel.Notification, inode uint64) unix.Errno {
+	raw, errno := readAddress(c.Thread(), c.Args[1], c.Int(2))
 	if errno != 0 {
-		g.answer(c.ID, errno)
-		return
+		return errno
 	}
 	s := g.find(inode)
 	switch {
 	case s == nil:
-		g.connectOther(c, t.SocketProtocol(fd), inode, len(raw))
-		return
+		return g.connectOther(c, inode, len(raw))
 	case s.isLocal:
-		g.connectLocal(c, inode, raw)
-		return
+		return g.connectLocal(c, inode, raw)
 	}
 	a, errno := parseAddress(raw)
 	// What was read may be another process's if this one is gone.
 	if !g.listener.IsValid(c.ID) {
-		return
+		return 0
 	}
 	if errno == 0 && a.family != unix.AF_UNSPEC {
 		errno = g.decide(&a, s.isUDP)
 	}
-	if errno != 0 {
-		g.answer(c.ID, errno)
-		return
+	if errno == 0 {
+		g.connect(c.ID, inode, &a)
 	}
-	g.connect(c.ID, inode, &a)
+	return errno
 }
 
 // decide asks whether a socket may be connected, and follows a redirection.
@@ -77,23 +68,21 @@ func (g *Gate) decide(a *address, isUDP bool) unix.Errno {
 }
 
 // connectOther answers for a socket that isn't held. The kernel goes on with one that reaches no network only.
-func (g *Gate) connectOther(c *kernel.Notification, protocol string, inode uint64, length int) {
+func (g *Gate) connectOther(c *kernel.Notification, inode uint64, length int) unix.Errno {
+	protocol := c.Thread().SocketProtocol(c.Int(0))
 	switch {
 	case isLocalProtocol(protocol) && !g.allSockets:
 		g.listener.Proceed(c.ID)
-	case isUnixProtocol(protocol):
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.answerConnected(c.ID, inode)
 	case isTCP(protocol) && length < leastAddress:
-		g.answer(c.ID, unix.EINVAL)
-	case isTCP(protocol):
+		return unix.EINVAL
+	case isTCP(protocol), isUnixProtocol(protocol):
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.answerConnected(c.ID, inode)
 	default:
-		g.answer(c.ID, unix.EACCES)
+		return unix.EACCES
 	}
+	return 0
 }
 
 // answerConnected answers for a socket that isn't held: it is connected, listens, or came from accept.
@@ -296,62 +285,54 @@ func (g *Gate) AdvanceReady() (sweeps bool) {
 // handleBind binds a socket that is held: the address is read once, and used. Sockets that their command has closed may hold
 // the port. A nameserver's port is the gate's: a UDP socket there would keep answers from being sent. The kernel goes on with
 // what isn't held: sockets that reach no network, and TCP sockets that are connected or listen.
-func (g *Gate) handleBind(c *kernel.Notification) {
-	t := c.Thread()
-	inode, errno := t.Socket(c.Int(0))
-	var raw []byte
-	if errno == 0 {
-		raw, errno = readAddress(t, c.Args[1], c.Int(2))
-	}
+func (g *Gate) handleBind(c *kernel.Notification, inode uint64) unix.Errno {
+	raw, errno := readAddress(c.Thread(), c.Args[1], c.Int(2))
 	if errno != 0 {
-		g.answer(c.ID, errno)
-		return
+		return errno
 	}
 	s := g.find(inode)
-	switch protocol := t.SocketProtocol(c.Int(0)); {
-	case s != nil && s.isLocal:
+	switch {
+	case s == nil:
+		return g.proceedOther(c)
+	case s.isLocal:
 		g.releaseName(raw, inode)
 		g.listener.Proceed(c.ID)
-	case s != nil:
-		g.bind(c.ID, inode, s.isUDP, raw)
-	case isLocalProtocol(protocol), isTCP(protocol):
-		g.listener.Proceed(c.ID)
-	default:
-		g.answer(c.ID, unix.EACCES)
+		return 0
 	}
-}
-
-func (g *Gate) bind(id, inode uint64, isUDP bool, raw []byte) {
 	port := portOf(raw)
-	if isUDP && g.answersAt(port) {
-		g.answer(id, unix.EADDRINUSE)
-		return
+	if s.isUDP && g.answersAt(port) {
+		return unix.EADDRINUSE
 	}
 	if port != 0 {
 		g.releasePort(port, inode)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.sockets[inode]
+	s = g.sockets[inode]
 	switch {
-	case !g.listener.IsValid(id): // what was read may be another process's
+	case !g.listener.IsValid(c.ID): // what was read may be another process's
 	case s == nil: // it is connected or listens by now
-		g.answer(id, unix.EINVAL)
+		return unix.EINVAL
 	default:
-		g.answer(id, bindSocket(s.fd, raw))
+		g.answer(c.ID, bindSocket(s.fd, raw))
 	}
+	return 0
+}
+
+// proceedOther lets the kernel go on with what isn't held, if that can't reach anything that way.
+func (g *Gate) proceedOther(c *kernel.Notification) unix.Errno {
+	if protocol := c.Thread().SocketProtocol(c.Int(0)); !isLocalProtocol(protocol) && !isTCP(protocol) {
+		return unix.EACCES
+	}
+	g.listener.Proceed(c.ID)
+	return 0
 }
 
 // handleListen has a socket listen and gives it up: it won't be connected, and its port is free when its command closes
 // it.
-func (g *Gate) handleListen(c *kernel.Notification) {
-	inode, errno := c.Thread().Socket(c.Int(0))
-	if errno != 0 {
-		g.answer(c.ID, errno)
-		return
-	}
+func (g *Gate) handleListen(c *kernel.Notification, inode uint64) unix.Errno {
 	if !g.listener.IsValid(c.ID) {
-		return
+		return 0
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -361,11 +342,12 @@ func (g *Gate) handleListen(c *kernel.Notification) {
 			g.listenLocal(s)
 		}
 		g.listener.Proceed(c.ID)
-		return
+		return 0
 	}
-	errno = kernel.ErrnoOf(unix.Listen(s.fd, c.Int(1)), 0)
+	errno := kernel.ErrnoOf(unix.Listen(s.fd, c.Int(1)), 0)
 	if errno == 0 {
 		g.drop(s)
 	}
 	g.answer(c.ID, errno)
+	return 0
 }

@@ -13,52 +13,32 @@ import (
 // maxQueries is how many datagrams wait for an answer. More are lost, as on a network.
 const maxQueries = 64
 
-// datagram is a sendto with an address.
-type datagram struct {
-	id uint64
-	// at and size are those of the data in the thread's memory.
-	at, size uint64
-	to       netip.AddrPort
-}
-
 // handleSendto answers a datagram with an address. The kernel goes on for sockets that send no datagrams: fast open is
 // refused in the filter, and without it TCP doesn't use the address.
-func (g *Gate) handleSendto(c *kernel.Notification) {
-	t, fd := c.Thread(), c.Int(0)
-	inode, errno := t.Socket(fd)
-	if errno != 0 {
-		g.answer(c.ID, errno)
-		return
-	}
+func (g *Gate) handleSendto(c *kernel.Notification, inode uint64) unix.Errno {
 	s := g.find(inode)
-	if s == nil {
-		g.sendOther(c, t.SocketProtocol(fd))
-		return
+	switch {
+	case s == nil:
+		return g.proceedOther(c)
+	case !s.isUDP:
+		g.listener.Proceed(c.ID)
+		return 0
 	}
-	raw, errno := readAddress(t, c.Args[4], c.Int(5))
+	raw, errno := readAddress(c.Thread(), c.Args[4], c.Int(5))
 	var a address
-	if errno == 0 && s.isUDP {
+	if errno == 0 {
 		a, errno = parseAddress(raw)
 	}
 	switch {
 	case !g.listener.IsValid(c.ID):
-	case !s.isUDP:
-		g.listener.Proceed(c.ID)
+		return 0
 	case errno != 0:
-		g.answer(c.ID, errno)
+		return errno
 	case g.isNameserver(a.to):
-		g.query(t, inode, &datagram{id: c.ID, at: c.Args[1], size: c.Args[2], to: a.to})
+		return g.query(c, inode, a.to)
 	default:
-		g.send(c, &a)
+		return g.send(c, &a)
 	}
-}
-
-func (g *Gate) sendOther(c *kernel.Notification, protocol string) {
-	if isLocalProtocol(protocol) || isTCP(protocol) {
-		g.listener.Proceed(c.ID)
-		return
-	}
-	g.answer(c.ID, unix.EACCES)
 }
 
 func (g *Gate) isNameserver(to netip.AddrPort) bool {
@@ -74,44 +54,44 @@ func (g *Gate) answersAt(port uint16) bool {
 const udpRule = "UDP is refused: set udp of the policy's network to open it"
 
 // send judges a datagram that isn't for a nameserver.
-func (g *Gate) send(c *kernel.Notification, a *address) {
+func (g *Gate) send(c *kernel.Notification, a *address) unix.Errno {
 	var errno unix.Errno
 	if a.family != unix.AF_UNSPEC {
 		_, errno = g.judge(a.to, UDP)
 	}
 	switch {
 	case errno != 0:
-		g.answer(c.ID, errno)
-	case !g.UDP:
+	case g.UDP:
+		g.listener.Proceed(c.ID)
+	default:
 		if a.to.IsValid() {
 			g.denied.add(a.to, UDP, Verdict{Rule: udpRule})
 		}
-		g.answer(c.ID, unix.EACCES)
-	default:
-		g.listener.Proceed(c.ID)
+		errno = unix.EACCES
 	}
+	return errno
 }
 
 // query hands a datagram to the resolver. It is sent as far as the command can tell.
-func (g *Gate) query(t kernel.Thread, inode uint64, d *datagram) {
-	if d.size > MaxQuery {
-		g.answer(d.id, unix.EMSGSIZE)
-		return
+func (g *Gate) query(c *kernel.Notification, inode uint64, nameserver netip.AddrPort) unix.Errno {
+	at, size := c.Args[1], c.Args[2]
+	if size > MaxQuery {
+		return unix.EMSGSIZE
 	}
-	data := make([]byte, d.size)
-	if errno := t.Fill(data, d.at); errno != 0 {
-		g.answer(d.id, errno)
-		return
+	data := make([]byte, size)
+	if errno := c.Thread().Fill(data, at); errno != 0 {
+		return errno
 	}
-	if !g.listener.IsValid(d.id) {
-		return
+	if !g.listener.IsValid(c.ID) {
+		return 0
 	}
-	local, accepted := g.beginQuery(inode, d.to)
+	local, accepted := g.beginQuery(inode, nameserver)
 	if accepted {
 		var once sync.Once
-		g.Datagrams.Answer(data, func(answer []byte) { once.Do(func() { g.endQuery(d.to, local, answer) }) })
+		g.Datagrams.Answer(data, func(answer []byte) { once.Do(func() { g.endQuery(nameserver, local, answer) }) })
 	}
-	g.listener.Finish(d.id, int64(d.size), 0)
+	g.listener.Finish(c.ID, int64(size), 0)
+	return 0
 }
 
 // beginQuery returns where the answer goes to. It binds the socket if it isn't, as sending would.

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/result"
 )
@@ -77,15 +76,5 @@ func (d *denials) message() string {
 // firstBytes keeps the beginning of a text that is too long.
 func firstBytes(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	text = text[:limit]
-	for len(text) > 0 {
-		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size > 1 {
-			break
-		}
-		text = text[:len(text)-1]
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

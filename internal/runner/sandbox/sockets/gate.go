@@ -67,19 +67,28 @@ func (g *Gate) expire(now time.Time) (sweeps bool) {
 
 // Handle answers one system call, and reports false for one that isn't about the network.
 func (g *Gate) Handle(c *kernel.Notification) bool {
+	var handle func(c *kernel.Notification, inode uint64) unix.Errno
 	switch c.Number {
 	case unix.SYS_SOCKET:
 		g.handleSocket(c)
+		return true
 	case unix.SYS_CONNECT:
-		g.handleConnect(c)
+		handle = g.handleConnect
 	case unix.SYS_BIND:
-		g.handleBind(c)
+		handle = g.handleBind
 	case unix.SYS_LISTEN:
-		g.handleListen(c)
+		handle = g.handleListen
 	case unix.SYS_SENDTO:
-		g.handleSendto(c)
+		handle = g.handleSendto
 	default:
 		return false
+	}
+	inode, errno := c.Thread().Socket(c.Int(0))
+	if errno == 0 {
+		errno = handle(c, inode)
+	}
+	if errno != 0 {
+		g.answer(c.ID, errno)
 	}
 	return true
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/proc"
 )
 
 const (
@@ -248,7 +250,7 @@ func (h *heldSockets) Close() {
 func socketsInUse() map[uint64]bool {
 	used := map[uint64]bool{}
 	own, user := os.Getpid(), uint32(os.Geteuid())
-	for _, pid := range numbersIn("/proc") {
+	for _, pid := range proc.Numbers("/proc") {
 		var st unix.Stat_t
 		dir := "/proc/" + strconv.Itoa(pid)
 		if pid == own || unix.Stat(dir, &st) != nil || st.Uid != user {
@@ -258,7 +260,7 @@ func socketsInUse() map[uint64]bool {
 			continue
 		}
 		// The first thread may have ended before the others.
-		for _, tid := range numbersIn(dir + "/task") {
+		for _, tid := range proc.Numbers(dir + "/task") {
 			addSockets(used, dir+"/task/"+strconv.Itoa(tid)+"/fd")
 		}
 	}
@@ -267,7 +269,7 @@ func socketsInUse() map[uint64]bool {
 
 // addSockets adds the sockets of a directory of descriptors, and reports false for an empty one.
 func addSockets(to map[uint64]bool, dir string) bool {
-	fds := numbersIn(dir)
+	fds := proc.Numbers(dir)
 	for _, fd := range fds {
 		link, err := os.Readlink(dir + "/" + strconv.Itoa(fd))
 		if err != nil {
@@ -279,20 +281,4 @@ func addSockets(to map[uint64]bool, dir string) bool {
 		}
 	}
 	return len(fds) > 0
-}
-
-func numbersIn(dir string) []int {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(-1)
-	numbers := make([]int, 0, len(names))
-	for _, name := range names {
-		if number, err := strconv.Atoi(name); err == nil {
-			numbers = append(numbers, number)
-		}
-	}
-	return numbers
 }

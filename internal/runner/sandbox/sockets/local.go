@@ -21,44 +21,46 @@ const retryLocal = 5 * time.Millisecond
 func isPathName(raw []byte) bool { return len(raw) > leastAddress && raw[leastAddress] != 0 }
 
 // connectLocal connects a held Unix socket. A path is resolved as the thread sees it, once.
-func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) {
-	family := uint16(unix.AF_UNSPEC)
-	if len(raw) >= leastAddress {
-		family = binary.NativeEndian.Uint16(raw)
+func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) unix.Errno {
+	if len(raw) < leastAddress || len(raw) > unix.SizeofSockaddrUnix {
+		return unix.EINVAL
 	}
-	if len(raw) < leastAddress || len(raw) > unix.SizeofSockaddrUnix || family != unix.AF_UNIX && family != unix.AF_UNSPEC {
-		g.answer(c.ID, unix.EINVAL)
-		return
+	family := binary.NativeEndian.Uint16(raw)
+	if family != unix.AF_UNIX && family != unix.AF_UNSPEC {
+		return unix.EINVAL
 	}
 	peer := noPeer
 	if family == unix.AF_UNIX && isPathName(raw) {
 		path, _, _ := bytes.Cut(raw[leastAddress:], []byte{0})
 		var errno unix.Errno
 		if peer, errno = c.Thread().Open(unix.AT_FDCWD, string(path), 0); errno != 0 {
-			g.answer(c.ID, errno)
-			return
+			return errno
 		}
 		raw = append(raw[:leastAddress:leastAddress], kernel.FDPath(peer)+"\x00"...)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.sockets[inode]
-	switch {
+	isTaken := false
+	defer func() {
+		if !isTaken {
+			closePeer(peer)
+		}
+	}()
+	switch s := g.sockets[inode]; {
 	case !g.listener.IsValid(c.ID): // what was read may be another process's
-		closePeer(peer)
 	case s == nil: // another thread has connected it, or it listens
-		closePeer(peer)
 		g.answerConnected(c.ID, inode)
 	case len(s.waiters) > 0 || s.connecting:
-		closePeer(peer)
-		g.answer(c.ID, unix.EALREADY)
+		return unix.EALREADY
 	case s.isDatagram:
 		g.answer(c.ID, connectSocket(s.fd, raw)) // datagrams wait for nobody
-		closePeer(peer)
-	case g.connecting >= maxConnecting && g.wait(s, waiterFor(s, c.ID), raw, peer):
 	default:
-		g.connectStream(s, waiterFor(s, c.ID), raw, peer)
+		isTaken = true
+		if w := waiterFor(s, c.ID); g.connecting < maxConnecting || !g.wait(s, w, raw, peer) {
+			g.connectStream(s, w, raw, peer)
+		}
 	}
+	return 0
 }
 
 // maxConnecting is how many Unix sockets are being connected at a time: each takes a thread. Others wait as for a busy server.
