@@ -79,23 +79,17 @@ func (d *Domain) prepare(path string) (err error) {
 		d.writePaths = programs.Roots(slices.Concat(d.rules.WritePaths, programs.DevicePaths))
 	}
 	if d.rules.Programs != nil {
-		d.programs, err = programs.Resolve(d.rules, d.writePaths, path, func(fd int, isDir bool) error {
-			return d.ruleset.Allow(fd, isDir, kernel.AccessExecute|kernel.AccessRead)
+		d.programs = programs.Resolve(d.rules, d.writePaths, path, func(fd int) {
+			d.ruleset.Allow(fd, kernel.AccessExecute|kernel.AccessRead)
 		})
-		if err != nil {
-			return err
-		}
 	}
 	if d.ruleset == nil {
 		return nil
 	}
-	if err := d.ruleset.AllowPath("/", kernel.AccessRefer); err != nil {
-		return err
-	}
-	if err := d.grantReads(path); err != nil {
-		return err
-	}
-	return d.grantWrites()
+	d.ruleset.AllowPath("/", kernel.AccessRefer)
+	d.grantReads(path)
+	d.grantWrites()
+	return d.ruleset.Err()
 }
 
 // Close gives up a domain that isn't entered any more.

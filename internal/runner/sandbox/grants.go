@@ -16,26 +16,23 @@ var systemPaths = []string{
 
 // grantReads grants reading, but not of the directories of programs: what isn't listed can't be copied, or mapped by a
 // loader. Their listed files were granted with their execution.
-func (d *Domain) grantReads(path string) error {
+func (d *Domain) grantReads(path string) {
 	if !d.ruleset.Handles(kernel.AccessRead) {
-		return nil
+		return
 	}
 	var hidden []string
 	if d.programs != nil {
 		hidden = d.programs.HiddenDirs(path)
 	}
 	if d.rules.ReadPaths == nil {
-		return d.grantExcept("/", hidden, kernel.AccessRead)
+		d.grantExcept("/", hidden, kernel.AccessRead)
+		return
 	}
 	for _, real := range programs.Roots(slices.Concat(d.rules.ReadPaths, d.rules.WritePaths, systemPaths, programs.DevicePaths)) {
-		if isHidden(real, hidden) {
-			continue
-		}
-		if err := d.grantExcept(real, hidden, kernel.AccessRead); err != nil {
-			return err
+		if !isHidden(real, hidden) {
+			d.grantExcept(real, hidden, kernel.AccessRead)
 		}
 	}
-	return nil
 }
 
 func isHidden(path string, hidden []string) bool {
@@ -43,42 +40,36 @@ func isHidden(path string, hidden []string) bool {
 }
 
 // grantWrites grants writing, but never below /proc: another process's memory can be written there.
-func (d *Domain) grantWrites() error {
+func (d *Domain) grantWrites() {
 	if !d.ruleset.Handles(kernel.AccessContent) {
-		return nil
+		return
 	}
+	hidden := []string{"/proc"}
 	if d.rules.WritePaths == nil {
-		return d.grantExcept("/", []string{"/proc"}, kernel.AccessContent)
+		d.grantExcept("/", hidden, kernel.AccessContent)
 	}
 	for _, real := range d.writePaths {
-		if programs.IsBelow(real, "/proc") {
-			continue
-		}
-		if err := d.grantExcept(real, []string{"/proc"}, kernel.AccessWrite); err != nil {
-			return err
+		if !isHidden(real, hidden) {
+			d.grantExcept(real, hidden, kernel.AccessWrite)
 		}
 	}
-	return nil
 }
 
 // grantExcept grants a right below a directory, but not below the hidden ones. Landlock can't take away, so that their
 // siblings are granted one by one.
-func (d *Domain) grantExcept(root string, hidden []string, access uint64) error {
+func (d *Domain) grantExcept(root string, hidden []string, access uint64) {
 	if !slices.ContainsFunc(hidden, func(dir string) bool { return programs.IsBelow(dir, root) }) {
-		return d.ruleset.AllowPath(root, access)
+		d.ruleset.AllowPath(root, access)
+		return
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return nil // what can't be listed stays hidden
+		return // what can't be listed stays hidden
 	}
 	for _, entry := range entries {
 		path := filepath.Join(root, entry.Name())
-		if entry.Type()&os.ModeSymlink != 0 || slices.Contains(hidden, path) {
-			continue
-		}
-		if err := d.grantExcept(path, hidden, access); err != nil {
-			return err
+		if entry.Type()&os.ModeSymlink == 0 && !slices.Contains(hidden, path) {
+			d.grantExcept(path, hidden, access)
 		}
 	}
-	return nil
 }

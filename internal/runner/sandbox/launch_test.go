@@ -13,11 +13,7 @@ import (
 
 func TestTheMessageOfACallThatFailedNamesWhatWasRefused(t *testing.T) {
 	r := &rules.Rules{Policy: "agents", Programs: &rules.Programs{}}
-	list, err := programs.Resolve(r, nil, "", func(int, bool) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Process{domain: &Domain{rules: r}, watch: programs.NewWatch(list)}
+	p := &Process{domain: &Domain{rules: r}, watch: programs.NewWatch(programs.Resolve(r, nil, "", func(int) {}))}
 	if p.watch.MayRun(os.Getpid()) {
 		t.Fatal("nothing is listed, and this test may run")
 	}

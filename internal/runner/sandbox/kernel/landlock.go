@@ -53,6 +53,7 @@ type RuleSet struct {
 	handled uint64
 	// rules is their number.
 	rules int
+	err   error
 }
 
 // NewRuleSet makes a set that refuses the handled rights, as far as the version of Landlock knows them, wherever no rule grants them,
@@ -101,26 +102,32 @@ func (r *RuleSet) Rules() int {
 
 // AllowPath grants rights on a path without links. A path that is gone needs none. One that has become a link gets none: a call
 // that runs has replaced it.
-func (r *RuleSet) AllowPath(path string, access uint64) error {
+func (r *RuleSet) AllowPath(path string, access uint64) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return nil // a path that can't be opened now can't be opened by the command
+		return // a path that can't be opened now can't be opened by the command
 	}
 	defer unix.Close(fd)
+	r.Allow(fd, access)
+}
+
+// Allow grants rights on an open file, or on everything below an open directory. Without a set nothing needs to be granted. Err returns
+// what fails.
+func (r *RuleSet) Allow(fd int, access uint64) {
+	if r == nil {
+		return
+	}
+	if err := r.allow(fd, access&r.handled); err != nil && r.err == nil {
+		r.err = fmt.Errorf("add a Landlock rule: %w", err)
+	}
+}
+
+func (r *RuleSet) allow(fd int, access uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return r.Allow(fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, access)
-}
-
-// Allow grants rights on an open file, or on everything below an open directory. Without a ruleset nothing needs to be granted.
-func (r *RuleSet) Allow(fd int, isDir bool, access uint64) error {
-	if r == nil {
-		return nil
-	}
-	access &= r.handled
-	if !isDir {
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		access &= accessFile
 	}
 	if access == 0 {
@@ -130,11 +137,14 @@ func (r *RuleSet) Allow(fd int, isDir bool, access uint64) error {
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, r.file.Fd(), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("add a Landlock rule: %w", errno)
+		return errno
 	}
 	r.rules++
 	return nil
 }
+
+// Err is the first error of a grant.
+func (r *RuleSet) Err() error { return r.err }
 
 // RestrictSelf puts the calling thread, and what it starts, into the domain of an open set.
 func RestrictSelf(set int) error {

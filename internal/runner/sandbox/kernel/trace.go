@@ -9,9 +9,9 @@ import (
 // seizeTries is how often a thread that can't be traced is tried again.
 const seizeTries = 20
 
-// FollowExec lets a system call that executes a program go on, and has mayRun look at what really runs before the first instruction of it:
-// the process is killed if that may not run. The error says that the thread can't be traced, or is ESRCH if it is gone; its call still waits
-// then. The calling thread must trace nothing else.
+// FollowExec lets a system call that executes a program go on, and has mayRun look at what really runs before the first instruction
+// of it: the process is killed if that may not run. The error says that the thread can't be traced, or is ESRCH if it is gone; its
+// call still waits then. The calling thread must trace nothing else.
 func (l Listener) FollowExec(n *Notification, mayRun func(pid int) bool) error {
 	tid := int(n.thread)
 	err := seize(tid, followExec)

@@ -53,19 +53,18 @@ func openPath(path string) (*openFile, error) {
 	return newOpenFile(fd)
 }
 
-// openProgram opens a program in a directory to look at what it is, if it can be read.
-func openProgram(dir int, name string) (*openFile, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	readable := err == nil
-	if errors.Is(err, unix.EACCES) {
-		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
-	}
-	if err != nil {
+// openProgram opens a program to look at what it is, if it can be read.
+func openProgram(path string) (*openFile, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return openPath(path)
+	case err != nil:
 		return nil, err
 	}
 	f, err := newOpenFile(fd)
 	if err == nil {
-		f.readable = readable
+		f.readable = true
 	}
 	return f, err
 }

@@ -13,10 +13,10 @@ import (
 // resolver finds programs in the pod.
 type resolver struct {
 	*List
-	// path are the directories of the command's PATH, open.
-	path []*openFile
+	// path are the directories of the command's PATH, without links.
+	path []string
 	// grant is called with each file and directory that may be executed, while it is open.
-	grant func(fd int, isDir bool) error
+	grant func(fd int)
 
 	// writableDirs holds which directories the call can write to.
 	writableDirs map[string]bool
@@ -31,85 +31,58 @@ func newResolver(r *rules.Rules, writePaths []string) *resolver {
 	}
 }
 
-// Resolve finds what the rules list in a command's PATH. What the call can write to is in writePaths, without links, where the rules restrict
-// that. grant is called with each file and directory that may be executed, while it is open.
-func Resolve(r *rules.Rules, writePaths []string, path string, grant func(fd int, isDir bool) error) (*List, error) {
+// standardLoaders are the usual loaders: programs in listed directories need them.
+var standardLoaders = []string{
+	"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+}
+
+// Resolve finds what the rules list in a command's PATH. What the call can write to is in writePaths, without links, where the
+// rules restrict that. grant is called with each file and directory that may be executed, while it is open.
+func Resolve(r *rules.Rules, writePaths []string, path string, grant func(fd int)) *List {
 	res := newResolver(r, writePaths)
 	res.grant = grant
 	// Where writing is restricted, directories that the call can write to aren't listed.
 	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
-	res.openDirs(path)
-	defer res.closeDirs()
-	if err := res.standardLoaders(); err != nil {
-		return nil, err
-	}
-	if own := r.Programs.Own; own != "" {
-		if _, err := res.add(own, false); err != nil {
-			return nil, err
+	for _, dir := range filepath.SplitList(path) {
+		// Some are often links to others.
+		if real := realPath(dir); filepath.IsAbs(dir) && !slices.Contains(res.path, real) {
+			res.path = append(res.path, real)
 		}
 	}
+	for _, loader := range standardLoaders {
+		res.addLoader(loader)
+	}
+	res.add(r.Programs.Own, false)
 	for _, entry := range r.Programs.Allowed {
-		if err := res.listed(entry); err != nil {
-			return nil, err
-		}
+		res.listed(entry)
 	}
 	for _, p := range res.files {
 		// One whose names are all listed needn't be looked at.
 		p.multiCall = p.isMany && !p.isListedWholly()
 	}
-	return res.List, nil
-}
-
-// openDirs opens the directories of PATH that are there, each once: some are often links to others.
-func (r *resolver) openDirs(path string) {
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		f, err := openPath(dir)
-		if err != nil {
-			continue
-		}
-		if !f.isDir() || slices.ContainsFunc(r.path, func(known *openFile) bool { return known.id == f.id }) {
-			f.close()
-			continue
-		}
-		r.path = append(r.path, f)
-	}
-}
-
-func (r *resolver) closeDirs() {
-	for _, dir := range r.path {
-		dir.close()
-	}
+	return res.List
 }
 
 // listed adds an entry of the policy, and its helpers.
-func (r *resolver) listed(entry string) error {
-	real, err := r.add(entry, r.rules.Programs.AllowWritable)
-	if err != nil {
-		return err
-	}
+func (r *resolver) listed(entry string) {
+	real := r.add(entry, r.rules.Programs.AllowWritable)
 	if real == "" {
 		r.notFound = append(r.notFound, entry)
-		return nil
+		return
 	}
 	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
-		if err := r.helper(helper); err != nil {
-			return err
-		}
+		r.helper(helper)
 	}
-	return nil
 }
 
 // helper adds a name, or what a glob leads to. What isn't there isn't needed.
-func (r *resolver) helper(pattern string) error {
-	if _, done := r.found[pattern]; done {
-		return nil
-	}
+func (r *resolver) helper(pattern string) {
 	if !strings.ContainsAny(pattern, "*?[") {
-		_, err := r.add(pattern, false)
-		return err
+		r.add(pattern, false)
+		return
+	}
+	if _, done := r.found[pattern]; done {
+		return
 	}
 	r.found[pattern] = ""
 	matches, _ := filepath.Glob(strings.TrimSuffix(pattern, "/"))
@@ -117,122 +90,100 @@ func (r *resolver) helper(pattern string) error {
 		if strings.HasSuffix(pattern, "/") {
 			match += "/"
 		}
-		if _, err := r.add(match, false); err != nil {
-			return err
-		}
+		r.add(match, false)
 	}
-	return nil
 }
 
 // add adds what an entry leads to, and returns its path without links; it is empty if that is nothing.
-func (r *resolver) add(entry string, allowWritable bool) (string, error) {
-	if real, done := r.found[entry]; done {
-		return real, nil
+func (r *resolver) add(entry string, allowWritable bool) string {
+	real, done := r.found[entry]
+	switch {
+	case done || entry == "":
+		return real
+	case !strings.Contains(entry, "/"):
+		real = r.addName(entry)
+	case filepath.IsAbs(entry):
+		real = r.addPath(entry, allowWritable)
 	}
-	real, err := r.addNew(entry, allowWritable)
 	r.found[entry] = real
-	return real, err
+	return real
 }
 
-func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
-	switch {
-	case entry == "":
-		return "", nil
-	case !strings.Contains(entry, "/"):
-		return r.addName(entry)
-	case !filepath.IsAbs(entry):
-		return "", nil
-	}
-	f, err := openProgram(unix.AT_FDCWD, entry)
+func (r *resolver) addPath(entry string, allowWritable bool) string {
+	f, err := openProgram(entry)
 	if err != nil {
-		return "", nil // what isn't there can't be executed either
+		return "" // what isn't there can't be executed either
 	}
 	defer f.close()
 	switch writable := r.isWritable(f); {
 	case r.leadsThroughWritable(entry, f) && !writable:
 		// Whoever can change the link would list what isn't the call's own.
-		return "", nil
+		return ""
 	case writable && !allowWritable:
-		return "", nil
+		return ""
 	case writable:
 		r.writable = append(r.writable, entry)
 	}
-	if strings.HasSuffix(entry, "/") != f.isDir() {
-		return "", nil
-	}
-	if f.isDir() {
+	switch {
+	case strings.HasSuffix(entry, "/") != f.isDir():
+		return ""
+	case f.isDir():
 		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
-		return f.path, r.grant(f.fd, f.isDir())
+		r.grant(f.fd)
+	default:
+		r.addFile(f, filepath.Base(entry))
 	}
-	return f.path, r.addFile(f, filepath.Base(entry))
+	return f.path
 }
 
 // addName adds the first program of that name in PATH that the call can't write to.
-func (r *resolver) addName(name string) (string, error) {
+func (r *resolver) addName(name string) string {
 	for _, dir := range r.path {
-		f, err := openProgram(dir.fd, name)
+		path := filepath.Join(dir, name)
+		f, err := openProgram(path)
 		if err != nil {
 			continue
 		}
-		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) && !r.leadsThroughWritable(filepath.Join(dir.path, name), f) {
-			defer f.close()
-			return f.path, r.addFile(f, name)
+		defer f.close()
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir) && !r.leadsThroughWritable(path, f) {
+			r.addFile(f, name)
+			return f.path
 		}
-		f.close()
 	}
-	return "", nil
+	return ""
 }
 
-func (r *resolver) addFile(f *openFile, name string) error {
-	if !f.isRegular() {
-		return nil
-	}
+func (r *resolver) addFile(f *openFile, name string) {
 	if known := r.files[f.id]; known != nil {
 		known.names[name] = true
-		return nil
+		return
 	}
-	if r.loaders[f.id] {
-		return nil
+	if !f.isRegular() || r.loaders[f.id] {
+		return
 	}
 	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}, version: fileVersion{f.id, f.changed}}
 	p.isMany, p.calls = isMultiCall(f)
 	r.files[f.id] = p
-	if p.isLoader {
-		return nil
+	if !p.isLoader {
+		r.addLoader(p.loader)
+		r.grant(f.fd)
 	}
-	if err := r.addLoader(p.loader); err != nil {
-		return err
-	}
-	return r.grant(f.fd, f.isDir())
 }
 
-// standardLoaders adds the usual loaders: programs in listed directories need them.
-func (r *resolver) standardLoaders() error {
-	for _, loader := range []string{
-		"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
-	} {
-		if err := r.addLoader(loader); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *resolver) addLoader(path string) error {
+func (r *resolver) addLoader(path string) {
 	if _, done := r.found[path]; done || !filepath.IsAbs(path) {
-		return nil
+		return
 	}
 	r.found[path] = ""
 	f, err := openPath(path)
 	if err != nil {
-		return nil // the program can't be executed then
+		return // the program can't be executed then
 	}
 	defer f.close()
-	if !f.isRegular() || r.loaders[f.id] || r.isWritable(f) {
-		return nil
+	if f.isRegular() && !r.loaders[f.id] && !r.isWritable(f) {
+		r.loaders[f.id] = true
+		r.grant(f.fd)
 	}
-	r.loaders[f.id] = true
-	return r.grant(f.fd, f.isDir())
 }
 
 // leadsThroughWritable reports whether a path led to a file through a link that the call, or another of this user, can

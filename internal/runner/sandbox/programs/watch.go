@@ -36,62 +36,49 @@ func (w *Watch) MayRun(pid int) bool {
 	}
 	defer f.close()
 	asked := thread.StartedPath()
-	script := w.script(pid, asked, f)
-	if script != nil {
-		defer script.close()
-	}
+	script, unlisted := w.scripts(thread, asked, f)
 	p := w.list.find(f)
 	switch {
 	case p != nil && p.isLoader:
 		return w.refuse(f.path, result.RuleLoader)
-	case p == nil && script != nil:
+	case p == nil && script != "":
 		return w.refuse(f.path, result.RuleInterpreter)
 	case p == nil:
 		return w.refuse(f.path, f.unlistedRule())
-	case script == nil:
-		return w.count(pid, f, p, asked, "")
-	case w.list.find(script) == nil:
-		return w.refuse(script.path, result.RuleNotListed)
-	}
-	if unlisted := w.unlistedInterpreter(pid, script, f); unlisted != "" {
+	case unlisted == "":
+		return w.count(pid, f, p, asked, script)
+	case unlisted == script:
+		return w.refuse(script, result.RuleNotListed)
+	default:
 		return w.refuse(unlisted, result.RuleInterpreter)
 	}
-	return w.count(pid, f, p, asked, script.path)
 }
 
-// unlistedInterpreter is a script that isn't listed among those that lead from a script to the program that runs; empty if there
+// scripts are those that lead from a path to the program that runs: the first one, and the first that isn't listed. Each is empty if there
 // is none.
-func (w *Watch) unlistedInterpreter(pid int, script, program *openFile) string {
-	next := readInterpreters(script).script
-	for range maxScripts {
-		f := w.script(pid, next, program)
-		if f == nil {
-			return ""
+func (w *Watch) scripts(t kernel.Thread, path string, program *openFile) (first, unlisted string) {
+	for range 1 + maxScripts {
+		f, errno := w.list.open(t, unix.AT_FDCWD, path, 0)
+		if errno != 0 {
+			return first, ""
+		}
+		path = ""
+		if f.id != program.id && f.isExecutable() {
+			path = readInterpreters(f).script
 		}
 		isListed := w.list.find(f) != nil
-		next = readInterpreters(f).script
 		f.close()
+		if path == "" { // it isn't a script
+			return first, ""
+		}
+		if first == "" {
+			first = f.path
+		}
 		if !isListed {
-			return f.path
+			return first, f.path
 		}
 	}
-	return ""
-}
-
-// script is what a path leads to if that is a script, and not the program that runs; nil otherwise.
-func (w *Watch) script(pid int, path string, program *openFile) *openFile {
-	if path == "" {
-		return nil
-	}
-	f, errno := w.list.open(kernel.Thread(pid), unix.AT_FDCWD, path, 0)
-	if errno != 0 {
-		return nil
-	}
-	if f.id != program.id && f.isExecutable() && readInterpreters(f).script != "" {
-		return f
-	}
-	f.close()
-	return nil
+	return first, ""
 }
 
 // compare reports whether what was executed may run, where a verdict let it go on, and counts it.

@@ -18,13 +18,11 @@ type waiter struct {
 	again bool
 }
 
-// maxWaiters is how many threads wait for one socket before those that were interrupted are looked for.
-const maxWaiters = 8
-
 // maxReady is how many sockets are looked at together.
 const maxReady = 16
 
-// handleConnect decides about an address and connects the socket to it. It returns an error that is still to be answered, as all of these do.
+// handleConnect decides about an address and connects the socket to it. It returns an error that is still to be answered, as do
+// all that handle a call.
 func (g *Gate) handleConnect(c *kernel.Notification, inode uint64) unix.Errno {
 	raw, errno := readAddress(c.Thread(), c.Args[1], c.Int(2))
 	if errno != 0 {
@@ -94,7 +92,12 @@ func (g *Gate) answerConnected(id, inode uint64) {
 		g.answer(id, unix.EISCONN)
 		return
 	}
-	if !g.answer(id, 0) {
+	g.answerConnect(id, inode, 0)
+}
+
+// answerConnect answers for a socket that was given up if it is connected.
+func (g *Gate) answerConnect(id, inode uint64, errno unix.Errno) {
+	if !g.answer(id, errno) && errno == 0 {
 		g.rememberConnected(inode)
 	}
 }
@@ -120,8 +123,7 @@ func (g *Gate) settle(s *socket, id uint64, a *address, blocks bool, errno unix.
 	isUnderWay := errno == unix.EINPROGRESS || errno == unix.EALREADY
 	switch {
 	case isUnderWay && blocks:
-		s.to = a.raw
-		g.addWaiter(s, id)
+		s.to, s.waiters = a.raw, append(g.waiting(s), waiterFor(s, id))
 		g.advance(s)
 	case isUnderWay:
 		// The command learns by itself what comes of it.
@@ -132,14 +134,9 @@ func (g *Gate) settle(s *socket, id uint64, a *address, blocks bool, errno unix.
 			g.tellWaiters(s, socketError(s.fd))
 		}
 		g.answer(id, 0)
-	case errno == 0:
+	case errno == 0, errno == unix.EISCONN:
 		g.drop(s)
-		if !g.answer(id, 0) {
-			g.rememberConnected(s.inode)
-		}
-	case errno == unix.EISCONN:
-		g.drop(s)
-		g.answer(id, errno)
+		g.answerConnect(id, s.inode, errno)
 	default:
 		g.answer(id, errno)
 	}
@@ -163,12 +160,9 @@ func connectNow(fd int, raw []byte) (blocks bool, errno unix.Errno) {
 	return true, errno
 }
 
-// addWaiter has a thread wait for a socket, as long as the socket's limit for sending says.
-func (g *Gate) addWaiter(s *socket, id uint64) {
-	if len(s.waiters) >= maxWaiters {
-		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool { return !g.listener.IsValid(w.id) })
-	}
-	s.waiters = append(s.waiters, waiterFor(s, id))
+// waiting are the threads that wait for a socket, without those that were interrupted.
+func (g *Gate) waiting(s *socket) []waiter {
+	return slices.DeleteFunc(s.waiters, func(w waiter) bool { return !g.listener.IsValid(w.id) })
 }
 
 // waiterFor is a thread that connects a socket and waits for it from now on.
@@ -213,8 +207,7 @@ func (g *Gate) succeed(s *socket) {
 // fail tells the threads that wait for a socket why it isn't connected. Without any, or if all were interrupted, the
 // command asks the socket: the error is told once only.
 func (g *Gate) fail(s *socket) {
-	s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool { return !g.listener.IsValid(w.id) })
-	if len(s.waiters) == 0 {
+	if s.waiters = g.waiting(s); len(s.waiters) == 0 {
 		return
 	}
 	_, errno := connectNow(s.fd, s.to) // takes the error, as the kernel's connect does when it has waited

@@ -96,9 +96,7 @@ func (g *Gate) connectStream(s *socket, w waiter, raw []byte, peer int) {
 		if errno == 0 && g.sockets[s.inode] == s {
 			g.drop(s)
 		}
-		if !g.answer(w.id, errno) && errno == 0 {
-			g.rememberConnected(s.inode)
-		}
+		g.answerConnect(w.id, s.inode, errno)
 	}()
 }
 

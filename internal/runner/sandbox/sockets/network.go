@@ -1,6 +1,6 @@
-// Package sockets holds what a command connects to. The kernel asks the gate about each socket, connect, bind, listen and sendto with an
-// address of the command. The gate makes the sockets itself, keeps a descriptor of each, and connects on that: the address is read once, and
-// the decision is about what is used. Network says what decides.
+// Package sockets holds what a command connects to. The kernel asks the gate about each socket, connect, bind, listen and sendto
+// with an address of the command. The gate makes the sockets itself, keeps a descriptor of each, and connects on that: the address
+// is read once, and the decision is about what is used. Network says what decides.
 package sockets
 
 import (
