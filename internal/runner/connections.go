@@ -13,7 +13,7 @@ import (
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/resolver"
-	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -83,40 +83,40 @@ func (c *connections) close() {
 }
 
 // network is what the gate needs.
-func (c *connections) network() *sandbox.Network {
+func (c *connections) network() *sockets.Network {
 	if c == nil {
 		return nil
 	}
-	return &sandbox.Network{Connections: c, Nameservers: nameservers, Datagrams: c, UDP: c.udp}
+	return &sockets.Network{Connections: c, Nameservers: nameservers, Datagrams: c, UDP: c.udp}
 }
 
 // What the gate takes for a query, the resolver reads.
-const _ = uint(resolver.MaxQuery - sandbox.MaxQuery)
+const _ = uint(resolver.MaxQuery - sockets.MaxQuery)
 
 // Answer hands a datagram to the resolver.
 func (c *connections) Answer(query []byte, reply func([]byte)) { c.resolver.Datagram(query, reply) }
 
-var protocols = map[sandbox.Protocol]network.Protocol{sandbox.TCP: network.TCP, sandbox.UDP: network.UDP}
+var protocols = map[sockets.Protocol]network.Protocol{sockets.TCP: network.TCP, sockets.UDP: network.UDP}
 
 // Decide decides about a connection. One to the nameserver goes to the resolver. The rules keep it from all resolvers: those
 // of the pod's other calls answer by other rules.
-func (c *connections) Decide(to netip.AddrPort, p sandbox.Protocol) sandbox.Verdict {
+func (c *connections) Decide(to netip.AddrPort, p sockets.Protocol) sockets.Verdict {
 	switch {
-	case p == sandbox.TCP && slices.Contains(nameservers, to):
-		return sandbox.Verdict{Allow: true, Redirect: c.queries}
-	case p == sandbox.RouteLookup:
+	case p == sockets.TCP && slices.Contains(nameservers, to):
+		return sockets.Verdict{Allow: true, Redirect: c.queries}
+	case p == sockets.RouteLookup:
 		// The command learns its own address by it, and sends nothing.
 		if v := c.resolver.Route(to.Addr()); !v.Allowed {
-			return sandbox.Verdict{Errno: unix.ENETUNREACH, Rule: v.Rule, Host: v.Host}
+			return sockets.Verdict{Errno: unix.ENETUNREACH, Rule: v.Rule, Host: v.Host}
 		}
-		return sandbox.Verdict{Allow: true}
+		return sockets.Verdict{Allow: true}
 	}
 	protocol, ok := protocols[p]
 	if !ok {
-		return sandbox.Verdict{Errno: unix.EPROTONOSUPPORT, Rule: "the protocol isn't known: use TCP"}
+		return sockets.Verdict{Errno: unix.EPROTONOSUPPORT, Rule: "the protocol isn't known: use TCP"}
 	}
 	v := c.resolver.Decide(to, protocol)
-	return sandbox.Verdict{Allow: v.Allowed, Rule: v.Rule, Host: v.Host}
+	return sockets.Verdict{Allow: v.Allowed, Rule: v.Rule, Host: v.Host}
 }
 
 // report adds the names that were refused to an outcome which has the refused addresses.

@@ -8,6 +8,8 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
+	"toolcall.dev/operator/internal/runner/sandbox/programs"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -30,7 +32,7 @@ func Prepare() rules.Support {
 		}
 		ready = stage
 	}
-	sandbox.ReadAhead(os.Getenv("PATH"))
+	programs.ReadAhead(os.Getenv("PATH"))
 	if support == nil {
 		return *probe(nil)
 	}
@@ -49,7 +51,7 @@ func takeStage() (*sandbox.Stage, error) {
 	stage := ready
 	ready = nil
 	if stage != nil {
-		if _, state, err := sandbox.Peek(stage.PID); err == nil && state == 0 {
+		if _, state, err := kernel.Peek(stage.PID); err == nil && state == 0 {
 			return stage, nil
 		}
 		stage.Discard()

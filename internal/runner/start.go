@@ -3,9 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"os"
-	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -13,7 +10,9 @@ import (
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -169,40 +168,21 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 	if restrict.set == nil {
 		return syscall.ForkExec(program, cmd.Argv, attr)
 	}
-	var thread int
-	pid, err := onThreadOfItsOwn(func() (int, error) {
-		if err := restrict.set(); err != nil {
-			return 0, err
-		}
-		thread = unix.Gettid()
-		pid, err := syscall.ForkExec(program, cmd.Argv, attr)
-		if err == nil && restrict.isHeld {
-			sandbox.Hold(pid)
-		}
-		return pid, err
-	})
-	if err == nil && restrict.isHeld {
-		sandbox.Release(pid, thread)
-	}
-	return pid, err
-}
-
-// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't.
-func onThreadOfItsOwn(f func() (int, error)) (n int, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// While this goroutine holds the first thread, another goroutine gets another thread.
-			n, err = onThreadOfItsOwn(f)
-			runtime.UnlockOSThread()
+	var pid, thread int
+	var err error
+	kernel.OnThreadOfItsOwn(func() {
+		if err = restrict.set(); err != nil {
 			return
 		}
-		n, err = f() // never unlocked: the thread ends with this goroutine
-	}()
-	<-done
-	return n, err
+		thread = unix.Gettid()
+		if pid, err = syscall.ForkExec(program, cmd.Argv, attr); err == nil && restrict.isHeld {
+			kernel.Hold(pid)
+		}
+	})
+	if err == nil && restrict.isHeld {
+		kernel.Release(pid, thread)
+	}
+	return pid, err
 }
 
 // closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are
@@ -212,26 +192,9 @@ func closeOnExec() {
 		return
 	}
 	// Kernels before 5.11.
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		if fd := atoi(name); fd > 2 {
+	for _, fd := range proc.Numbers("/proc/self/fd") {
+		if fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
-}
-
-func atoi(s string) int {
-	n := 0
-	for _, c := range strings.TrimSpace(s) {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -188,10 +189,16 @@ func (c *childClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := time.Unix(1_000_000, 0)
-	if pid := atoi(string(c.written)); pid > 0 && unix.Kill(pid, 0) != nil {
+	if pid := number(string(c.written)); pid > 0 && unix.Kill(pid, 0) != nil {
 		return at.Add(time.Hour)
 	}
 	return at
+}
+
+// number is what a command printed; 0 for anything else.
+func number(text string) int {
+	n, _ := strconv.Atoi(strings.TrimSpace(text))
+	return n
 }
 
 func TestTheDurationIsTheProcessesOwn(t *testing.T) {
@@ -199,7 +206,7 @@ func TestTheDurationIsTheProcessesOwn(t *testing.T) {
 	cmd := bash("sleep infinity & echo $!")
 	cmd.Stdout = clock
 	o := runIt(t, t.Context(), cmd, withClock(clock.now))
-	if clock.now().Equal(o.CompletionTime) || atoi(text(o.Stdout)) <= 0 {
+	if clock.now().Equal(o.CompletionTime) || number(text(o.Stdout)) <= 0 {
 		t.Fatalf("the child didn't outlive the command: %s", describe(o))
 	}
 	if o.DurationMS != 0 || !o.CompletionTime.Equal(o.StartTime) {

@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 // tree is everything that the command started, itself included: the children of this process, and all that descends from
@@ -38,13 +39,13 @@ func (t *tree) reap() (leader *unix.WaitStatus, left bool) {
 		return leader, left
 	}
 	for range reapBatch {
-		pid, state, err := sandbox.Peek(-1)
+		pid, state, err := kernel.Peek(-1)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return leader, false
-		case state != sandbox.Ended: // a wait would take away what the child's tracer waits for
+		case state != kernel.Ended: // a wait would take away what the child's tracer waits for
 			return leader, true
 		}
 		var status unix.WaitStatus

@@ -19,7 +19,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/files"
-	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -35,7 +35,7 @@ var fileSlots = make(chan struct{}, maxFileOperations)
 
 // ReserveFileThreads starts the threads of all operations that run at a time, before a command can take all processes that
 // there may be.
-func ReserveFileThreads() { sandbox.ReserveThreads(maxFileOperations * files.MaxThreads()) }
+func ReserveFileThreads() { kernel.ReserveThreads(maxFileOperations * files.MaxThreads()) }
 
 // fileRun is one operation on files.
 type fileRun struct {

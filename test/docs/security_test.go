@@ -107,7 +107,8 @@ func TestSecurityPageNamesTheTestsOfSessions(t *testing.T) {
 // The security page promises nothing about walls that no test shows: each row of its table names tests, and they exist.
 func TestSecurityPageNamesItsTests(t *testing.T) {
 	t.Parallel()
-	tests := testsIn(t, "internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go", "test/e2e/*_test.go")
+	tests := testsIn(t,
+		"internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/runner/sandbox/*/*_test.go", "internal/guards/*_test.go", "test/e2e/*_test.go")
 	_, section, _ := strings.Cut(read(t, "docs/security.md"), "## Walls around a call\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	rows := 0

@@ -28,17 +28,8 @@ type Process struct {
 // All reads every process that /proc shows.
 func All() map[int]Process {
 	all := map[int]Process{}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return all
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		if name[0] < '1' || name[0] > '9' {
-			continue
-		}
-		if p, ok := read(name); ok {
+	for _, pid := range Numbers("/proc") {
+		if p, ok := Read(pid); ok {
 			all[p.PID] = p
 		}
 	}
@@ -62,10 +53,8 @@ func Descendants(of int) []Process {
 }
 
 // Read reads one process.
-func Read(pid int) (Process, bool) { return read(strconv.Itoa(pid)) }
-
-func read(pid string) (Process, bool) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+func Read(pid int) (Process, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return Process{}, false
 	}
@@ -127,13 +116,21 @@ func childrenAmongAll(self int) []int {
 }
 
 // Threads returns the threads of this process.
-func Threads() []int {
-	var ids []int
-	entries, _ := os.ReadDir("/proc/self/task")
-	for _, e := range entries {
-		if id, err := strconv.Atoi(e.Name()); err == nil {
-			ids = append(ids, id)
+func Threads() []int { return Numbers("/proc/self/task") }
+
+// Numbers returns the numbers among the names in a directory of /proc: processes, threads or descriptors.
+func Numbers(dir string) []int {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	numbers := make([]int, 0, len(names))
+	for _, name := range names {
+		if number, err := strconv.Atoi(name); err == nil {
+			numbers = append(numbers, number)
 		}
 	}
-	return ids
+	return numbers
 }

@@ -17,7 +17,7 @@
 // all, because a process can have one listener only.
 //
 // A thread of this process enters the domain, sets the filter (Domain.Enter), starts the command and ends, before the
-// command's first instruction: the command could end this process by a signal to a thread in its own domain (Hold). A command whose
+// command's first instruction: the command could end this process by a signal to a thread in its own domain (kernel.Hold). A command whose
 // programs are listed is started in a stage instead. That is this program's own binary, started again, which sets domain
 // and filter on itself and then executes the command: a Go program that starts another one can't run what the gate needs
 // until the other one has executed its program. Init makes every program that imports the package able to be the stage.
@@ -25,7 +25,7 @@
 //
 // Connections are held where the rules say so, by the same two walls. The filter hands socket, connect, bind, listen and
 // sendto with an address to the gate. The gate makes each IPv4 and IPv6 socket itself and keeps a descriptor of it. At
-// connect it reads the address once, asks Connections, and connects on its own descriptor; the kernel never goes on with
+// connect it reads the address once, asks sockets.Connections, and connects on its own descriptor; the kernel never goes on with
 // a connect of such a socket. The Landlock domain grants no TCP connection at all, so a descriptor that is swapped under
 // the look reaches nothing. UDP sockets are made unable to send: an answer to a query is the gate's own datagram. The
 // filter refuses other kinds of sockets, fast open, source routes and protocols that connect past Landlock.
@@ -43,6 +43,9 @@
 // the network, what comes in isn't held: a command can listen, and answer who connects to it. Nor are sockets held that a
 // process outside the call passes to it: one for TCP that is connected, or one for UDP.
 //
-// The package uses golang.org/x/sys/unix for Landlock. The rules are built in this process from descriptors that are
+// Its parts are packages of their own: kernel has Landlock, notifications and traces, filter the system calls that are refused and asked
+// about, programs the look at each execve, and sockets what is connected to. This one prepares a domain of them, and starts commands in it.
+//
+// Package kernel uses golang.org/x/sys/unix for Landlock. The rules are built in this process from descriptors that are
 // already open and set on one thread of another process, which github.com/landlock-lsm/go-landlock doesn't offer.
 package sandbox

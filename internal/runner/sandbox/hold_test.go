@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // Signals every thread of its parent, from its first instruction on, and says how many it could have ended.
@@ -24,7 +25,7 @@ func TestACommandReachesNoThreadOfItsSupervisor(t *testing.T) {
 		t.Skip("this machine's Landlock doesn't restrict signals")
 	}
 	program := compile(t, "gcc", signalsItsParent, "-static")
-	for name, network := range map[string]*Network{"restricted connections": {Connections: allow1()}, "a denied network": nil} {
+	for name, network := range map[string]*sockets.Network{"restricted connections": {Connections: allow1()}, "a denied network": nil} {
 		for range 40 {
 			c := &command{network: network, denyNetwork: network == nil, argv: []string{program}}
 			if out, _ := c.run(t); out != "0\n" {

@@ -9,13 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/filter"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
+	"toolcall.dev/operator/internal/runner/sandbox/programs"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // Stage is a process that waits to become a command. It leads a session of its own.
 type Stage struct {
 	PID     int
 	control int
-	workers workers
+	workers kernel.Workers
 }
 
 // NewStage starts a stage.
@@ -33,7 +37,7 @@ func NewStage() (*Stage, error) {
 	defer unix.Close(null)
 	var pid int
 	// The thread that forks is the parent, until it ends. A worker must not be.
-	onThreadOfItsOwn(func() {
+	kernel.OnThreadOfItsOwn(func() {
 		pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
 			Dir: "/", Env: []string{},
 			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
@@ -44,19 +48,19 @@ func NewStage() (*Stage, error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: pair[0], workers: startWorkers()}, nil
+	return &Stage{PID: pid, control: pair[0], workers: kernel.StartWorkers()}, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
 func (s *Stage) Discard() { s.discard(nil) }
 
 // discard leaves the reaping to a tracer, if there is one.
-func (s *Stage) discard(t *tracer) {
+func (s *Stage) discard(t *kernel.Tracer) {
 	unix.Close(s.control)
 	close(s.workers)
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	if t != nil {
-		<-t.over
+		t.Wait()
 		return
 	}
 	for {
@@ -78,43 +82,34 @@ type Start struct {
 	// DenyNetwork makes all sockets but Unix sockets fail.
 	DenyNetwork bool
 	// Network decides about connections. A domain that holds connections needs it, unless DenyNetwork is set.
-	Network *Network
+	Network *sockets.Network
 	// Wake is called when a child of this process may have changed its state unseen.
 	Wake func()
 }
 
 // Process is a command that was started in a domain.
 type Process struct {
+	domain *Domain
+	// watch counts what was executed and refused; nil if the domain lists no programs.
+	watch *programs.Watch
 	// gate answers for it, or tracer follows it; both are nil where neither is needed.
 	gate   *gate
-	tracer *tracer
-	domain *Domain
+	tracer *kernel.Tracer
 }
 
-// observed is what of the command was executed and refused; nil if nobody looked.
-func (p *Process) observed() *observed {
-	switch {
-	case p.gate != nil:
-		return &p.gate.observed
-	case p.tracer != nil:
-		return &p.tracer.observed
-	default:
-		return nil
+// refusal is about the programs that were refused; empty if there were none.
+func (p *Process) refusal() string {
+	if p.watch == nil {
+		return ""
 	}
+	return p.watch.Refusal()
 }
 
 // Reaps reports whether the process waits for all children of this one itself: nobody else may then.
 func (p *Process) Reaps() bool { return p != nil && p.tracer != nil }
 
 // Ended returns, of a process that Reaps, the leader's status when it has ended, and whether a child of this process is left.
-func (p *Process) Ended() (leader *unix.WaitStatus, left bool) {
-	select {
-	case <-p.tracer.over:
-	default:
-		left = true
-	}
-	return p.tracer.status.Load(), left
-}
+func (p *Process) Ended() (leader *unix.WaitStatus, left bool) { return p.tracer.Ended() }
 
 // RefusedError says that the command itself may not run.
 type RefusedError struct {
@@ -134,6 +129,9 @@ var ErrStageLost = errors.New("the stage has ended")
 // executed, and a RefusedError if it may not be. After an error the stage is gone.
 func (s *Stage) Execute(c *Start) (*Process, error) {
 	p := &Process{domain: c.Domain}
+	if c.Domain.programs != nil {
+		p.watch = programs.NewWatch(c.Domain.programs)
+	}
 	err := s.execute(c, p)
 	if err == nil {
 		unix.Close(s.control)
@@ -153,17 +151,19 @@ func (s *Stage) execute(c *Start, p *Process) error {
 	if err != nil {
 		return err
 	}
-	body := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
+	body, err := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
+	if err != nil {
+		return err
+	}
 	fds := []int{c.Directory}
 	for _, fd := range c.Files {
 		fds = append(fds, int(fd))
 	}
-	if ruleset := c.Domain.ruleset.descriptor(); ruleset != noRuleset {
+	if ruleset := c.Domain.ruleset.Descriptor(); ruleset != kernel.NoRuleSet {
 		fds = append(fds, ruleset)
 	}
-	if options.traced {
-		if p.tracer, err = newTracer(s.PID, c.Domain.programs, c.Wake, s.workers); err != nil {
-			p.tracer = nil
+	if options.Has(filter.Traced) {
+		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake, s.workers); err != nil {
 			return ErrStageLost
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Stage) execute(c *Start, p *Process) error {
 }
 
 // await follows the stage up to its execution.
-func (s *Stage) await(c *Start, p *Process, options filterOptions) error {
+func (s *Stage) await(c *Start, p *Process, options filter.Options) error {
 	said := make([]byte, 5)
 	rights := make([]byte, unix.CmsgSpace(4))
 	for {
@@ -193,12 +193,12 @@ func (s *Stage) await(c *Start, p *Process, options filterOptions) error {
 			return ErrStageLost
 		case err != nil:
 			return err
-		case n == 0 && options.needsGate() && p.gate == nil:
+		case n == 0 && options.Asks() && p.gate == nil:
 			return ErrStageLost
 		case n == 0:
 			return p.begun()
 		case said[0] == sayListener:
-			if p.gate, err = c.newGate(rights[:nrights], options, s.workers); err != nil {
+			if p.gate, err = p.newGate(c, rights[:nrights], options, s.workers); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -217,26 +217,27 @@ func (p *Process) begun() error {
 	if p.tracer == nil {
 		return nil
 	}
-	if <-p.tracer.first; !p.tracer.ran && p.refusal() != "" {
+	if !p.tracer.Ran() && p.refusal() != "" {
 		return errKilled
 	}
 	return nil
 }
 
-func (c *Start) newGate(rights []byte, options filterOptions, w workers) (*gate, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return nil, errMalformed
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w kernel.Workers) (*gate, error) {
+	fds, err := passedFDs(rights)
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}
-	var held *Network
-	if options.network {
+	l := kernel.Listener(fds[0])
+	var listed *programs.Gate
+	if options.Has(filter.Programs) {
+		listed = programs.NewGate(p.watch, l, c.Wake)
+	}
+	var held *sockets.Network
+	if options.Has(filter.Network) {
 		held = c.Network
 	}
-	return newGate(listener(fds[0]), c.Domain.programs, held, options.allSockets, c.Wake, w)
+	return newGate(l, listed, held, options.Has(filter.AllSockets), w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
@@ -246,7 +247,7 @@ func (p *Process) Stop() {
 		p.gate.close()
 	}
 	if p.tracer != nil {
-		p.tracer.stopped.Store(true)
+		p.tracer.Stop()
 	}
 }
 
@@ -258,16 +259,12 @@ var namesRefused = []string{result.NonZeroExit, result.Signaled, result.TimedOut
 // that didn't succeed and to which a program was refused.
 func (p *Process) Report(o *result.Outcome) {
 	o.Isolation = p.domain.Isolation()
-	seen := p.observed()
-	if seen == nil {
-		return
+	if p.watch != nil {
+		p.watch.Report(o)
+		o.AddRefusal(p.watch.Refusal(), namesRefused)
 	}
-	seen.report(o)
-	o.AddRefusal(p.refusal(), namesRefused)
-	if p.gate != nil && p.gate.network != nil {
-		n := p.gate.network
-		n.denied.report(o)
-		o.Isolation.Connections, o.Isolation.OpenUDP = true, n.UDP
-		o.AddRefusal(n.denied.message(), namesRefused)
+	if p.gate != nil && p.gate.sockets != nil {
+		p.gate.sockets.Report(o)
+		o.AddRefusal(p.gate.sockets.Refusal(), namesRefused)
 	}
 }

@@ -13,11 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // child runs a child of this binary behind the gate.
-func child(t *testing.T, n *Network, name string, args ...string) string {
+func child(t *testing.T, n *sockets.Network, name string, args ...string) string {
 	t.Helper()
 	out, _ := (&command{network: n, argv: append([]string{self(t)}, args...), env: []string{childVariable + "=" + name}}).run(t)
 	return out
@@ -26,7 +28,7 @@ func child(t *testing.T, n *Network, name string, args ...string) string {
 func TestAnAddressThatChangesUnderTheLookReachesNothing(t *testing.T) {
 	inEveryWay(t, connected, func(t *testing.T) {
 		listed, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
-		out := child(t, &Network{Connections: allow1(listed.address())}, "race-address", listed.port(), other.port(), "3000")
+		out := child(t, &sockets.Network{Connections: allow1(listed.address())}, "race-address", listed.port(), other.port(), "3000")
 		if out != "true true\n" {
 			t.Errorf("the race isn't one: %s", out)
 		}
@@ -40,7 +42,7 @@ func TestAnAddressThatChangesUnderTheLookDoesNotTakeTheNameservers(t *testing.T)
 	inEveryWay(t, connected, func(t *testing.T) {
 		// The kernel chooses none so low for a socket that asks for any.
 		ns := netip.MustParseAddrPort("127.0.0.1:53")
-		n := &Network{Connections: allow1(), Nameservers: []netip.AddrPort{ns}, Datagrams: &echo{}}
+		n := &sockets.Network{Connections: allow1(), Nameservers: []netip.AddrPort{ns}, Datagrams: &echo{}}
 		if out := child(t, n, "race-bind", strconv.Itoa(int(ns.Port())), "3000"); out != "true true 0\n" {
 			t.Errorf("bound, refused, taken: %s", out)
 		}
@@ -72,7 +74,7 @@ func swapDescriptors(t *testing.T, withoutLandlock bool, tries string) int64 {
 	t.Helper()
 	other := serve(t, "127.0.0.1:0")
 	c := &command{
-		network: &Network{Connections: allow1()}, argv: []string{self(t), other.port(), tries},
+		network: &sockets.Network{Connections: allow1()}, argv: []string{self(t), other.port(), tries},
 		env: []string{childVariable + "=race-descriptor"}, withoutLandlock: withoutLandlock,
 	}
 	if out, _ := c.run(t); out != "true true\n" {
@@ -84,7 +86,7 @@ func swapDescriptors(t *testing.T, withoutLandlock bool, tries string) int64 {
 // A socket that a server accepted was never held. Disconnected, it could connect anew.
 func TestLandlockHoldsSocketsThatWereAccepted(t *testing.T) {
 	other := serve(t, "127.0.0.1:0")
-	out, _ := python(t, &Network{Connections: &decider{all: true, refused: map[netip.AddrPort]bool{other.address(): true}}}, `
+	out, _ := python(t, &sockets.Network{Connections: &decider{all: true, refused: map[netip.AddrPort]bool{other.address(): true}}}, `
 l = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(l.getsockname()); a, _ = l.accept()
 for s in (a, c, l):
     print(libc.connect(s.fileno(), ctypes.create_string_buffer(16), 16), errno.errorcode[ctypes.get_errno()], code(s.connect, ("127.0.0.1", port(1))))
@@ -92,11 +94,11 @@ for s in (a, c, l):
 	if want := strings.Repeat("-1 EISCONN EISCONN\n", 3); out != want {
 		t.Errorf("got %s", out)
 	}
-	ruleset, err := newRuleset(accessRefer, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, 0)
+	ruleset, err := kernel.NewRuleSet(0, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, 0)
 	if err != nil {
 		t.Skip(err)
 	}
-	defer ruleset.file.Close()
+	defer ruleset.Close()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +120,11 @@ for s in (a, c, l):
 	}
 	defer f.Close()
 	var disconnected, connected unix.Errno
-	onThreadOfItsOwn(func() {
-		if unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != nil || restrictSelf(int(ruleset.file.Fd())) != nil {
+	kernel.OnThreadOfItsOwn(func() {
+		if kernel.RestrictSelf(ruleset.Descriptor()) != nil {
 			return
 		}
-		disconnected = connectSocket(int(f.Fd()), make([]byte, leastIPv4))
+		disconnected = connectSocket(int(f.Fd()), make([]byte, unix.SizeofSockaddrInet4))
 		connected = connectSocket(int(f.Fd()), addressOf(other.port()))
 	})
 	if disconnected != 0 || connected != unix.EACCES {
@@ -146,7 +148,7 @@ func TestSocketsFromOutsideConnectNowhere(t *testing.T) {
 			defer f.Close()
 			files = append(files, f)
 		}
-		c := &command{network: &Network{Connections: &decider{all: true}}, files: files, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+		c := &command{network: &sockets.Network{Connections: &decider{all: true}}, files: files, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
 a = ("127.0.0.1", port(1)); s, u = socket.socket(fileno=3), socket.socket(fileno=4)
 print(code(s.connect, a), code(s.getpeername), code(u.connect, a), code(u.sendto, b"x", a))
 `, other.port()}}
@@ -165,7 +167,7 @@ func TestEveryFormOfAnAddressIsJudgedAsOne(t *testing.T) {
 		}
 		defer s6.Close()
 		d := allow1()
-		out, o := python(t, &Network{Connections: d}, `
+		out, o := python(t, &sockets.Network{Connections: d}, `
 for f, a in ((2, ("127.0.0.1", port(1))), (10, ("::ffff:127.0.0.1", port(1))), (2, ("0.0.0.0", port(1))), (10, ("::ffff:0.0.0.0", port(1))),
              (10, ("::1", port(1))), (10, ("::", port(1))), (10, ("::1", port(1), 7, 1)), (10, ("fe80::1", 80, 0, 1))):
     print(code(socket.socket(f).connect, a), end=" ")
@@ -189,7 +191,7 @@ for f, a in ((2, ("127.0.0.1", port(1))), (10, ("::ffff:127.0.0.1", port(1))), (
 func TestOtherWaysOutAreRefused(t *testing.T) {
 	inEveryWay(t, connected, func(t *testing.T) {
 		s := serve(t, "127.0.0.1:0")
-		out, o := python(t, &Network{Connections: allow1()}, `
+		out, o := python(t, &sockets.Network{Connections: allow1()}, `
 a = ("127.0.0.1", port(1)); raw = struct.pack("=HH4s8x", 2, socket.htons(port(1)), socket.inet_aton(a[0])); FO = 0x20000000
 print(code(socket.socket().sendto, b"x", FO, a), code(socket.socket().sendmsg, [b"x"], [], FO, a), end=" ")
 name = ctypes.create_string_buffer(raw); data = ctypes.create_string_buffer(b"x"); iov = ctypes.create_string_buffer(struct.pack("QQ", ctypes.addressof(data), 1))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // connectCost are the medians of many sockets and connections in one command.
@@ -56,7 +57,7 @@ func BenchmarkConnect(b *testing.B) {
 			forced.LandlockABI = abi
 			support = func() rules.Support { return forced }
 			with, _ := (&command{
-				network: &Network{Connections: &decider{all: true}}, argv: []string{self(b), s.port(), times}, env: plain.Env,
+				network: &sockets.Network{Connections: &decider{all: true}}, argv: []string{self(b), s.port(), times}, env: plain.Env,
 			}).run(b)
 			add(name, with)
 		}
@@ -99,7 +100,7 @@ for _ in range(` + strconv.Itoa(size>>20) + `): s.sendall(block)`
 		}
 		rates[0] = append(rates[0], receive())
 		_ = plain.Wait()
-		gated := (&command{network: &Network{Connections: &decider{all: true}}, argv: argv}).start(b)
+		gated := (&command{network: &sockets.Network{Connections: &decider{all: true}}, argv: argv}).start(b)
 		rates[1] = append(rates[1], receive())
 		gated.wait()
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // children are commands under test that are parts of this test binary.
@@ -21,13 +24,36 @@ var children = map[string]func(args []string){
 	"connect":         connectOften,
 }
 
+// addressOf is struct sockaddr_in for a port on the loopback interface.
 func addressOf(port string) []byte {
 	n, _ := strconv.Atoi(port)
-	raw := make([]byte, leastIPv4)
-	a := address{raw: raw, family: unix.AF_INET}
-	raw[0] = unix.AF_INET
-	a.redirect(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(n)))
+	raw := make([]byte, unix.SizeofSockaddrInet4)
+	binary.NativeEndian.PutUint16(raw, unix.AF_INET)
+	binary.BigEndian.PutUint16(raw[2:], uint16(n))
+	copy(raw[4:], []byte{127, 0, 0, 1})
 	return raw
+}
+
+// connectSocket and bindSocket are the system calls with an address that another thread may change meanwhile.
+func connectSocket(fd int, raw []byte) unix.Errno { return withAddress(unix.SYS_CONNECT, fd, raw) }
+
+func bindSocket(fd int, raw []byte) unix.Errno { return withAddress(unix.SYS_BIND, fd, raw) }
+
+func withAddress(call uintptr, fd int, raw []byte) unix.Errno {
+	for {
+		_, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&raw[0])), uintptr(len(raw)))
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+// sockaddr is an address of IPv4, or of IPv6.
+func sockaddr(family int, a netip.AddrPort) unix.Sockaddr {
+	if family == unix.AF_INET {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
 // raceAddress connects while another thread changes the port from one that is let through to one that isn't.
@@ -87,7 +113,7 @@ func raceBind(args []string) {
 		case unix.EADDRINUSE:
 			refused++
 		}
-		if strconv.Itoa(int(localAddress(fd).Port())) == args[0] {
+		if local, err := unix.Getsockname(fd); err == nil && strconv.Itoa(local.(*unix.SockaddrInet4).Port) == args[0] {
 			taken++
 		}
 		unix.Close(fd)
@@ -161,7 +187,7 @@ func connectOften(args []string) {
 
 // superviseApart is a supervisor with a command of its own. Everything is let through.
 func superviseApart(args []string) {
-	if err := runNetwork(args, []string{"PATH=" + testPath}, &Network{Connections: &decider{all: true}}); err != nil {
+	if err := runNetwork(args, []string{"PATH=" + testPath}, &sockets.Network{Connections: &decider{all: true}}); err != nil {
 		panic(err)
 	}
 }
@@ -174,11 +200,7 @@ func sendDatagrams(args []string) {
 			if family == unix.AF_INET && !a.Addr().Is4() {
 				continue
 			}
-			var s unix.Sockaddr = &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-			if family == unix.AF_INET {
-				s = encodeAddress(a)
-			}
-			sendEveryWay(family, s)
+			sendEveryWay(family, sockaddr(family, a))
 		}
 	}
 }
@@ -218,7 +240,7 @@ func sendEveryWay(family int, to unix.Sockaddr) {
 	if err := unix.Connect(fd, to); err == nil {
 		sendConnected(fd, say)
 	}
-	_ = connectSocket(fd, make([]byte, leastIPv4)) // AF_UNSPEC
+	_ = connectSocket(fd, make([]byte, unix.SizeofSockaddrInet4)) // AF_UNSPEC
 	_ = unix.Shutdown(fd, unix.SHUT_RD)
 	addressed("disconnected")
 	if unix.Connect(fd, to) == nil {

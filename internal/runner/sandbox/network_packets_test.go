@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 func init() {
@@ -63,7 +65,7 @@ func fastOpenWorld(args []string) {
 	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_fastopen", []byte("3"), 0o644); err != nil {
 		panic(err)
 	}
-	n := &Network{Connections: allow1(netip.MustParseAddrPort("127.0.0.1:7"))}
+	n := &sockets.Network{Connections: allow1(netip.MustParseAddrPort("127.0.0.1:7"))}
 	if err := runNetwork(args, []string{"PATH=" + testPath}, n); err != nil {
 		fmt.Println(err)
 	}
@@ -100,11 +102,11 @@ func connectFar([]string) {
 	} {
 		a := netip.MustParseAddrPort(to)
 		family := unix.AF_INET6
-		var s unix.Sockaddr = &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-		switch {
-		case a.Addr().Is4():
-			family, s = unix.AF_INET, encodeAddress(a)
-		case a.Addr().Zone() != "":
+		if a.Addr().Is4() {
+			family = unix.AF_INET
+		}
+		s := sockaddr(family, a)
+		if a.Addr().Zone() != "" {
 			i, _ := net.InterfaceByName(a.Addr().Zone())
 			s.(*unix.SockaddrInet6).ZoneId = uint32(i.Index)
 		}
@@ -152,7 +154,7 @@ func packetWorld(args []string) {
 		os.Exit(1)
 	}
 	// The last packet is this process's own, so that all others have passed.
-	_, _ = unix.SendmsgN(mustSocket(unix.AF_INET, unix.SOCK_DGRAM), []byte("end"), nil, encodeAddress(netip.MustParseAddrPort("192.0.2.2:10")), 0)
+	_, _ = unix.SendmsgN(mustSocket(unix.AF_INET, unix.SOCK_DGRAM), []byte("end"), nil, sockaddr(unix.AF_INET, netip.MustParseAddrPort("192.0.2.2:10")), 0)
 	udp4, udp6 := countDatagrams(capture)
 	fmt.Println("udp4", udp4, "udp6", udp6)
 }
@@ -209,10 +211,10 @@ func runGated(name string, args []string, d *decider) error {
 	if err != nil {
 		return err
 	}
-	return runNetwork(append([]string{self}, args...), []string{childVariable + "=" + name}, &Network{Connections: d})
+	return runNetwork(append([]string{self}, args...), []string{childVariable + "=" + name}, &sockets.Network{Connections: d})
 }
 
-func runNetwork(argv, env []string, n *Network) error {
+func runNetwork(argv, env []string, n *sockets.Network) error {
 	domain, err := Prepare(connected, testPath, supportOnce())
 	if err != nil {
 		return err

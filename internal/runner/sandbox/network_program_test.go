@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // A tracer stops its child at the entry of connect and at its end, and changes the address each time.
@@ -60,7 +62,7 @@ func TestATracedChildReachesNothingElse(t *testing.T) {
 		}
 		listed, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
 		argv := []string{compile(t, "gcc", tracedConnect), listed.port(), other.port()}
-		out, o := (&command{network: &Network{Connections: allow1(listed.address())}, argv: argv}).run(t)
+		out, o := (&command{network: &sockets.Network{Connections: allow1(listed.address())}, argv: argv}).run(t)
 		if out != "1\n" || other.accepted.Load() != 0 || listed.accepted.Load() == 0 || len(o.Denied) != 1 {
 			t.Errorf("got %s, %d connections escaped, %d were let through, denied %+v", out, other.accepted.Load(), listed.accepted.Load(), o.Denied)
 		}
@@ -96,7 +98,7 @@ int main(int argc, char **argv) {
 func TestSocketsOfAProcessWithoutItsFirstThreadAreKept(t *testing.T) {
 	s := serve(t, "127.0.0.1:0")
 	argv := []string{compile(t, "gcc", withoutFirstThread), s.port()}
-	if out, _ := (&command{network: &Network{Connections: allow1(s.address())}, argv: argv}).run(t); out != "0\n" {
+	if out, _ := (&command{network: &sockets.Network{Connections: allow1(s.address())}, argv: argv}).run(t); out != "0\n" {
 		t.Errorf("got %s", out)
 	}
 }
@@ -138,7 +140,7 @@ int main(int argc, char **argv) {
 func muslWorld(args []string) {
 	ip("link set lo up")
 	bindOverResolvConf("nameserver 127.0.0.1\n")
-	n := &Network{Connections: allow1(), Nameservers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53")}, Datagrams: &echo{answer: answerName}}
+	n := &sockets.Network{Connections: allow1(), Nameservers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53")}, Datagrams: &echo{answer: answerName}}
 	runNetwork(args, nil, n)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // Each program gets the port of a server, and one where nothing listens. What it prints with everything let through must
@@ -204,7 +205,7 @@ func TestSocketsBehaveAsTheKernels(t *testing.T) {
 				t.Fatalf("without a gate: %v: %s", err, plain)
 			}
 			argv[5] = publicDir(t)
-			gated, o := (&command{network: &Network{Connections: &decider{all: true}}, argv: argv}).run(t)
+			gated, o := (&command{network: &sockets.Network{Connections: &decider{all: true}}, argv: argv}).run(t)
 			if gated != string(plain) || o.Reason != result.Completed || len(o.Denied) > 0 {
 				t.Errorf("without a gate:\n%swith it:\n%s%s %+v", plain, gated, o.Reason, o.Denied)
 			}

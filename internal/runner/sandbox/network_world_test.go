@@ -13,11 +13,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 const testPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -41,22 +44,22 @@ func allow1(to ...netip.AddrPort) *decider {
 	return d
 }
 
-func (d *decider) Decide(to netip.AddrPort, p Protocol) Verdict {
+func (d *decider) Decide(to netip.AddrPort, p sockets.Protocol) sockets.Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, to)
 	if r, ok := d.redirect[to]; ok {
-		return Verdict{Allow: true, Redirect: r}
+		return sockets.Verdict{Allow: true, Redirect: r}
 	}
-	if d.allowed[to] || d.all && !d.refused[to] || p == RouteLookup && to.Port() == 0 {
-		return Verdict{Allow: true}
+	if d.allowed[to] || d.all && !d.refused[to] || p == sockets.RouteLookup && to.Port() == 0 {
+		return sockets.Verdict{Allow: true}
 	}
-	return Verdict{Rule: "no rule lists it"}
+	return sockets.Verdict{Rule: "no rule lists it"}
 }
 
 // command is a program that is started behind the gate.
 type command struct {
-	network     *Network
+	network     *sockets.Network
 	denyNetwork bool
 	// rules are those of the call beside its connections.
 	rules rules.Rules
@@ -98,7 +101,7 @@ func (c *command) start(t testing.TB) *running {
 	defer domain.Close()
 	if c.withoutLandlock {
 		domain.Close()
-		if domain.ruleset, err = newRuleset(accessRefer, 0, domain.way.Landlock); err != nil {
+		if domain.ruleset, err = kernel.NewRuleSet(kernel.AccessRefer, 0, domain.way.Landlock); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +145,7 @@ func startCommand(c *Start) (p *Process, pid int, err error) {
 		return p, stage.PID, err
 	}
 	var thread int
-	onThreadOfItsOwn(func() {
+	kernel.OnThreadOfItsOwn(func() {
 		if p, err = c.Domain.Enter(c.DenyNetwork, c.Network); err != nil {
 			return
 		}
@@ -154,10 +157,10 @@ func startCommand(c *Start) (p *Process, pid int, err error) {
 			p.Stop()
 			return
 		}
-		Hold(pid)
+		kernel.Hold(pid)
 	})
 	if err == nil {
-		Release(pid, thread)
+		kernel.Release(pid, thread)
 	}
 	return p, pid, err
 }
@@ -180,9 +183,10 @@ func (r *running) wait() (string, result.Outcome) {
 	if status != 0 {
 		o.Reason = result.NonZeroExit
 	}
+	began := time.Now()
 	r.Stop()
 	r.Report(&o)
-	if r.gate != nil && r.gate.network != nil && !r.gate.network.closed {
+	if time.Since(began) >= stopLimit {
 		r.t.Error("the gate doesn't stop")
 	}
 	return string(out), o
@@ -194,7 +198,7 @@ func (c *command) run(t testing.TB) (string, result.Outcome) {
 }
 
 // python runs a program in Python with the network's addresses as arguments.
-func python(t testing.TB, n *Network, source string, args ...string) (string, result.Outcome) {
+func python(t testing.TB, n *sockets.Network, source string, args ...string) (string, result.Outcome) {
 	t.Helper()
 	return (&command{network: n, argv: append([]string{programPath(t, "python3"), "-c", pythonPrelude + source}, args...)}).run(t)
 }

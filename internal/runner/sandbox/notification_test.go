@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // The runtime interrupts its threads with signals. A descriptor that is being given is given nevertheless: the kernel
 // would let the command go on with 0 for it.
 func TestSignalsDoNotTakeADescriptorAway(t *testing.T) {
-	c := &command{network: &Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+	c := &command{network: &sockets.Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
 import stat
 bad = 0
 for i in range(5000):

@@ -4,9 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/filter"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 // stageName is argv[0] of a stage.
@@ -34,99 +39,52 @@ const (
 type start struct {
 	program   string
 	argv, env []string
-	options   filterOptions
+	options   filter.Options
 	// files is how many descriptors the command gets.
 	files int
 }
 
-// Flags of an encoded start.
-const (
-	flagPrograms = 1 << iota
-	flagNetwork
-	flagDenyNetwork
-	flagUDP
-	flagTraced
-	flagAllSockets
-	flagNoTruncate
-)
-
-// encode writes numbers of four bytes, and strings after their lengths.
-func (s *start) encode() []byte {
+// encode writes three numbers of four bytes, and strings that each end with a zero byte. The kernel executes none that has one.
+func (s *start) encode() ([]byte, error) {
 	order := binary.NativeEndian
-	b := order.AppendUint32(nil, s.options.flags())
+	b := order.AppendUint32(nil, uint32(s.options))
 	b = order.AppendUint32(b, uint32(s.files))
-	for _, list := range [][]string{{s.program}, s.argv, s.env} {
-		b = order.AppendUint32(b, uint32(len(list)))
-		for _, text := range list {
-			b = order.AppendUint32(b, uint32(len(text)))
-			b = append(b, text...)
+	b = order.AppendUint32(b, uint32(len(s.argv)))
+	for _, text := range slices.Concat([]string{s.program}, s.argv, s.env) {
+		if strings.Contains(text, "\x00") {
+			return nil, unix.EINVAL
 		}
+		b = append(append(b, text...), 0)
 	}
-	return b
-}
-
-func (o filterOptions) flags() uint32 {
-	var flags uint32
-	for flag, isSet := range map[uint32]bool{
-		flagPrograms: o.programs, flagNetwork: o.network, flagDenyNetwork: o.denyNetwork, flagUDP: o.udp,
-		flagTraced: o.traced, flagAllSockets: o.allSockets, flagNoTruncate: o.noTruncate,
-	} {
-		if isSet {
-			flags |= flag
-		}
-	}
-	return flags
+	return b, nil
 }
 
 // errMalformed can't happen: both ends are the same program.
 var errMalformed = errors.New("the stage was told something else than a command")
 
 func decodeStart(b []byte) (s start, err error) {
-	d := decoder{b: b}
-	flags := d.number()
-	s.options = filterOptions{
-		programs: flags&flagPrograms != 0, network: flags&flagNetwork != 0,
-		denyNetwork: flags&flagDenyNetwork != 0, udp: flags&flagUDP != 0,
-		traced: flags&flagTraced != 0, allSockets: flags&flagAllSockets != 0, noTruncate: flags&flagNoTruncate != 0,
-	}
-	s.files = int(d.number())
-	program := d.list()
-	s.argv, s.env = d.list(), d.list()
-	if d.failed || len(d.b) != 0 || len(program) != 1 {
+	const numbers = 3 * 4
+	if len(b) <= numbers || b[len(b)-1] != 0 {
 		return s, errMalformed
 	}
-	s.program = program[0]
+	order := binary.NativeEndian
+	s.options, s.files = filter.Options(order.Uint32(b)), int(order.Uint32(b[4:]))
+	argc := int(order.Uint32(b[8:]))
+	texts := strings.Split(string(b[numbers:len(b)-1]), "\x00")
+	if argc >= len(texts) {
+		return s, errMalformed
+	}
+	s.program, s.argv, s.env = texts[0], texts[1:1+argc], texts[1+argc:]
 	return s, nil
 }
 
-type decoder struct {
-	b      []byte
-	failed bool
-}
-
-func (d *decoder) number() uint32 {
-	if len(d.b) < 4 {
-		d.failed = true
-		return 0
+// passedFDs are the descriptors that came with a message.
+func passedFDs(rights []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, errMalformed
 	}
-	n := binary.NativeEndian.Uint32(d.b)
-	d.b = d.b[4:]
-	return n
-}
-
-func (d *decoder) list() []string {
-	n := d.number()
-	list := make([]string, 0, min(n, 1<<10))
-	for range n {
-		size := int(d.number())
-		if d.failed || size > len(d.b) {
-			d.failed = true
-			return nil
-		}
-		list = append(list, string(d.b[:size]))
-		d.b = d.b[size:]
-	}
-	return list
+	return unix.ParseUnixRights(&messages[0])
 }
 
 // runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
@@ -146,7 +104,7 @@ func runStage() {
 }
 
 func fail(control int, err error) {
-	errno := errnoOf(errors.Unwrap(err), errnoOf(err, unix.EINVAL))
+	errno := kernel.ErrnoOf(errors.Unwrap(err), kernel.ErrnoOf(err, unix.EINVAL))
 	b := binary.NativeEndian.AppendUint32([]byte{sayFailure}, uint32(errno))
 	_, _ = unix.Write(control, b)
 	os.Exit(1)
@@ -154,7 +112,7 @@ func fail(control int, err error) {
 
 // stageCommand restricts this thread and executes the command. It returns only after an error.
 func stageCommand(control int, s *start, fds []int) error {
-	directory, files, ruleset := fds[0], fds[1:1+s.files], noRuleset
+	directory, files, ruleset := fds[0], fds[1:1+s.files], kernel.NoRuleSet
 	if len(fds) > 1+s.files {
 		ruleset = fds[1+s.files]
 	}
@@ -168,7 +126,7 @@ func stageCommand(control int, s *start, fds []int) error {
 	}
 	// On a thread of its own, which the filter doesn't hold: it may hold what is used here.
 	send, sent := make(chan int), make(chan error)
-	if s.options.needsGate() {
+	if s.options.Asks() {
 		go func() {
 			sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
 		}()
@@ -177,7 +135,7 @@ func stageCommand(control int, s *start, fds []int) error {
 	if err != nil {
 		return err
 	}
-	if s.options.needsGate() {
+	if s.options.Asks() {
 		send <- listener
 		if err := <-sent; err != nil {
 			return err
@@ -196,11 +154,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	if err != nil || n < len(length) {
 		return s, nil, errMalformed
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:nrights])
-	if err != nil || len(messages) != 1 {
-		return s, nil, errMalformed
-	}
-	if fds, err = unix.ParseUnixRights(&messages[0]); err != nil {
+	if fds, err = passedFDs(rights[:nrights]); err != nil {
 		return s, nil, err
 	}
 	body := make([]byte, binary.NativeEndian.Uint32(length))

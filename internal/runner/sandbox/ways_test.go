@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 	"toolcall.dev/operator/internal/testing/ways"
 )
 
@@ -42,7 +43,7 @@ func TestUnixSocketsWorkInEveryWay(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, "outside"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		out, _ := python(t, &Network{Connections: allow1()}, `
+		out, _ := python(t, &sockets.Network{Connections: allow1()}, `
 os.chdir(sys.argv[1]); U = socket.AF_UNIX
 def S(kind=1): return socket.socket(U, kind)
 for name in ("here", "./../" + os.path.basename(os.getcwd()) + "/deep", os.getcwd() + "/absolute", "\0abstract%d" % os.getpid()):
@@ -99,7 +100,7 @@ busy
 // The flag by which a connect doesn't wait belongs to the command too. A server whose descriptor is on its way to nobody stays.
 func TestACommandThatMakesItsConnectWaitHoldsNothingUpInEveryWay(t *testing.T) {
 	inEveryWay(t, connected, func(t *testing.T) {
-		out, _ := python(t, &Network{Connections: allow1()}, `
+		out, _ := python(t, &sockets.Network{Connections: allow1()}, `
 import fcntl
 os.chdir(sys.argv[1]); U = socket.AF_UNIX
 for name in ("to", "busy"): code(os.unlink, name)

@@ -16,7 +16,7 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
-	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -77,7 +77,7 @@ func serve() error {
 		return err
 	}
 	s := &server{conn: conn, commands: make(chan received, 1)}
-	sandbox.ReserveStart()
+	kernel.ReserveStart()
 	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *server) run(c received) error {
 		return err
 	}
 	// What fails here mostly fails between two calls: the next one gets another shim.
-	sandbox.ReserveStart()
+	kernel.ReserveStart()
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}
@@ -193,6 +193,6 @@ func (s *server) run(c received) error {
 }
 
 func hasChildren() bool {
-	_, _, err := sandbox.Peek(-1)
+	_, _, err := kernel.Peek(-1)
 	return !errors.Is(err, unix.ECHILD)
 }

@@ -1,7 +1,0 @@
-package sandbox
-
-import "golang.org/x/sys/unix"
-
-const auditArch = unix.AUDIT_ARCH_AARCH64
-
-var opens = []open{{unix.SYS_OPENAT, offArg2}}

@@ -1,0 +1,36 @@
+package kernel
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A thread that starts a command is in the command's domain, so that the command may signal it, and with it this whole process.
+// The command is therefore held before its first instruction until the thread has ended.
+
+// Hold stops a child that the calling thread started with syscall.SysProcAttr.Ptrace, before the first instruction of its
+// program. The child isn't traced any more then, and stays stopped until Release.
+func Hold(pid int) {
+	for {
+		_, state, err := peek(pid, unix.WSTOPPED|unix.WNOTHREAD)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			_ = unix.Kill(pid, unix.SIGKILL) // nobody would let it go
+		case state == Traced:
+			detach(pid, unix.SIGSTOP)
+		}
+		return // one that was killed meanwhile is reaped like others
+	}
+}
+
+// Release lets a child run that is held, as soon as the thread that started it has ended.
+func Release(pid, thread int) {
+	for unix.Tgkill(os.Getpid(), thread, 0) == nil {
+		pause()
+	}
+	_ = unix.Kill(pid, unix.SIGCONT)
+}

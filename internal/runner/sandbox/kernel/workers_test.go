@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Workers take threads with them when they end: the reserve must be there for the commands after the first, too.
+func TestEachCommandHasThreadsInReserve(t *testing.T) {
+	for range 4 {
+		OnThreadOfItsOwn(func() {}) // as the start of a stage
+		workers := StartWorkers()
+		time.Sleep(20 * time.Millisecond) // The runtime starts threads late that it has asked for.
+		before := threads(t)
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		const blocked = spareThreads / 2 // The runtime needs some for itself.
+		for range blocked {
+			go func() {
+				_, _ = unix.Read(pipe[0], make([]byte, 1)) // blocks its thread
+				ended <- struct{}{}
+			}()
+		}
+		time.Sleep(50 * time.Millisecond)
+		after := threads(t)
+		unix.Close(pipe[1])
+		for range blocked {
+			<-ended
+		}
+		unix.Close(pipe[0])
+		close(workers)
+		if after > before {
+			t.Fatalf("%d threads became %d", before, after)
+		}
+	}
+}
+
+func threads(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

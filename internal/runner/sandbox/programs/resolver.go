@@ -1,0 +1,249 @@
+package programs
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// resolver finds programs in the pod.
+type resolver struct {
+	*List
+	// path are the directories of the command's PATH, without links.
+	path []string
+	// grant is called with each file and directory that may be executed, while it is open.
+	grant func(fd int)
+
+	// writableDirs holds which directories the call can write to.
+	writableDirs map[string]bool
+	// found holds what entries lead to, since programs share helpers.
+	found map[string]string
+}
+
+func newResolver(r *rules.Rules, writePaths []string) *resolver {
+	return &resolver{
+		List:         &List{rules: r, writePaths: writePaths, files: map[fileID]*program{}, loaders: map[fileID]bool{}},
+		writableDirs: map[string]bool{}, found: map[string]string{},
+	}
+}
+
+// standardLoaders are the usual loaders: programs in listed directories need them.
+var standardLoaders = []string{
+	"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+}
+
+// Resolve finds what the rules list in a command's PATH. What the call can write to is in writePaths, without links, where the
+// rules restrict that. grant is called with each file and directory that may be executed, while it is open.
+func Resolve(r *rules.Rules, writePaths []string, path string, grant func(fd int)) *List {
+	res := newResolver(r, writePaths)
+	res.grant = grant
+	// Where writing is restricted, directories that the call can write to aren't listed.
+	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
+	for _, dir := range filepath.SplitList(path) {
+		// Some are often links to others.
+		if real := realPath(dir); filepath.IsAbs(dir) && !slices.Contains(res.path, real) {
+			res.path = append(res.path, real)
+		}
+	}
+	for _, loader := range standardLoaders {
+		res.addLoader(loader)
+	}
+	res.add(r.Programs.Own, false)
+	for _, entry := range r.Programs.Allowed {
+		res.listed(entry)
+	}
+	for _, p := range res.files {
+		// One whose names are all listed needn't be looked at.
+		p.multiCall = p.isMany && !p.isListedWholly()
+	}
+	return res.List
+}
+
+// listed adds an entry of the policy, and its helpers.
+func (r *resolver) listed(entry string) {
+	real := r.add(entry, r.rules.Programs.AllowWritable)
+	if real == "" {
+		r.notFound = append(r.notFound, entry)
+		return
+	}
+	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
+		r.helper(helper)
+	}
+}
+
+// helper adds a name, or what a glob leads to. What isn't there isn't needed.
+func (r *resolver) helper(pattern string) {
+	if !strings.ContainsAny(pattern, "*?[") {
+		r.add(pattern, false)
+		return
+	}
+	if _, done := r.found[pattern]; done {
+		return
+	}
+	r.found[pattern] = ""
+	matches, _ := filepath.Glob(strings.TrimSuffix(pattern, "/"))
+	for _, match := range matches {
+		if strings.HasSuffix(pattern, "/") {
+			match += "/"
+		}
+		r.add(match, false)
+	}
+}
+
+// add adds what an entry leads to, and returns its path without links; it is empty if that is nothing.
+func (r *resolver) add(entry string, allowWritable bool) string {
+	real, done := r.found[entry]
+	switch {
+	case done || entry == "":
+		return real
+	case !strings.Contains(entry, "/"):
+		real = r.addName(entry)
+	case filepath.IsAbs(entry):
+		real = r.addPath(entry, allowWritable)
+	}
+	r.found[entry] = real
+	return real
+}
+
+func (r *resolver) addPath(entry string, allowWritable bool) string {
+	f, err := openProgram(entry)
+	if err != nil {
+		return "" // what isn't there can't be executed either
+	}
+	defer f.close()
+	switch writable := r.isWritable(f); {
+	case r.leadsThroughWritable(entry, f) && !writable:
+		// Whoever can change the link would list what isn't the call's own.
+		return ""
+	case writable && !allowWritable:
+		return ""
+	case writable:
+		r.writable = append(r.writable, entry)
+	}
+	switch {
+	case strings.HasSuffix(entry, "/") != f.isDir():
+		return ""
+	case f.isDir():
+		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
+		r.grant(f.fd)
+	default:
+		r.addFile(f, filepath.Base(entry))
+	}
+	return f.path
+}
+
+// addName adds the first program of that name in PATH that the call can't write to.
+func (r *resolver) addName(name string) string {
+	for _, dir := range r.path {
+		path := filepath.Join(dir, name)
+		f, err := openProgram(path)
+		if err != nil {
+			continue
+		}
+		defer f.close()
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir) && !r.leadsThroughWritable(path, f) {
+			r.addFile(f, name)
+			return f.path
+		}
+	}
+	return ""
+}
+
+func (r *resolver) addFile(f *openFile, name string) {
+	if known := r.files[f.id]; known != nil {
+		known.names[name] = true
+		return
+	}
+	if !f.isRegular() || r.loaders[f.id] {
+		return
+	}
+	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}, version: fileVersion{f.id, f.changed}}
+	p.isMany, p.calls = isMultiCall(f)
+	r.files[f.id] = p
+	if !p.isLoader {
+		r.addLoader(p.loader)
+		r.grant(f.fd)
+	}
+}
+
+func (r *resolver) addLoader(path string) {
+	if _, done := r.found[path]; done || !filepath.IsAbs(path) {
+		return
+	}
+	r.found[path] = ""
+	f, err := openPath(path)
+	if err != nil {
+		return // the program can't be executed then
+	}
+	defer f.close()
+	if f.isRegular() && !r.loaders[f.id] && !r.isWritable(f) {
+		r.loaders[f.id] = true
+		r.grant(f.fd)
+	}
+}
+
+// leadsThroughWritable reports whether a path led to a file through a link that the call, or another of this user, can
+// replace, or has replaced since.
+func (r *resolver) leadsThroughWritable(path string, to *openFile) bool {
+	real, dirs := followLinks(path)
+	return real != to.path || slices.ContainsFunc(dirs, func(dir string) bool { return r.isWritablePath(dir) || mayReplaceIn(dir) })
+}
+
+// isWritable reports whether the call can write to the file or put another one in its place; to a directory also when
+// it can write to something below.
+func (r *resolver) isWritable(f *openFile) bool {
+	if r.rules.WritePaths == nil && !f.isDir() && (f.mayAccess(unix.W_OK) || f.isOwn()) {
+		return true
+	}
+	if f.isDir() && slices.ContainsFunc(slices.Concat(r.writePaths, DevicePaths), func(root string) bool { return IsBelow(root, f.path) }) {
+		return true
+	}
+	if r.rules.WritePaths != nil || f.isDir() {
+		return r.isWritablePath(f.path)
+	}
+	return r.isWritablePath(filepath.Dir(f.path))
+}
+
+// isWritablePath reports whether the call can write to a directory, or to one above it.
+func (r *resolver) isWritablePath(dir string) bool {
+	if known, ok := r.writableDirs[dir]; ok {
+		return known
+	}
+	writable := false
+	if r.rules.WritePaths != nil {
+		writable = slices.ContainsFunc(r.writePaths, func(root string) bool { return IsBelow(dir, root) })
+	} else {
+		writable = unix.Access(dir, unix.W_OK) == nil || dir != "/" && r.isWritablePath(filepath.Dir(dir))
+	}
+	r.writableDirs[dir] = writable
+	return writable
+}
+
+// programDirs are the usual directories of programs.
+var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/games"}
+
+// programDirNames are the names of directories that hold programs and nothing else.
+var programDirNames = []string{"bin", "sbin", "games"}
+
+// HiddenDirs are the directories of programs, without links: the usual ones, and those in PATH. One with another name
+// than these have may hold a program's data as well, one that is listed hides nothing, and in one that the call can
+// write to it reads what it has written.
+func (l *List) HiddenDirs(path string) []string {
+	var dirs []string
+	calls := newResolver(l.rules, l.writePaths)
+	for _, dir := range append(filepath.SplitList(path), programDirs...) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
+			continue
+		}
+		listed := slices.ContainsFunc(l.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
+		if !listed && !calls.isWritablePath(real) {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
+}

@@ -1,0 +1,124 @@
+package sockets
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
+)
+
+// Gate answers the network calls of one call's processes.
+//
+// Each IPv4 and IPv6 socket is made here. The command gets a descriptor of it and the gate keeps another one, on
+// which it connects. A kept socket isn't released by the command's close, so the gate gives it up as soon as it is
+// connected or listens, and sweeps what no process holds any more.
+type Gate struct {
+	*Network
+	listener kernel.Listener
+	// allSockets says that the kernel connects none of the command's sockets: Unix sockets are made here too.
+	allSockets bool
+	denied     denials
+
+	// heldSockets have the lock also of what follows.
+	*heldSockets
+	// queries is how many datagrams wait for their answers.
+	queries int
+	// connecting is how many Unix sockets are being connected.
+	connecting int
+}
+
+// New makes a gate, which answers through a listener. allSockets says that the kernel connects none of the command's sockets.
+func New(n *Network, l kernel.Listener, allSockets bool) (*Gate, error) {
+	held, err := newHeldSockets()
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{Network: n, listener: l, allSockets: allSockets, heldSockets: held}, nil
+}
+
+// expire ends the waiting of threads whose time has come, and reports whether a sweep is due. Their sockets go on
+// connecting.
+func (g *Gate) expire(now time.Time) (sweeps bool) {
+	for _, s := range g.sockets {
+		if s.isLocal {
+			if len(s.waiters) > 0 {
+				g.advanceLocal(s)
+			}
+			continue
+		}
+		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
+			isOver := !w.deadline.IsZero() && !w.deadline.After(now)
+			if isOver {
+				g.answer(w.id, unix.EINPROGRESS)
+			}
+			return isOver
+		})
+	}
+	if sweeps = !g.nextSweep.IsZero() && !g.nextSweep.After(now); sweeps {
+		g.nextSweep = time.Time{}
+	}
+	g.setTimer()
+	return sweeps
+}
+
+// Handle answers one system call, and reports false for one that isn't about the network.
+func (g *Gate) Handle(c *kernel.Notification) bool {
+	var handle func(c *kernel.Notification, inode uint64) unix.Errno
+	switch c.Number {
+	case unix.SYS_SOCKET:
+		g.handleSocket(c)
+		return true
+	case unix.SYS_CONNECT:
+		handle = g.handleConnect
+	case unix.SYS_BIND:
+		handle = g.handleBind
+	case unix.SYS_LISTEN:
+		handle = g.handleListen
+	case unix.SYS_SENDTO:
+		handle = g.handleSendto
+	default:
+		return false
+	}
+	inode, errno := c.Thread().Socket(c.Int(0))
+	if errno == 0 {
+		errno = handle(c, inode)
+	}
+	if errno != 0 {
+		g.answer(c.ID, errno)
+	}
+	return true
+}
+
+// answer ends a system call with a result or an error. It reports false when the call doesn't wait any more.
+func (g *Gate) answer(id uint64, errno unix.Errno) bool {
+	return g.listener.Finish(id, 0, errno)
+}
+
+// maxErrno is the largest error that a system call can return.
+const maxErrno = 4095
+
+// judge asks about an address and counts a refusal. It returns the error for the command; 0 lets it go on.
+func (g *Gate) judge(to netip.AddrPort, p Protocol) (Verdict, unix.Errno) {
+	v := g.Connections.Decide(to, p)
+	if v.Allow {
+		return v, 0
+	}
+	g.denied.add(to, p, v)
+	if v.Errno == 0 || v.Errno > maxErrno {
+		v.Errno = unix.EACCES
+	}
+	return v, v.Errno
+}
+
+// Report adds to an outcome what was refused, and that connections were held.
+func (g *Gate) Report(o *result.Outcome) {
+	g.denied.report(o)
+	o.Isolation.Connections, o.Isolation.OpenUDP = true, g.UDP
+}
+
+// Refusal is a sentence about the last address that was refused, and one about others; empty if there was none.
+func (g *Gate) Refusal() string { return g.denied.message() }

@@ -1,0 +1,284 @@
+package sockets
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/proc"
+)
+
+const (
+	// maxHeld is how many sockets of one call can be neither connected nor listening at a time.
+	maxHeld = 1024
+	// heldShare is the part of this process's descriptors that they may take.
+	heldShare = 2
+	// minSweep is how many sockets are held before the first sweep, and between two.
+	minSweep = 64
+	// soonSweep is how long a socket is held at most before the next sweep, lateSweep the time between two that drop
+	// nothing: what a command closes may hold a port that a process outside the call waits for.
+	soonSweep = time.Second
+	lateSweep = time.Minute
+	// maxConnected is how many given-up sockets are remembered.
+	maxConnected = 64
+)
+
+// heldSockets are those of a call's sockets that aren't connected and don't listen, with the timer of what waits for them.
+type heldSockets struct {
+	mu sync.Mutex
+	// sockets are by their inodes.
+	sockets map[uint64]*socket
+	// connected are inodes of sockets given up whose command wasn't told yet that they are connected.
+	connected []uint64
+	// sweeping is held by the one worker that sweeps, so that a socket has time between two.
+	sweeping sync.Mutex
+	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when it is due at the latest, and
+	// sweepEvery the time between two that way.
+	sweepAt    int
+	nextSweep  time.Time
+	sweepEvery time.Duration
+	// ready is an epoll instance with the sockets that connect, and timer, which ends waiting.
+	ready, timer int
+	// closed says that the sockets were given up: what still connects one keeps nothing.
+	closed bool
+}
+
+// timerInode stands for the timer where sockets have their inodes, of which none is 0.
+const timerInode = 0
+
+func newHeldSockets() (*heldSockets, error) {
+	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err == nil {
+		err = unix.EpollCtl(ready, unix.EPOLL_CTL_ADD, timer, &unix.EpollEvent{Events: unix.EPOLLIN})
+	}
+	if err != nil {
+		unix.Close(ready)
+		unix.Close(timer)
+		return nil, err
+	}
+	return &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
+}
+
+// find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
+func (h *heldSockets) find(inode uint64) *socket {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sockets[inode]
+}
+
+// makeRoom sweeps when that is due, and fails when the command has too many sockets.
+func (h *heldSockets) makeRoom() error {
+	limit := maxHeld
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err == nil {
+		limit = int(min(maxHeld, own.Cur/heldShare))
+	}
+	h.sweeping.Lock()
+	defer h.sweeping.Unlock()
+	for range 3 { // the second sweep drops what the first one suspects
+		h.mu.Lock()
+		held, due := len(h.sockets), h.sweepAt
+		h.mu.Unlock()
+		if held < min(due, limit) {
+			return nil
+		}
+		h.sweep()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sockets) >= limit {
+		return unix.ENFILE
+	}
+	return nil
+}
+
+// Sweep gives up the sockets that the command has closed.
+func (h *heldSockets) Sweep() {
+	h.sweeping.Lock()
+	defer h.sweeping.Unlock()
+	h.sweep()
+}
+
+// sweep drops the sockets that no process has held for two sweeps.
+func (h *heldSockets) sweep() {
+	candidates := h.candidates(func(s *socket) bool { return s.given })
+	used := socketsInUse()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	every := min(2*h.sweepEvery, lateSweep)
+	for _, s := range candidates {
+		switch {
+		case used[s.inode]:
+			s.suspect = false
+		case s.suspect:
+			h.drop(s)
+		default:
+			s.suspect = true
+			every = soonSweep
+		}
+	}
+	h.sweepAt = len(h.sockets) + minSweep
+	h.nextSweep, h.sweepEvery = time.Time{}, every
+	if len(h.sockets) > 0 {
+		h.nextSweep = time.Now().Add(every)
+	}
+	h.setTimer()
+}
+
+// candidates are the sockets that satisfy a condition.
+func (h *heldSockets) candidates(condition func(*socket) bool) []*socket {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found []*socket
+	for _, s := range h.sockets {
+		if condition(s) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// releasePort drops the sockets at a port that no process holds, so that the port can be bound again. A socket that has
+// a port has been given, even if it isn't marked yet.
+func (h *heldSockets) releasePort(port uint16, except uint64) {
+	h.release(func(s *socket) bool { return s.inode != except && localAddress(s.fd).Port() == port })
+}
+
+// releaseName drops the Unix sockets with a name that no process holds, so that the name can be bound again.
+func (h *heldSockets) releaseName(raw []byte, except uint64) {
+	if len(raw) <= leastAddress || isPathName(raw) {
+		return // the kernel keeps a path until somebody removes it
+	}
+	h.release(func(s *socket) bool {
+		return s.isLocal && s.inode != except && bytes.Equal(localName(s.fd), raw[leastAddress:])
+	})
+}
+
+// release drops the sockets that satisfy a condition and that no process holds.
+func (h *heldSockets) release(condition func(*socket) bool) {
+	bound := h.candidates(condition)
+	if len(bound) == 0 {
+		return
+	}
+	used := socketsInUse()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range bound {
+		if !used[s.inode] {
+			h.drop(s)
+		}
+	}
+}
+
+// drop gives up a socket. The caller holds the lock.
+func (h *heldSockets) drop(s *socket) {
+	if h.sockets[s.inode] != s {
+		return
+	}
+	if s.watched {
+		// The command's descriptor would keep it watched.
+		_ = unix.EpollCtl(h.ready, unix.EPOLL_CTL_DEL, s.fd, nil)
+	}
+	closePeer(s.peer)
+	unix.Close(s.fd)
+	delete(h.sockets, s.inode)
+}
+
+// rememberConnected notes that a socket was given up before its command learned that it is connected.
+func (h *heldSockets) rememberConnected(inode uint64) {
+	if len(h.connected) == maxConnected {
+		h.connected = h.connected[1:]
+	}
+	h.connected = append(h.connected, inode)
+}
+
+// takeConnected reports whether the command is still to be told that a socket is connected, and forgets it.
+func (h *heldSockets) takeConnected(inode uint64) bool {
+	i := slices.Index(h.connected, inode)
+	if i < 0 {
+		return false
+	}
+	h.connected = slices.Delete(h.connected, i, i+1)
+	return true
+}
+
+// setTimer sets the timer to the next deadline or sweep, or stops it.
+func (h *heldSockets) setTimer() {
+	next := h.nextSweep
+	for _, s := range h.sockets {
+		if s.isLocal && len(s.waiters) > 0 {
+			if again := time.Now().Add(retryLocal); next.IsZero() || again.Before(next) {
+				next = again
+			}
+		}
+		for _, w := range s.waiters {
+			if !w.deadline.IsZero() && (next.IsZero() || w.deadline.Before(next)) {
+				next = w.deadline
+			}
+		}
+	}
+	var spec unix.ItimerSpec
+	if !next.IsZero() {
+		spec.Value = unix.NsecToTimespec(max(time.Until(next).Nanoseconds(), 1))
+	}
+	_ = unix.TimerfdSettime(h.timer, 0, &spec, nil)
+}
+
+// Close gives up all sockets. Nothing may be asked any more.
+func (h *heldSockets) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, s := range h.sockets {
+		h.drop(s)
+	}
+	unix.Close(h.ready)
+	unix.Close(h.timer)
+}
+
+// socketsInUse are the inodes of the sockets that processes of this user hold, without this process.
+func socketsInUse() map[uint64]bool {
+	used := map[uint64]bool{}
+	own, user := os.Getpid(), uint32(os.Geteuid())
+	for _, pid := range proc.Numbers("/proc") {
+		var st unix.Stat_t
+		dir := "/proc/" + strconv.Itoa(pid)
+		if pid == own || unix.Stat(dir, &st) != nil || st.Uid != user {
+			continue
+		}
+		if addSockets(used, dir+"/fd") {
+			continue
+		}
+		// The first thread may have ended before the others.
+		for _, tid := range proc.Numbers(dir + "/task") {
+			addSockets(used, dir+"/task/"+strconv.Itoa(tid)+"/fd")
+		}
+	}
+	return used
+}
+
+// addSockets adds the sockets of a directory of descriptors, and reports false for an empty one.
+func addSockets(to map[uint64]bool, dir string) bool {
+	fds := proc.Numbers(dir)
+	for _, fd := range fds {
+		link, err := os.Readlink(dir + "/" + strconv.Itoa(fd))
+		if err != nil {
+			continue
+		}
+		text, isSocket := strings.CutPrefix(link, "socket:[")
+		if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64); isSocket && err == nil {
+			to[inode] = true
+		}
+	}
+	return len(fds) > 0
+}

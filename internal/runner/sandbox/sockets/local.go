@@ -1,0 +1,151 @@
+package sockets
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
+)
+
+// Where the kernel may not connect any socket of the command, because nothing would stop one that is put in the place of another,
+// Unix sockets are made and connected here as well. A peer then sees this process in SO_PEERCRED, with the command's user.
+
+// retryLocal is the time between two tries to connect a Unix socket to a server that is busy: nothing says when it isn't.
+const retryLocal = 5 * time.Millisecond
+
+// isPathName reports whether an address of a Unix socket is a path.
+func isPathName(raw []byte) bool { return len(raw) > leastAddress && raw[leastAddress] != 0 }
+
+// connectLocal connects a held Unix socket. A path is resolved as the thread sees it, once.
+func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) unix.Errno {
+	if len(raw) < leastAddress || len(raw) > unix.SizeofSockaddrUnix {
+		return unix.EINVAL
+	}
+	family := binary.NativeEndian.Uint16(raw)
+	if family != unix.AF_UNIX && family != unix.AF_UNSPEC {
+		return unix.EINVAL
+	}
+	peer := noPeer
+	if family == unix.AF_UNIX && isPathName(raw) {
+		path, _, _ := bytes.Cut(raw[leastAddress:], []byte{0})
+		var errno unix.Errno
+		if peer, errno = c.Thread().Open(unix.AT_FDCWD, string(path), 0); errno != 0 {
+			return errno
+		}
+		raw = append(raw[:leastAddress:leastAddress], kernel.FDPath(peer)+"\x00"...)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	isTaken := false
+	defer func() {
+		if !isTaken {
+			closePeer(peer)
+		}
+	}()
+	switch s := g.sockets[inode]; {
+	case !g.listener.IsValid(c.ID): // what was read may be another process's
+	case s == nil: // another thread has connected it, or it listens
+		g.answerConnected(c.ID, inode)
+	case len(s.waiters) > 0 || s.connecting:
+		return unix.EALREADY
+	case s.isDatagram:
+		g.answer(c.ID, connectSocket(s.fd, raw)) // datagrams wait for nobody
+	default:
+		isTaken = true
+		if w := waiterFor(s, c.ID); g.connecting < maxConnecting || !g.wait(s, w, raw, peer) {
+			g.connectStream(s, w, raw, peer)
+		}
+	}
+	return 0
+}
+
+// maxConnecting is how many Unix sockets are being connected at a time: each takes a thread. Others wait as for a busy server.
+const maxConnecting = 4
+
+// connectStream connects a Unix socket for a thread, which waits if it wants to and the server is busy. It takes the peer.
+//
+// It does so apart: a command that takes away the flag by which a connect doesn't wait, at the right moment, makes it wait for as long as
+// the server is there. Nothing else waits then.
+func (g *Gate) connectStream(s *socket, w waiter, raw []byte, peer int) {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		closePeer(peer)
+		g.answer(w.id, kernel.ErrnoOf(err, unix.EBADF))
+		return
+	}
+	s.connecting = true
+	g.connecting++
+	go func() {
+		blocks, errno := connectNow(fd, raw)
+		unix.Close(fd)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		s.connecting = false
+		g.connecting--
+		if w.again = w.again || blocks; errno == unix.EAGAIN && w.again && g.wait(s, w, raw, peer) {
+			return
+		}
+		closePeer(peer)
+		if g.closed {
+			return
+		}
+		if errno == 0 && g.sockets[s.inode] == s {
+			g.drop(s)
+		}
+		g.answerConnect(w.id, s.inode, errno)
+	}()
+}
+
+// wait has a thread wait for another try, unless it has waited long enough, or nobody is left who would. It takes the peer if it does.
+func (g *Gate) wait(s *socket, w waiter, raw []byte, peer int) bool {
+	isOver := !w.deadline.IsZero() && !w.deadline.After(time.Now())
+	if g.closed || isOver || g.sockets[s.inode] != s || !g.listener.IsValid(w.id) {
+		return false
+	}
+	s.to, s.peer, s.waiters = raw, peer, []waiter{w}
+	g.setTimer()
+	return true
+}
+
+// advanceLocal tries again to connect a Unix socket for which a thread waits.
+func (g *Gate) advanceLocal(s *socket) {
+	if g.connecting >= maxConnecting {
+		return
+	}
+	w, peer := s.waiters[0], s.peer
+	s.waiters, s.peer = nil, noPeer
+	g.connectStream(s, w, s.to, peer)
+}
+
+// noPeer stands for a descriptor of what a Unix socket is being connected to, where there is none.
+const noPeer = -1
+
+func closePeer(fd int) {
+	if fd != noPeer {
+		unix.Close(fd)
+	}
+}
+
+// localName is the name that a Unix socket is bound to, empty for none.
+func localName(fd int) []byte {
+	var address unix.RawSockaddrUnix
+	length := uint32(unsafe.Sizeof(address))
+	_, _, errno := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&address)), uintptr(unsafe.Pointer(&length)))
+	raw := (*[unsafe.Sizeof(address)]byte)(unsafe.Pointer(&address))
+	if errno != 0 || length <= leastAddress || int(length) > len(raw) {
+		return nil
+	}
+	return raw[leastAddress:length]
+}
+
+// listenLocal gives up a Unix socket that has a name: it won't be connected. The command listens itself, so that whoever connects
+// sees its process.
+func (g *Gate) listenLocal(s *socket) {
+	if len(localName(s.fd)) > 0 {
+		g.drop(s)
+	}
+}
