@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command of test/bench: calls (on the current cluster, with a plot), operator or footprint (both without a
+# Runs a command of test/bench: calls (on the current cluster), operator or footprint (both without a
 # cluster). Flags go to it, also from BENCH_ARGS: BENCH_ARGS='-n 100' make bench. 'go run ./test/bench calls -h' lists
 # them. BENCH_ARGS='-only sessions' make bench measures sessions alone, and -session-parts some of that.
 source "$(dirname "$0")/lib.sh"
@@ -25,8 +25,3 @@ else
 fi
 read -ra more <<<"${BENCH_ARGS:-}"
 go run ./test/bench "$command" "${args[@]}" "${more[@]}" "${@:2}"
-# Flags may have the figures written elsewhere, or nowhere; of sessions alone there is no plot.
-if [[ $command == calls && " ${more[*]} $* " != *" -json"* && " ${more[*]} $* " != *" -only sessions "* ]]; then
-  go -C hack run ./benchplot -in "$PWD/bin/bench.json" -out "$PWD/bin/bench.png"
-  say "bench: all figures are in bin/bench.json, a plot is in bin/bench.png"
-fi
