@@ -96,4 +96,4 @@ bench-operator: build ## Measure the operator alone: throughput, CPU, API writes
 
 .PHONY: bench-footprint
 bench-footprint: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
-	@hack/bench.sh footprint
+	@hack/bench.sh operator -only rest,runner -json bin/bench-footprint.json

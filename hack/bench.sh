@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command of test/bench: calls (on the current cluster, with a plot), operator or footprint (both without a
-# cluster). Flags go to it, also from BENCH_ARGS: BENCH_ARGS='-n 100' make bench. 'go run ./test/bench calls -h' lists
-# them. BENCH_ARGS='-only sessions' make bench measures sessions alone, and -session-parts some of that.
+# Runs a command of test/bench: calls (on the current cluster) or operator (without a cluster). Flags go to it, also from
+# BENCH_ARGS: BENCH_ARGS='-n 100' make bench. 'go run ./test/bench calls -h' lists them. BENCH_ARGS='-only sessions' make
+# bench measures that part alone.
 source "$(dirname "$0")/lib.sh"
 
-[[ $# -gt 0 ]] || die "name a command: hack/bench.sh calls, operator or footprint"
+[[ $# -gt 0 ]] || die "name a command: hack/bench.sh calls or operator"
 command=$1
 args=()
 if [[ $command == calls ]]; then
@@ -13,9 +13,6 @@ if [[ $command == calls ]]; then
     die "the operator is not running on this cluster: run 'make deploy'"
   if is_local; then
     make -s load-tools build
-    # The audit log is there when the cluster was started with TOOLCALL_CLUSTER_AUDIT=1.
-    audit=$(dirname "$KUBECONFIG")/logs/audit.log
-    [[ ! -e $audit ]] || args+=(-audit-log "$audit")
     # The kubectl of the cluster's own version.
     args+=(-kubectl "$(cluster assets)/kubectl")
   fi
@@ -24,9 +21,4 @@ else
   export KUBEBUILDER_ASSETS
 fi
 read -ra more <<<"${BENCH_ARGS:-}"
-go run ./test/bench "$command" "${args[@]}" "${more[@]}" "${@:2}"
-# Flags may have the figures written elsewhere, or nowhere; of sessions alone there is no plot.
-if [[ $command == calls && " ${more[*]} $* " != *" -json"* && " ${more[*]} $* " != *" -only sessions "* ]]; then
-  go -C hack run ./benchplot -in "$PWD/bin/bench.json" -out "$PWD/bin/bench.png"
-  say "bench: all figures are in bin/bench.json, a plot is in bin/bench.png"
-fi
+go run ./test/bench "$command" "${args[@]}" "${@:2}" "${more[@]}"

@@ -1,6 +1,5 @@
-// Command bench measures the project. Each of its commands measures one thing, prints tables and saves every figure as
-// JSON: calls beside bare Pods and Jobs on a cluster, the operator alone against an API server without a node, and
-// what operator and runner cost when nothing happens.
+// Command bench measures the project. Each of its commands prints one table and saves every figure as JSON: calls beside
+// bare Pods and Jobs on a cluster, and the operator alone against an API server without a node.
 package main
 
 import (
@@ -18,29 +17,22 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/test/bench/calls"
-	"toolcall.dev/operator/test/bench/figures"
-	"toolcall.dev/operator/test/bench/footprint"
+	"toolcall.dev/operator/test/bench/measure"
 	"toolcall.dev/operator/test/bench/operator"
 )
 
-// command is what measures one thing.
+// command is what measures.
 type command interface {
 	// AddFlags adds the command's flags, those that every command has among them.
-	AddFlags(*flag.FlagSet) *figures.Options
-	// Measure fills the report, and says what it does.
-	Measure(ctx context.Context, say func(format string, args ...any)) error
-	// Report is empty before, and can have that of an earlier run read into it.
-	Report() figures.Report
+	AddFlags(*flag.FlagSet) *measure.Options
+	// Measure fills the report.
+	Measure(ctx context.Context, report *measure.Report) error
 }
-
-// limited is a command with limits; its verdict is the error when a figure is over one.
-type limited interface{ Verdict() error }
 
 const usage = `Usage: bench COMMAND [flags]
 
-  calls      calls beside bare Pods and Jobs on the current cluster
-  operator   the operator alone, against an API server of its own without a node; and that API server's floor
-  footprint  memory and processor time of the operator and of a runner at rest
+  calls     calls beside bare Pods and Jobs on the current cluster
+  operator  the operator alone, against an API server of its own without a node; and that API server's floor
 
 'bench COMMAND -h' lists the flags.
 `
@@ -51,8 +43,6 @@ func commandNamed(name string) command {
 		return &calls.Command{}
 	case "operator":
 		return &operator.Command{}
-	case "footprint":
-		return &footprint.Command{}
 	}
 	return nil
 }
@@ -83,29 +73,16 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	report := c.Report()
-	if o.From != "" {
-		if err := figures.Read(o.From, report); err != nil {
-			return err
-		}
-		figures.Print(out, report, o.Markdown)
-		return nil
-	}
-	report.Head().Begin("go run ./test/bench " + strings.Join(args, " "))
-	if err := c.Measure(ctx, func(format string, args ...any) { fmt.Fprintf(progress, "bench: "+format+"\n", args...) }); err != nil {
+	report := measure.NewReport("go run ./test/bench "+strings.Join(args, " "), progress)
+	if err := c.Measure(ctx, report); err != nil {
 		return err
 	}
-	report.Head().End()
-	figures.Print(out, report, o.Markdown)
-	err = figures.Save(o.JSON, report)
-	if l, ok := c.(limited); ok {
-		err = errors.Join(err, l.Verdict())
-	}
-	return err
+	report.End()
+	return errors.Join(report.Print(out), report.Save(o.JSON), report.Err())
 }
 
 // parse reads the flags behind the command's name.
-func parse(c command, args []string, usage io.Writer) (*figures.Options, error) {
+func parse(c command, args []string, usage io.Writer) (*measure.Options, error) {
 	fs := flag.NewFlagSet("bench "+args[0], flag.ContinueOnError)
 	fs.SetOutput(usage)
 	o := c.AddFlags(fs)

@@ -3,85 +3,55 @@ package calls
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/figures"
+	"toolcall.dev/operator/test/bench/measure"
 )
 
-// burst is what many objects at the same time came to.
-type burst struct {
-	Size int    `json:"size"`
-	Kind string `json:"kind"`
-	// Seconds until the last one's end was seen.
-	Seconds float64         `json:"seconds"`
-	Each    figures.Summary `json:"each"`
-	// WarmShare is the part of the calls that had a waiting pod.
-	WarmShare float64 `json:"warmShare"`
+const (
+	// warmPerRound is how many warm calls a round has: they end at once.
+	warmPerRound = 5
+	// ratePool is how many pods wait for warm calls that come by the clock, and rateSeconds how long each rate is kept.
+	ratePool    = 20
+	rateSeconds = 10
+	// rateLimit is the p99, in seconds, up to which a rate counts as held.
+	rateLimit = 1.0
+)
+
+// measureRounds measures one object at a time.
+func (p *part) measureRounds(ctx context.Context) error {
+	return p.inTurns(ctx, p.scenario(barePod, 1), p.scenario(bareJob, 1), p.scenario(coldCall, 1, bareJob.title, barePod.title),
+		p.scenario(imageCall, 1, bareJob.title, barePod.title), p.scenario(warmCall, warmPerRound, bareJob.title, barePod.title))
 }
 
-// rateResult is what objects that came by the clock came to.
-type rateResult struct {
-	Kind      string          `json:"kind"`
-	Rate      float64         `json:"rate"`
-	Each      figures.Summary `json:"each"`
-	WarmShare float64         `json:"warmShare"`
-	// Behind is how many had come and not ended when the last one came.
-	Behind int  `json:"behind"`
-	Holds  bool `json:"holds"`
+// measureHeld measures warm calls with and without a list that the kernel holds their programs to.
+func (p *part) measureHeld(ctx context.Context) error {
+	return p.inTurns(ctx, p.scenario(warmCall, warmPerRound), p.scenario(heldCall, warmPerRound, warmCall.title))
 }
 
-// rateLimit is the p99, in seconds, up to which a rate counts as held.
-const rateLimit = 1.0
-
-// measureBursts creates as many as a burst has at once and waits for all, kind after kind.
-func (r *run) measureBursts(ctx context.Context) error {
-	for _, size := range r.bursts {
-		for _, f := range r.fixtures {
-			if !slices.Contains(podKinds, f.kind) {
-				continue
+// measureBursts creates as many as a burst has at once and waits for all, kind after kind. A node has no room for the pods
+// of all kinds at the same time.
+func (p *part) measureBursts(ctx context.Context) error {
+	for _, size := range []int{10, 50} {
+		for _, k := range []kind{barePod, bareJob, coldCall, imageCall, warmCall} {
+			var o *producer
+			of := func(k kind) string { return fmt.Sprintf("%d at once, until all have ended: %s", size, k.title) }
+			burst := &measure.Scenario{
+				Name: of(k), Against: []string{of(bareJob)},
+				Prepare: func(ctx context.Context) (err error) {
+					o, err = p.newProducer(ctx, k, size)
+					return err
+				},
+				Operate: func(ctx context.Context, _ int) error {
+					return cluster.Spread(ctx, size, size, func(ctx context.Context, i int) error {
+						return o.run(ctx, fmt.Sprintf("burst-%04d", i))
+					})
+				},
 			}
-			r.say("%s, %d at the same time", titles[f.kind], size)
-			samples, err := r.load(ctx, f, size, fmt.Sprintf("burst-%d", size), make([]time.Duration, size))
-			if err != nil {
-				return fmt.Errorf("%s, %d at the same time: %w", f.kind, size, err)
-			}
-			each := figures.Summarize(totals(samples, f.kind))
-			r.report.Bursts = append(r.report.Bursts, burst{Size: size, Kind: f.kind, Seconds: each.Max, Each: each, WarmShare: warmShare(samples)})
-		}
-	}
-	return r.release(ctx)
-}
-
-// measureRates raises the rate until calls don't keep up with it, cold and warm.
-func (r *run) measureRates(ctx context.Context) error {
-	for _, f := range r.fixtures {
-		if f.kind != kindCold && f.kind != kindWarm {
-			continue
-		}
-		for _, rate := range slices.Sorted(slices.Values(r.rates)) {
-			r.say("%s, %g a second for %g s", titles[f.kind], rate, r.rateSeconds)
-			samples, err := r.load(ctx, f, r.ratePool, fmt.Sprintf("rate-%g", rate), arrivals(rate, r.rateSeconds))
-			if err != nil {
-				return fmt.Errorf("%s, %g a second: %w", f.kind, rate, err)
-			}
-			held := judge(f.kind, rate, samples)
-			r.report.Rates = append(r.report.Rates, held)
-			if !held.Holds {
-				break
-			}
-		}
-	}
-	return r.release(ctx)
-}
-
-// release lets the waiting pods go.
-func (r *run) release(ctx context.Context) error {
-	for _, kind := range []string{kindWarm, kindHeld} {
-		if warm := r.fixture(kind); warm != nil && warm.pool > 0 {
-			if err := warm.resize(ctx, 0); err != nil {
+			err := p.report.InTurns(ctx, p.name, 1, burst)
+			p.addWarmShare(of(k), o)
+			if err = p.end(ctx, err); err != nil {
 				return err
 			}
 		}
@@ -89,37 +59,51 @@ func (r *run) release(ctx context.Context) error {
 	return nil
 }
 
-// load creates objects by the clock, whether or not earlier ones have ended, waits for all, and deletes them. A time
-// counts from when its object was planned: what delays the creation is part of it. Where there is a pool, it has that
-// many pods.
-func (r *run) load(ctx context.Context, f *fixture, pool int, name string, plan []time.Duration) ([]sample, error) {
-	if (f.kind == kindWarm || f.kind == kindHeld) && f.pool != pool {
-		if err := f.resize(ctx, pool); err != nil {
-			return nil, err
-		}
-	}
-	t, err := cluster.Track(ctx, r.client, f.Subject, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Stop()
-	samples := make([]sample, len(plan))
-	began := time.Now()
-	err = cluster.Spread(ctx, len(plan), len(plan), func(ctx context.Context, i int) error {
-		planned := began.Add(plan[i])
-		if err := cluster.Pause(ctx, time.Until(planned)); err != nil {
+// measureRates doubles the rate of calls that come by the clock until they don't keep up with it, cold and warm.
+func (p *part) measureRates(ctx context.Context) error {
+	for _, k := range []kind{coldCall, warmCall} {
+		o, err := p.newProducer(ctx, k, ratePool)
+		if err != nil {
 			return err
 		}
-		measured, err := t.Measure(ctx, fmt.Sprintf("%s-%04d", name, i))
-		if err == nil {
-			samples[i], err = newSample(f.kind, measured, planned)
+		held, holding := 0.0, true
+		for rate := 1.0; holding; rate *= 2 {
+			plan := arrivals(rate, rateSeconds)
+			seconds, err := o.arrive(ctx, plan, fmt.Sprintf("rate-%g", rate))
+			if err != nil {
+				return fmt.Errorf("%s, %g a second: %w", k.title, rate, err)
+			}
+			p.report.Add(p.name, fmt.Sprintf("%s, %g a second", k.title, rate), "s", seconds)
+			if holding = holds(rate, seconds, plan); holding {
+				held = rate
+			}
 		}
+		p.report.Add(p.name, k.title+", sustained", "calls/s", []float64{held})
+		p.addWarmShare(k.title, o)
+		if err := p.end(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive creates objects by the clock, whether or not earlier ones have ended, and waits for all. A time counts from when
+// its object was planned: what delays the creation is part of it.
+func (o *producer) arrive(ctx context.Context, plan []time.Duration, name string) ([]float64, error) {
+	seconds, began := make([]float64, len(plan)), time.Now()
+	err := cluster.Spread(ctx, len(plan), len(plan), func(ctx context.Context, i int) error {
+		planned := began.Add(plan[i])
+		if err := measure.Pause(ctx, time.Until(planned)); err != nil {
+			return err
+		}
+		err := o.run(ctx, fmt.Sprintf("%s-%04d", name, i))
+		seconds[i] = time.Since(planned).Seconds()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return samples, f.clear(ctx)
+	return seconds, o.clear(ctx)
 }
 
 // arrivals are evenly spaced, the first at once.
@@ -131,27 +115,14 @@ func arrivals(rate, seconds float64) []time.Duration {
 	return plan
 }
 
-// judge says whether a rate was held: p99 within the limit, and no more left behind than can be on their way. samples
-// are in the order in which they came.
-func judge(kind string, rate float64, samples []sample) rateResult {
-	x := rateResult{Kind: kind, Rate: rate, Each: figures.Summarize(totals(samples, kind)), WarmShare: warmShare(samples)}
-	last := samples[len(samples)-1].Created
-	for _, s := range samples[:len(samples)-1] {
-		if s.Created.Add(time.Duration(s.Seconds * float64(time.Second))).After(last) {
-			x.Behind++
+// holds says whether a rate was held: p99 within the limit, and no more left behind when the last one came than can be on
+// their way.
+func holds(rate float64, seconds []float64, plan []time.Duration) bool {
+	behind, last := 0, len(plan)-1
+	for i, took := range seconds[:last] {
+		if plan[i].Seconds()+took > plan[last].Seconds() {
+			behind++
 		}
 	}
-	onTheWay := max(1, int(rate*rateLimit))
-	x.Holds = x.Each.P99 <= rateLimit && x.Behind <= onTheWay
-	return x
-}
-
-func warmShare(samples []sample) float64 {
-	warm := 0
-	for _, s := range samples {
-		if s.Path == v1alpha1.PathWarm {
-			warm++
-		}
-	}
-	return float64(warm) / float64(max(len(samples), 1))
+	return measure.Summarize(seconds).P99 <= rateLimit && behind <= max(1, int(rate*rateLimit))
 }

@@ -1,255 +1,276 @@
 package calls
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
+	"io"
+	"os/exec"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/figures"
-	"toolcall.dev/operator/test/bench/floor"
+	"toolcall.dev/operator/test/bench/measure"
 )
 
-// Parts of what is measured of sessions, in order.
 const (
-	sessionsAlone     = "alone"
-	sessionsFiles     = "files"
-	sessionsOutput    = "output"
-	sessionsTransfer  = "transfer"
-	sessionsSustained = "sustained"
-	sessionsWrites    = "writes"
-	sessionsStarts    = "starts"
-	sessionsResume    = "resume"
-	sessionsOperator  = "operator"
-	sessionsRunner    = "runner"
+	// callsPerRound are those in a ready session, and as many of the floor; execsPerRound is how often a round has what a user
+	// would do instead; filesPerRound is for each kind of file action.
+	callsPerRound = 30
+	execsPerRound = 6
+	filesPerRound = 10
+	// sessions that run calls at the same time, and clients of each, with one call on its way at a time.
+	sessions       = 16
+	sessionClients = 2
+	clients        = sessions * sessionClients
+	callsPerClient = 30
+	// keptCalls is how many finished calls of a session the operator leaves; what ends beyond that, it deletes.
+	keptCalls = 200
+	// execPod is a pod that is there.
+	execPod = "there"
 )
 
-var allSessionParts = []string{
-	sessionsAlone, sessionsFiles, sessionsOutput, sessionsTransfer, sessionsSustained, sessionsWrites, sessionsStarts, sessionsResume, sessionsOperator, sessionsRunner,
+// speaker has calls run in a session.
+type speaker struct {
+	session *v1alpha1.ToolSession
+	tracker *cluster.Tracker
 }
 
-// sessionOptions are the flags about sessions.
-type sessionOptions struct {
-	parts    []string
-	samples  int
-	sessions int
-	loops    int
-	seconds  float64
-	warmUp   float64
-	starts   int
-	resumes  int
-	idle     int
-	calls    int
-	size     string
-	kubectl  string
-	plugin   string
-	// followers of one call at the same time, and rounds of files up and down.
-	followers int
-	transfers int
-}
-
-func (o *sessionOptions) addFlags(fs *flag.FlagSet) {
-	*o = sessionOptions{
-		parts: allSessionParts, samples: 300, sessions: 16, loops: 2, seconds: 20, warmUp: 90, starts: 20, resumes: 5, idle: 30, calls: 10000,
-		followers: 500, transfers: 5,
+// newSpeaker opens a session in a room of its own.
+func (p *part) newSpeaker(ctx context.Context, name string, policy v1alpha1.ExecutionPolicySpec, concurrent int) (*speaker, error) {
+	r, err := p.newCallRoom(ctx, name, policy)
+	if err != nil {
+		return nil, err
 	}
-	figures.Add(fs, &o.parts, "session-parts", figures.List(figures.OneOf(allSessionParts)), "`parts` of sessions to measure, commas between")
-	figures.Add(fs, &o.samples, "session-n", figures.Between(sessionRounds, 100000), "calls in a ready session, one at a time, and as many of the floor")
-	figures.Add(fs, &o.sessions, "sessions", figures.Between(1, 99), "sessions under sustained load")
-	figures.Add(fs, &o.loops, "session-loops", figures.Between(1, 16), "clients of each of them, with one call on its way at a time; the session runs as many at once")
-	figures.Add(fs, &o.seconds, "session-seconds", figures.Between(1.0, 3600), "seconds for which the sustained load is measured, and the floor's beside it")
-	figures.Add(fs, &o.warmUp, "session-warm-up", figures.Between(0.0, 3600), "seconds after which the sustained load is measured although the operator doesn't delete finished calls yet")
-	figures.Add(fs, &o.starts, "session-starts", figures.Between(1, 1000), "sessions that take a waiting pod; a quarter as many go cold")
-	figures.Add(fs, &o.resumes, "session-resumes", figures.Between(1, 1000), "calls that wake a suspended session, each beside a cold call")
-	figures.Add(fs, &o.idle, "idle-sessions", figures.Between(1, 200), "idle sessions with which the operator's memory is looked at; each has a pod")
-	figures.Add(fs, &o.calls, "session-calls", figures.Between(1, 90000), "calls of one session, after which its runner's memory is looked at")
-	figures.Add(fs, &o.followers, "followers", figures.Between(1, 1000), "followers of one call at the same time, with which the operator's memory is looked at")
-	figures.Add(fs, &o.transfers, "transfers", figures.Between(1, 100), "how often a file of 100 MiB is sent up and down")
-	fs.StringVar(&o.size, "workspace", "64Mi", "size of the claim of the session that is suspended, in the cluster's default StorageClass; empty for no such session")
-	fs.StringVar(&o.kubectl, "kubectl", "kubectl", "the kubectl whose exec and cp are measured")
-	fs.StringVar(&o.plugin, "plugin", "bin/kubectl-toolcall", "the plugin whose cp is measured")
-}
-
-// sessionBench is a run's part about sessions.
-type sessionBench struct {
-	*run
-	floor  *floor.Variant
-	report *sessionReport
-	// values are times in seconds, by what they are of.
-	values map[string][]float64
-}
-
-// measureSessions measures calls that share a pod beside the floor, a bare Job, a warm call, and an exec into a pod that is
-// there already. A part that fails doesn't cost the figures of the others: the verdict says so.
-func (r *run) measureSessions(ctx context.Context) (err error) {
-	b := &sessionBench{run: r, report: &sessionReport{}, values: map[string][]float64{}}
-	r.report.Sessions = b.report
-	defer func() { b.report.summarize(b.values) }()
-	if b.measures(sessionsAlone) || b.measures(sessionsFiles) || b.measures(sessionsSustained) {
-		defer func() { err = errors.Join(err, b.removeFloor()) }()
-		if err := b.installFloor(ctx); err != nil {
-			return fmt.Errorf("install the floor's kind: %w", err)
-		}
+	s := &speaker{session: cluster.NewSession(r.namespace, "one", concurrent)}
+	if err := cluster.Open(ctx, p.client, s.session); err != nil {
+		return nil, err
 	}
-	for _, part := range []figures.Part{
-		{Name: sessionsAlone, Measure: b.measureAlone}, {Name: sessionsFiles, Measure: b.measureFiles},
-		{Name: sessionsOutput, Measure: b.measureOutput}, {Name: sessionsTransfer, Measure: b.measureTransfer},
-		{Name: sessionsSustained, Measure: b.measureSustained},
-		{Name: sessionsWrites, Measure: b.measureWrites}, {Name: sessionsStarts, Measure: b.measureStarts},
-		{Name: sessionsResume, Measure: b.measureResumes}, {Name: sessionsOperator, Measure: b.measureOperator},
-		{Name: sessionsRunner, Measure: b.measureRunner},
-	} {
-		if !b.measures(part.Name) {
-			continue
-		}
-		b.say("sessions: %s", part.Name)
-		if err := part.Measure(ctx); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
-			b.report.fail(part.Name, err)
-			b.say("sessions: %s: %v", part.Name, err)
-		}
+	s.tracker, err = p.track(ctx, r.namespace, &v1alpha1.ToolCallList{}, cluster.CallDone)
+	return s, err
+}
+
+// run has a call run, of the shortest command if the action is nil.
+func (s *speaker) run(ctx context.Context, name string, action *v1alpha1.ToolCallSpec) error {
+	call := cluster.CallOf(s.session, name)
+	if action != nil {
+		call.Spec.Structured, call.Spec.Code, call.Spec.File = action.Structured.DeepCopy(), action.Code.DeepCopy(), action.File.DeepCopy()
+	}
+	_, err := s.tracker.Run(ctx, call)
+	return err
+}
+
+// sessionScenario is calls of the shortest command in a session under a policy.
+func (p *part) sessionScenario(title, room string, policy v1alpha1.ExecutionPolicySpec, against ...string) *measure.Scenario {
+	var s *speaker
+	return &measure.Scenario{
+		Name: title, Against: against, Each: callsPerRound,
+		Prepare: func(ctx context.Context) (err error) {
+			s, err = p.newSpeaker(ctx, room, policy, 1)
+			return err
+		},
+		Operate: func(ctx context.Context, n int) error { return s.run(ctx, fmt.Sprintf("call-%06d", n), nil) },
+	}
+}
+
+// floorScenario is calls of the floor, one at a time.
+func (p *part) floorScenario(each int) *measure.Scenario {
+	var f *floor
+	return &measure.Scenario{
+		Name: floorTitle, Each: each,
+		Prepare: func(ctx context.Context) (err error) {
+			f, err = p.newFloor(ctx)
+			return err
+		},
+		Operate: func(ctx context.Context, n int) error { return f.run(ctx, fmt.Sprintf("call-%06d", n)) },
+	}
+}
+
+// measureSessions measures calls in a ready session one at a time: beside the floor, an exec into a pod that is there already, a
+// warm call, and a session without what the default policy restricts of the network.
+func (p *part) measureSessions(ctx context.Context) error {
+	const call, unrestricted = "call in a ready session", "call in a ready session, network unrestricted"
+	open := v1alpha1.ExecutionPolicySpec{Network: &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}}
+	var there *room
+	exec := &measure.Scenario{
+		Name: "exec from this process", Each: execsPerRound,
+		Prepare: func(ctx context.Context) (err error) {
+			if there, err = p.newRoom(ctx, "exec"); err != nil {
+				return err
+			}
+			return p.startPod(ctx, there.namespace, execPod, "sleep", "86400")
+		},
+		Operate: func(ctx context.Context, _ int) error { return p.execTrue(ctx, there.namespace) },
+	}
+	kubectl := &measure.Scenario{
+		Name: "kubectl exec", Each: execsPerRound,
+		Operate: func(ctx context.Context, _ int) error {
+			return execute(ctx, p.kubectl, "-n", there.namespace, "exec", execPod, "--", "true")
+		},
+	}
+	return p.inTurns(ctx, p.floorScenario(callsPerRound), exec, kubectl, p.scenario(warmCall, execsPerRound),
+		p.sessionScenario(unrestricted, "unrestricted", open, floorTitle),
+		p.sessionScenario(call, "default", v1alpha1.ExecutionPolicySpec{}, floorTitle, unrestricted, warmCall.title, exec.Name, kubectl.Name))
+}
+
+// startPod starts a pod like a bare one with a command, and waits until it runs.
+func (p *part) startPod(ctx context.Context, namespace, name string, command ...string) error {
+	spec, err := bareSpec(p.image)
+	if err != nil {
+		return err
+	}
+	spec.Containers[0].Command = command
+	// The commands don't end when they are asked to.
+	spec.TerminationGracePeriodSeconds = ptr.To(int64(1))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: *spec}
+	if err := cluster.Create(ctx, p.client, pod); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, "pod "+name, func(ctx context.Context) (bool, error) {
+		err := p.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return podReady(&pod.Status), err
+	})
+}
+
+// execTrue runs true in the pod that is there, as kubectl does, on a connection of its own.
+func (p *part) execTrue(ctx context.Context, namespace string) error {
+	url := p.clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(execPod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{"true"}, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	executor, err := remotecommand.NewWebSocketExecutor(p.conf, "GET", url.String())
+	if err != nil {
+		return fmt.Errorf("make the executor: %w", err)
+	}
+	var stderr bytes.Buffer
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard, Stderr: &stderr}); err != nil {
+		return fmt.Errorf("run true in pod %s: %w: %s", execPod, err, stderr.Bytes())
 	}
 	return nil
 }
 
-func (b *sessionBench) measures(part string) bool { return slices.Contains(b.session.parts, part) }
-
-const (
-	floorRoom = "session-floor"
-	// settle lets the API server publish a new kind, and a runner or an operator come to rest.
-	settle = 5 * time.Second
-)
-
-// installFloor has the kind once more, in a group that no operator knows.
-func (b *sessionBench) installFloor(ctx context.Context) error {
-	room := &fixture{kind: floorRoom, client: b.client, Subject: cluster.Calls(b.name + "-" + floorRoom)}
-	b.fixtures = append(b.fixtures, room)
-	if err := room.create(ctx); err != nil {
-		return err
-	}
-	b.floor = &floor.Variant{
-		Title: "floor", Group: b.name + "." + v1alpha1.GroupVersion.Group, Folder: ".", Policies: true, Prefix: b.name + "-",
-	}
-	if err := b.floor.Install(ctx, b.client, b.conf, room.Namespace); err != nil {
-		return err
-	}
-	return cluster.Pause(ctx, settle)
-}
-
-func (b *sessionBench) removeFloor() error {
-	if b.floor == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-	defer cancel()
-	return b.floor.Uninstall(ctx, b.client)
-}
-
-// startFloor has calls of the floor answered and tracked until stop is called.
-func (b *sessionBench) startFloor(ctx context.Context) (stop func() error, err error) {
-	return b.floor.Start(ctx, b.name+"-"+floorRoom)
-}
-
-func (b *sessionBench) clearFloor(ctx context.Context) error {
-	if err := b.floor.Clear(ctx, b.name+"-"+floorRoom); err != nil {
-		return err
-	}
-	return cluster.Pause(ctx, time.Second)
-}
-
-// newRoom makes a namespace with an environment, in which nothing else is measured.
-func (b *sessionBench) newRoom(ctx context.Context, name string, change ...func(*v1alpha1.ExecutionEnvironment)) (*fixture, error) {
-	namespace := b.name + "-session-" + name
-	room := &fixture{
-		kind: name, client: b.client, Subject: cluster.Calls(namespace), environment: cluster.NewEnvironment(namespace, b.name, b.image),
-	}
-	for _, c := range change {
-		c(room.environment)
-	}
-	b.fixtures = append(b.fixtures, room)
-	return room, room.create(ctx)
-}
-
-// sessionSpec is that of a session that nothing ends but the benchmark.
-func sessionSpec(concurrent int) v1alpha1.ToolSessionSpec {
-	return v1alpha1.ToolSessionSpec{
-		EnvironmentRef: &v1alpha1.LocalReference{Name: cluster.EnvironmentName}, IdleTimeoutSeconds: ptr.To(int32(0)),
-		MaxConcurrentCalls: ptr.To(int32(concurrent)), MaxCalls: ptr.To(int32(100000)),
-	}
-}
-
-// withWorkspace has a session suspended as soon as it is idle.
-func withWorkspace(spec v1alpha1.ToolSessionSpec, size resource.Quantity) v1alpha1.ToolSessionSpec {
-	spec.Workspace, spec.IdleTimeoutSeconds = &v1alpha1.SessionWorkspace{Size: size}, ptr.To(int32(1))
-	return spec
-}
-
-// sessionsIn are sessions as something to be measured, from their creation until they take calls.
-func sessionsIn(namespace string, spec v1alpha1.ToolSessionSpec) cluster.Subject {
-	return cluster.Subject{
-		Namespace: namespace, List: &v1alpha1.ToolSessionList{}, Done: sessionReady,
-		New: func(at metav1.ObjectMeta) client.Object {
-			return &v1alpha1.ToolSession{ObjectMeta: at, Spec: *spec.DeepCopy()}
-		},
-	}
-}
-
-func sessionReady(o client.Object) (bool, error) {
-	s := o.(*v1alpha1.ToolSession).Status
-	if s.Phase == v1alpha1.SessionEnded {
-		return false, fmt.Errorf("the session ended %s: %s", s.Reason, s.Message)
-	}
-	return s.Phase == v1alpha1.SessionReady && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady), nil
-}
-
-// openSessions creates sessions and waits until all take calls.
-func (b *sessionBench) openSessions(ctx context.Context, namespace string, spec v1alpha1.ToolSessionSpec, names ...string) (map[string]*v1alpha1.ToolSession, error) {
-	t, err := cluster.Track(ctx, b.client, sessionsIn(namespace, spec), nil)
+// execute runs a program to its end.
+func execute(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}
-	defer t.Stop()
-	ready := make([]*v1alpha1.ToolSession, len(names))
-	err = cluster.Spread(ctx, len(names), len(names), func(ctx context.Context, i int) error {
-		s, err := t.Measure(ctx, names[i])
-		if err == nil {
-			ready[i] = s.Object.(*v1alpha1.ToolSession)
-		}
-		return err
-	})
-	sessions := map[string]*v1alpha1.ToolSession{}
-	for _, s := range ready {
-		if s != nil {
-			sessions[s.Name] = s
-		}
-	}
-	return sessions, err
+	return nil
 }
 
-// callsOf are calls of sessions in a namespace: a call's name begins with its session's, and a dash.
-func callsOf(namespace string, sessions map[string]*v1alpha1.ToolSession) cluster.Subject {
-	calls := cluster.Calls(namespace)
-	calls.New = func(at metav1.ObjectMeta) client.Object {
-		call := cluster.NewCall(at).(*v1alpha1.ToolCall)
-		name, _, _ := strings.Cut(at.Name, "-")
-		call.Spec.EnvironmentRef = nil
-		call.Spec.SessionRef = &v1alpha1.SessionReference{Name: name}
-		if session := sessions[name]; session != nil {
-			call.Spec.SessionRef.UID = string(session.UID)
-		}
-		return call
+// measureSustained has clients of many sessions work as fast as they can, in turns with as many of the floor.
+func (p *part) measureSustained(ctx context.Context) error {
+	floorName := fmt.Sprintf("%d clients of the floor", clients)
+	var f *floor
+	var open [sessions]*v1alpha1.ToolSession
+	var t *cluster.Tracker
+	call := func(ctx context.Context, client int, name string) error {
+		_, err := t.Run(ctx, cluster.CallOf(open[client%sessions], name))
+		return err
 	}
-	return calls
+	return p.inTurns(ctx, &measure.Scenario{
+		Name: floorName, Calls: clients * callsPerClient,
+		Prepare: func(ctx context.Context) (err error) {
+			f, err = p.newFloor(ctx)
+			return err
+		},
+		Operate: func(ctx context.Context, n int) error {
+			return eachClient(ctx, n, callsPerClient, func(ctx context.Context, _ int, name string) error { return f.run(ctx, name) })
+		},
+		Clear: func(ctx context.Context) error {
+			if err := f.clear(ctx); err != nil {
+				return err
+			}
+			return measure.Pause(ctx, settle)
+		},
+	}, &measure.Scenario{
+		Name: fmt.Sprintf("%d clients of %d sessions", clients, sessions), Against: []string{floorName}, Calls: clients * callsPerClient,
+		Prepare: func(ctx context.Context) error {
+			r, err := p.newCallRoom(ctx, "sessions", v1alpha1.ExecutionPolicySpec{})
+			if err != nil {
+				return err
+			}
+			if t, err = p.track(ctx, r.namespace, &v1alpha1.ToolCallList{}, cluster.CallDone); err != nil {
+				return err
+			}
+			err = cluster.Spread(ctx, sessions, sessions, func(ctx context.Context, i int) error {
+				open[i] = cluster.NewSession(r.namespace, fmt.Sprintf("s%02d", i), sessionClients)
+				return cluster.Open(ctx, p.client, open[i])
+			})
+			if err != nil {
+				return err
+			}
+			// From then on the operator deletes finished calls as fast as others end.
+			return eachClient(ctx, -1, keptCalls/sessionClients+1, call)
+		},
+		Operate: func(ctx context.Context, n int) error { return eachClient(ctx, n, callsPerClient, call) },
+		// What is deleted then is not the floor's.
+		Clear: func(ctx context.Context) error { return measure.Pause(ctx, settle) },
+	})
+}
+
+// eachClient has clients at the same time, each of which has so many calls run, one after the other.
+func eachClient(ctx context.Context, turn, calls int, run func(ctx context.Context, client int, name string) error) error {
+	return cluster.Spread(ctx, clients, clients, func(ctx context.Context, client int) error {
+		for i := range calls {
+			if err := run(ctx, client, fmt.Sprintf("turn-%d-%02d-%06d", turn+1, client, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// measureResumes measures calls that wake a suspended session, in turns with cold calls.
+func (p *part) measureResumes(ctx context.Context) error {
+	var r *room
+	var s *speaker
+	return p.inTurns(ctx, p.scenario(coldCall, 1), &measure.Scenario{
+		Name: "call that wakes a suspended session with a claim", Against: []string{coldCall.title},
+		Prepare: func(ctx context.Context) (err error) {
+			if r, err = p.newCallRoom(ctx, "suspended", v1alpha1.ExecutionPolicySpec{}); err != nil {
+				return err
+			}
+			s = &speaker{session: suspended(cluster.NewSession(r.namespace, "kept", 1))}
+			if err := cluster.Open(ctx, p.client, s.session); err != nil {
+				return err
+			}
+			if s.tracker, err = p.track(ctx, r.namespace, &v1alpha1.ToolCallList{}, cluster.CallDone); err != nil {
+				return err
+			}
+			return p.awaitSuspended(ctx, r, s.session)
+		},
+		Operate: func(ctx context.Context, n int) error { return s.run(ctx, fmt.Sprintf("call-%06d", n), nil) },
+		Clear:   func(ctx context.Context) error { return p.awaitSuspended(ctx, r, s.session) },
+	})
+}
+
+// suspended has a session suspended as soon as it is idle.
+func suspended(session *v1alpha1.ToolSession) *v1alpha1.ToolSession {
+	session.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: resource.MustParse("64Mi")}
+	session.Spec.IdleTimeoutSeconds = ptr.To(int32(1))
+	return session
+}
+
+// awaitSuspended waits until a session has no pod.
+func (p *part) awaitSuspended(ctx context.Context, r *room, session *v1alpha1.ToolSession) error {
+	now := &v1alpha1.ToolSession{}
+	err := cluster.Eventually(ctx, "the session to be suspended and its pod to be gone", func(ctx context.Context) (bool, error) {
+		if err := p.client.Get(ctx, client.ObjectKeyFromObject(session), now); err != nil {
+			return false, err
+		}
+		if now.Status.Phase != v1alpha1.SessionSuspended || now.Status.Job != "" {
+			return false, nil
+		}
+		return r.idle(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("session %s is %s, %s, with Job %q: %w", now.Name, now.Status.Phase, now.Status.Reason, now.Status.Job, err)
+	}
+	return nil
 }

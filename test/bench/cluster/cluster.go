@@ -67,16 +67,6 @@ func Eventually(ctx context.Context, what string, there wait.ConditionWithContex
 	return nil
 }
 
-// Pause waits for a time that is part of a measurement.
-func Pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // Spread calls do with 0 to n-1, so many at the same time, until all have returned or one has failed.
 func Spread(ctx context.Context, n, atOnce int, do func(ctx context.Context, i int) error) error {
 	group, groupCtx := errgroup.WithContext(ctx)

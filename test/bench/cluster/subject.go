@@ -7,28 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
-
-// Subject is something to be measured: objects of one kind in a namespace.
-type Subject struct {
-	Namespace string
-	// New builds the object to create.
-	New func(at metav1.ObjectMeta) client.Object
-	// List is what a watch is opened on.
-	List client.ObjectList
-	// Done says that an object has ended as it should; the error, that it ended otherwise.
-	Done func(client.Object) (bool, error)
-}
-
-// Make builds the object of that name.
-func (s Subject) Make(name string) client.Object {
-	return s.New(metav1.ObjectMeta{Namespace: s.Namespace, Name: name})
-}
 
 // EnvironmentName is that of every environment of the benchmark: each has a namespace to itself.
 const EnvironmentName = "bench"
@@ -62,29 +45,64 @@ func AwaitEnvironment(ctx context.Context, c client.Client, namespace string, si
 	})
 }
 
-// SetPool says how many pods are to wait in a namespace's environment.
-func SetPool(ctx context.Context, c client.Client, namespace string, size int) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"warmPool":{"size":%d}}}`, size))
-	if err := c.Patch(ctx, NewEnvironment(namespace, "", ""), patch); err != nil {
-		return fmt.Errorf("set the size of the pool in %s: %w", namespace, err)
+// NewCall is a call of the shortest command in a namespace with an environment.
+func NewCall(namespace, name string) *v1alpha1.ToolCall {
+	return &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.ToolCallSpec{
+			Structured:     &v1alpha1.StructuredAction{Binary: "true"},
+			EnvironmentRef: &v1alpha1.LocalReference{Name: EnvironmentName},
+		},
 	}
-	return nil
 }
 
-// Calls are calls of the shortest command in a namespace with an environment.
-func Calls(namespace string) Subject {
-	return Subject{Namespace: namespace, New: NewCall, List: &v1alpha1.ToolCallList{}, Done: callDone}
+// NewSession is a session in a namespace with an environment, which nothing ends but the benchmark.
+func NewSession(namespace, name string, concurrent int) *v1alpha1.ToolSession {
+	return &v1alpha1.ToolSession{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.ToolSessionSpec{
+			EnvironmentRef: &v1alpha1.LocalReference{Name: EnvironmentName}, IdleTimeoutSeconds: ptr.To(int32(0)),
+			MaxConcurrentCalls: ptr.To(int32(concurrent)), MaxCalls: ptr.To(int32(100_000)),
+		},
+	}
 }
 
-// NewCall is one such call.
-func NewCall(at metav1.ObjectMeta) client.Object {
-	return &v1alpha1.ToolCall{ObjectMeta: at, Spec: v1alpha1.ToolCallSpec{
-		Structured:     &v1alpha1.StructuredAction{Binary: "true"},
-		EnvironmentRef: &v1alpha1.LocalReference{Name: EnvironmentName},
-	}}
+// Open creates a session and waits until it takes calls.
+func Open(ctx context.Context, c client.Client, session *v1alpha1.ToolSession) error {
+	if err := Create(ctx, c, session); err != nil {
+		return err
+	}
+	return Eventually(ctx, "session "+session.Name+" to be ready", func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(session), session); err != nil {
+			return false, err
+		}
+		return sessionReady(session)
+	})
 }
 
-func callDone(o client.Object) (bool, error) {
+func sessionReady(session *v1alpha1.ToolSession) (bool, error) {
+	status := session.Status
+	if status.Phase == v1alpha1.SessionEnded {
+		return false, fmt.Errorf("the session ended %s: %s", status.Reason, status.Message)
+	}
+	return status.Phase == v1alpha1.SessionReady && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady), nil
+}
+
+// CallOf is a call of the shortest command in a session.
+func CallOf(session *v1alpha1.ToolSession, name string) *v1alpha1.ToolCall {
+	call := NewCall(session.Namespace, name)
+	call.Spec.EnvironmentRef = nil
+	call.Spec.SessionRef = &v1alpha1.SessionReference{Name: session.Name, UID: string(session.UID)}
+	return call
+}
+
+// TrackCalls opens a watch for the ends of a namespace's calls.
+func TrackCalls(ctx context.Context, c client.WithWatch, namespace string) (*Tracker, error) {
+	return Track(ctx, c, namespace, &v1alpha1.ToolCallList{}, CallDone)
+}
+
+// CallDone says that a call has ended well; the error, that it ended otherwise.
+func CallDone(o client.Object) (bool, error) {
 	status := o.(*v1alpha1.ToolCall).Status
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFinished) {
 		return false, nil

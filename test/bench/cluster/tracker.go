@@ -6,41 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/internal/follow"
 )
 
-// Sample is one object from its creation to the sight of its end.
-type Sample struct {
-	// Created is just before the create request, Returned just after it.
-	Created, Returned, Ended time.Time
-	// Object is as it was at its end.
-	Object client.Object
-}
-
-// Seconds from just before the create request to the end seen on the watch.
-func (s *Sample) Seconds() float64 { return s.Ended.Sub(s.Created).Seconds() }
-
-// Path is, of a call, whether it had a waiting pod.
-func (s *Sample) Path() v1alpha1.Path {
-	if call, ok := s.Object.(*v1alpha1.ToolCall); ok && call.Status.Timings != nil {
-		return call.Status.Timings.Path
-	}
-	return ""
-}
+// Done says that an object has ended as it should; the error, that it ended otherwise.
+type Done func(client.Object) (bool, error)
 
 // Tracker watches the objects of one kind in one namespace, and tells who waits for one of its end. One watch for all
 // of them costs the API server the same for one object and for fifty.
 type Tracker struct {
 	client   client.Client
-	subject  Subject
-	seen     func(client.Object, time.Time)
+	done     Done
 	follower *follow.Follower
 
 	mu      sync.Mutex
@@ -49,16 +29,15 @@ type Tracker struct {
 
 // waiting is for one object's end, or for why it can't be seen.
 type waiting struct {
-	sample *Sample
+	object client.Object
 	ended  chan error
 }
 
-// Track opens the watch, which is open before anything is created. seen, if there is one, is told of every object and
-// change that the watch shows.
-func Track(ctx context.Context, c client.WithWatch, s Subject, seen func(client.Object, time.Time)) (*Tracker, error) {
-	t := &Tracker{client: c, subject: s, seen: seen, waiting: map[string]*waiting{}}
+// Track opens the watch, which is open before anything is created.
+func Track(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, done Done) (*Tracker, error) {
+	t := &Tracker{client: c, done: done, waiting: map[string]*waiting{}}
 	var err error
-	t.follower, err = follow.Start(ctx, c, s.List, s.Namespace, func(e watch.Event) { t.take(e, time.Now()) })
+	t.follower, err = follow.Start(ctx, c, list, namespace, t.take)
 	if err != nil {
 		return nil, err
 	}
@@ -68,22 +47,21 @@ func Track(ctx context.Context, c client.WithWatch, s Subject, seen func(client.
 // Stop ends the watch.
 func (t *Tracker) Stop() { t.follower.Stop() }
 
-// Measure creates the object of that name and waits until its end is seen.
-func (t *Tracker) Measure(ctx context.Context, name string) (*Sample, error) {
+// Run creates an object, waits until its end is seen, and returns it as it was then.
+func (t *Tracker) Run(ctx context.Context, o client.Object) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	name := o.GetName()
 	w := t.expect(name)
-	w.sample.Created = time.Now()
-	if err := t.client.Create(ctx, t.subject.Make(name)); err != nil {
+	if err := t.client.Create(ctx, o); err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
-	w.sample.Returned = time.Now()
 	select {
 	case err := <-w.ended:
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		return w.sample, nil
+		return w.object, nil
 	case <-t.follower.Done():
 		return nil, fmt.Errorf("the watch ended before the end of %s was seen: %w", name, cmp.Or(t.follower.Err(), context.Canceled))
 	case <-ctx.Done():
@@ -95,20 +73,17 @@ func (t *Tracker) Measure(ctx context.Context, name string) (*Sample, error) {
 func (t *Tracker) expect(name string) *waiting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := &waiting{sample: &Sample{}, ended: make(chan error, 1)}
+	w := &waiting{ended: make(chan error, 1)}
 	t.waiting[name] = w
 	return w
 }
 
-func (t *Tracker) take(event watch.Event, now time.Time) {
+func (t *Tracker) take(event watch.Event) {
 	object, ok := event.Object.(client.Object)
 	if !ok {
 		return
 	}
-	if t.seen != nil {
-		t.seen(object, now)
-	}
-	done, err := t.subject.Done(object)
+	done, err := t.done(object)
 	if event.Type == watch.Deleted && !done && err == nil {
 		err = errors.New("it was deleted before its end")
 	}
@@ -119,25 +94,6 @@ func (t *Tracker) take(event watch.Event, now time.Time) {
 		return
 	}
 	delete(t.waiting, object.GetName())
-	w.sample.Object, w.sample.Ended = object, now
+	w.object = object
 	w.ended <- err
-}
-
-// Answer is the other client of a floor: it does one thing to each new object of a namespace, as soon as it sees it.
-// What is left of a controller then is the API server: nothing that a controller does can be faster. stop says what
-// failed first.
-func Answer(ctx context.Context, c client.WithWatch, s Subject, answer func(context.Context, client.Object) error) (stop func() error, err error) {
-	var answering errgroup.Group
-	f, err := follow.Start(ctx, c, s.List, s.Namespace, func(event watch.Event) {
-		if object, ok := event.Object.(client.Object); ok && event.Type == watch.Added {
-			answering.Go(func() error { return answer(ctx, object) })
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		f.Stop()
-		return answering.Wait()
-	}, nil
 }

@@ -23,7 +23,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/supervisor"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/standalone"
 	"toolcall.dev/operator/test/internal/follow"
 )
 
@@ -138,7 +137,7 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 		},
 		Spec: *job.Spec.Template.Spec.DeepCopy(),
 	}
-	pod.Spec.NodeName = standalone.NodeName
+	pod.Spec.NodeName = cluster.NodeName
 	return pod
 }
 
@@ -194,12 +193,7 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 			return nil, err
 		},
 		Begin: func(*wire.Begin) supervisor.ExecuteFunc {
-			return func(ctx context.Context, a *wire.Assignment) *wire.Result {
-				if strings.HasPrefix(a.CallName, heldPrefix) {
-					<-ctx.Done()
-				}
-				return execute(ctx, a)
-			}
+			return execute
 		},
 		SaveCopy: func(*wire.Result) {},
 	}

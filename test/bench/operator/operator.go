@@ -2,183 +2,242 @@
 // node. What a Job controller, a kubelet and a runner would do is done here: each Job gets a pod, a runner connects
 // with the Job's token and takes its call, reports a result at once and waits for the acknowledgement, and pod and Job
 // end. So thousands of calls a minute go through the operator, and what they cost it in CPU, memory and API writes is
-// not lost in the cost of containers. The floor is the API server's share, with no operator there.
+// not lost in the cost of containers. The floor is the API server's share, with no operator there. Another checkout's
+// build can be measured in turns with this one's, on API servers of its own.
 package operator
 
 import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/figures"
+	"toolcall.dev/operator/test/bench/measure"
 	"toolcall.dev/operator/test/bench/standalone"
 )
 
 // Parts of a run, in order.
 const (
+	partRest     = "rest"
+	partRunner   = "runner"
 	partFloor    = "floor"
 	partCold     = "cold"
-	partBare     = "bare"
 	partWarm     = "warm"
 	partSession  = "session"
-	partCrowd    = "crowd"
 	partFinished = "finished"
+)
+
+const (
+	// rounds are the turns that each scenario has.
+	rounds = 5
+	// settleTime is what the operator may take after the last call's end for what follows from it.
+	settleTime = 3 * time.Second
+	// namespace is where a site's calls run.
+	namespace = "bench"
+	// warmPool is how many pods wait in the part warm, finishedPool in the part finished.
+	warmPool     = 100
+	finishedPool = 10
 )
 
 // Command is the benchmark's command operator.
 type Command struct {
-	figures.Options
-	manager     string
-	qps         float64
-	calls       int
-	inFlight    int
-	pool        int
-	finished    int
-	outputBytes int
-	probes      int
-	// idleSessions and waiting are of the part crowd.
-	idleSessions, waiting int
-	idle                  time.Duration
-	profiles              string
-	beside                string
-	report                Report
+	measure.Options
+	calls        int
+	inFlight     int
+	finished     int
+	idleSessions int
+	rest         int
+	beside       string
 }
 
 // AddFlags adds the command's flags.
-func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partSession, partCrowd, partFinished)
-	c.calls, c.inFlight, c.pool, c.finished, c.outputBytes, c.probes = 10000, 100, 100, 50000, 4096, 2000
-	many := figures.Between(1, 1000000)
-	fs.StringVar(&c.manager, "manager", "bin/manager", "the operator's program")
-	figures.Add(fs, &c.qps, "qps", figures.Between(0.0, 1000000), "the operator's --qps; 0 for what it has by default")
-	figures.Add(fs, &c.calls, "calls", many, "calls of each of the parts floor, cold, bare and warm; of the floor as many at once, and a tenth one at a time")
-	figures.Add(fs, &c.inFlight, "in-flight", figures.Between(1, 10000), "calls that are on their way at the same time in the parts cold, bare and warm")
-	figures.Add(fs, &c.pool, "pool", figures.Between(1, 200), "waiting pods in the part warm")
-	figures.Add(fs, &c.finished, "finished", many, "finished calls in the part finished")
-	figures.Add(fs, &c.outputBytes, "output-bytes", figures.Between(0, 256<<10), "command and standard output of each finished call; its text for models holds the output again")
-	figures.Add(fs, &c.probes, "probes", many, "new calls before and after, to see whether they got slower, ten at a time")
-	c.idleSessions, c.waiting = 1000, 1500
-	// A requester keeps no more calls pending, and a quarter of the operator's connections may come from one address.
-	figures.Add(fs, &c.idleSessions, "idle-sessions", figures.Between(1, 2000), "sessions without calls in the part crowd")
-	figures.Add(fs, &c.waiting, "waiting", figures.Between(1, 1900), "calls that wait in one session in the part crowd; a requester may have 2000")
-	fs.DurationVar(&c.idle, "idle", time.Minute, "how long the operator is left alone before its memory is looked at")
-	fs.StringVar(&c.profiles, "profiles", "", "folder for CPU profiles of the operator and of the API server, and the operator's heap profiles, for go tool pprof; empty for none")
-	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, whose definition and admission policies of a call the floor measures in the same run; empty for none")
+func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
+	c.Options.AddFlags(fs, "bin/bench-operator.json", partRest, partRunner, partFloor, partCold, partWarm, partSession, partFinished)
+	fs.IntVar(&c.calls, "calls", 10000, "calls of each scenario with many at once; of those with one at a time a tenth as many")
+	fs.IntVar(&c.inFlight, "in-flight", 100, "calls that are on their way at the same time in the parts cold and warm")
+	fs.IntVar(&c.finished, "finished", 50000, "finished calls in the part finished")
+	fs.IntVar(&c.idleSessions, "idle-sessions", 300, "idle sessions in the part session, for the operator's memory")
+	fs.IntVar(&c.rest, "rest", 30, "seconds for which the operator is left alone before its memory is looked at")
+	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
 	return &c.Options
 }
 
-// Report is what Measure has measured.
-func (c *Command) Report() figures.Report { return &c.report }
+// Measure runs the parts that were asked for.
+func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
+	part := func(name string, do func(b *bench, ctx context.Context) error) measure.Part {
+		return measure.Part{Name: name, Measure: func(ctx context.Context) (err error) {
+			b := &bench{Command: c, report: report, part: name}
+			defer func() { err = b.end(err) }()
+			return do(b, ctx)
+		}}
+	}
+	return c.Options.Measure(ctx, report, part(partRest, (*bench).measureRest), part(partRunner, (*bench).measureRunners),
+		part(partFloor, (*bench).measureFloor), part(partCold, (*bench).measureCold), part(partWarm, (*bench).measureWarm),
+		part(partSession, (*bench).measureSessions), part(partFinished, (*bench).measureFinished))
+}
 
-// bench is one run.
+// bench is one part of a run.
 type bench struct {
 	*Command
-	server  *standalone.Server
-	client  client.WithWatch
+	report *measure.Report
+	part   string
+	sites  []*site
+}
+
+// build is the project of a checkout.
+type build struct{ folder, suffix string }
+
+// builds are those to compare, this checkout's last.
+func (b *bench) builds() []build {
+	own := build{folder: "."}
+	if b.beside == "" {
+		return []build{own}
+	}
+	return []build{{b.beside, " (" + b.beside + ")"}, own}
+}
+
+// name is what a scenario of a build is called.
+func (o build) name(scenario string) string { return scenario + o.suffix }
+
+// against are the scenarios of that name that were measured of other builds, and further ones of this build.
+func (b *bench) against(o build, scenario string, further ...string) (names []string) {
+	for _, name := range further {
+		names = append(names, o.name(name))
+	}
+	if b.beside != "" && o.folder == "." {
+		names = append(names, b.builds()[0].name(scenario))
+	}
+	return names
+}
+
+// site is a build on an API server of its own.
+type site struct {
+	*standalone.Server
+	build
+	// process is the operator; nil where there is none.
 	process *standalone.Manager
-	say     func(format string, args ...any)
+	// stops end what was started here, the last one first.
+	stops []func() error
 }
 
-// Measure runs the parts that were asked for.
-func (c *Command) Measure(ctx context.Context, say func(format string, args ...any)) (err error) {
-	if c.Has(partBare) && !c.Has(partCold) {
-		return errors.New("-only has bare, which writes again what the part cold wrote: add cold")
-	}
-	say("starting etcd and the API server")
-	server, err := standalone.StartServer(ctx)
+// newSite installs a build, without its operator.
+func (b *bench) newSite(ctx context.Context, o build) (*site, error) {
+	b.report.Say("%s: starting etcd and the API server", b.part)
+	server, err := standalone.StartServer(ctx, o.folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer server.Stop()
-	b := &bench{Command: c, server: server, client: server.Client, say: say}
-	err = c.Options.Measure(ctx,
-		figures.Part{Name: partFloor, Measure: b.floor},
-		figures.Part{Name: partCold, Measure: func(ctx context.Context) error { return b.throughput(ctx, partCold, 0) }},
-		figures.Part{Name: partBare, Measure: b.bareWrites},
-		figures.Part{Name: partWarm, Measure: func(ctx context.Context) error { return b.throughput(ctx, partWarm, c.pool) }},
-		figures.Part{Name: partSession, Measure: b.sessionCalls},
-		figures.Part{Name: partCrowd, Measure: b.crowd},
-		figures.Part{Name: partFinished, Measure: b.rememberFinished})
-	return server.Explain(errors.Join(err, b.stopManager()))
+	s := &site{Server: server, build: o}
+	b.sites = append(b.sites, s)
+	return s, nil
 }
 
-func (b *bench) ensureManager(ctx context.Context) (err error) {
-	if b.process != nil {
-		return nil
+// newOperatorSite installs a build on a cluster with so many finished calls, and starts its operator.
+func (b *bench) newOperatorSite(ctx context.Context, o build, finished int) (*site, error) {
+	s, err := b.newSite(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	var args []string
-	if b.qps > 0 {
-		args = append(args, fmt.Sprintf("--qps=%g", b.qps))
+	if finished > 0 {
+		b.report.Say("%s: creating %d finished calls", b.part, finished)
+		if err := s.CreateFinished(ctx, "finished", finished); err != nil {
+			return nil, err
+		}
 	}
-	b.process, err = b.server.StartManager(ctx, b.manager, args...)
+	if s.process, err = s.StartManager(ctx); err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, s.process.Stop)
+	return s, cluster.Create(ctx, s.Client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}})
+}
+
+// end ends the part's sites.
+func (b *bench) end(err error) error {
+	for _, s := range b.sites {
+		var failures []error
+		for i := len(s.stops) - 1; i >= 0; i-- {
+			failures = append(failures, s.stops[i]())
+		}
+		err = s.Explain(errors.Join(append(failures, err)...))
+		s.Stop()
+	}
 	return err
 }
 
-func (b *bench) stopManager() error {
-	if b.process == nil {
-		return nil
+// serve creates the namespace with an environment whose calls anybody may make and so many waiting pods, and serves
+// its Jobs.
+func (s *site) serve(ctx context.Context, pool int) error {
+	n, err := startNode(ctx, s.Client, namespace)
+	if err != nil {
+		return err
 	}
-	m := b.process
-	b.process = nil
-	return m.Stop()
-}
-
-// makeSpace creates a namespace with an environment whose calls anybody may make.
-func (b *bench) makeSpace(ctx context.Context, namespace string, pool int) error {
+	s.stops = append(s.stops, n.stop)
 	environment := cluster.NewEnvironment(namespace, namespace, "example.com/tools:1")
 	if pool > 0 {
 		environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: int32(pool)}
 	}
-	err := cluster.Create(ctx, b.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+	err = cluster.Create(ctx, s.Client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, environment)
 	if err != nil {
 		return err
 	}
-	return cluster.AwaitEnvironment(ctx, b.client, namespace, pool)
+	return cluster.AwaitEnvironment(ctx, s.Client, namespace, pool)
 }
 
-// outcome is what a number of calls came to.
-type outcome struct {
-	latencies []float64
-	warm      int
-	took      time.Duration
-}
+// inTurn is how many operations or calls each turn has of a number.
+func inTurn(all int) int { return max(1, all/rounds) }
 
-// runCalls has so many calls in flight until all have ended: the next one is created when one ends.
-func runCalls(ctx context.Context, t *cluster.Tracker, prefix string, calls, inFlight int) (*outcome, error) {
-	samples := make([]*cluster.Sample, calls)
-	began := time.Now()
-	err := cluster.Spread(ctx, calls, inFlight, func(ctx context.Context, i int) (err error) {
-		samples[i], err = t.Measure(ctx, fmt.Sprintf("%s-%06d", prefix, i))
-		return err
-	})
+// addMemory reports the operator's memory.
+func (b *bench) addMemory(ctx context.Context, s *site, scenario string, further ...string) error {
+	memory, err := s.process.Memory(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	o := &outcome{took: time.Since(began)}
-	for _, s := range samples {
-		o.latencies = append(o.latencies, s.Seconds())
-		if s.Path() == v1alpha1.PathWarm {
-			o.warm++
+	against := b.against(s.build, scenario, further...)
+	b.report.Add(b.part, s.name(scenario), "MiB resident", []float64{memory.Resident}, against...)
+	b.report.Add(b.part, s.name(scenario), "MiB of heap", []float64{memory.Heap}, against...)
+	return nil
+}
+
+// pauseRest leaves the operator alone.
+func (b *bench) pauseRest(ctx context.Context) error {
+	return measure.Pause(ctx, time.Duration(b.rest)*time.Second)
+}
+
+// measureRest looks at new operators with which nothing happens.
+func (b *bench) measureRest(ctx context.Context) error {
+	for _, o := range b.builds() {
+		s, err := b.newOperatorSite(ctx, o, 0)
+		if err != nil {
+			return err
+		}
+		// What follows from the start is over then.
+		if err := measure.Pause(ctx, settleTime); err != nil {
+			return err
+		}
+		used := measure.Counts{}
+		before, err := s.Spent(namespace)
+		if err != nil {
+			return err
+		}
+		if err := b.pauseRest(ctx); err != nil {
+			return err
+		}
+		after, err := s.Spent(namespace)
+		if err != nil {
+			return err
+		}
+		used.Add(before, after)
+		share := used["ms CPU of "+standalone.Operator] / 10 / float64(b.rest)
+		b.report.Add(b.part, o.name("operator"), "% of a processor", []float64{share}, b.against(o, "operator")...)
+		if err := b.addMemory(ctx, s, "operator"); err != nil {
+			return err
 		}
 	}
-	return o, nil
-}
-
-// runIn runs calls in a namespace with an environment.
-func (b *bench) runIn(ctx context.Context, namespace, prefix string, calls, inFlight int) (*outcome, error) {
-	t, err := cluster.Track(ctx, b.client, cluster.Calls(namespace), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Stop()
-	return runCalls(ctx, t, prefix, calls, inFlight)
+	return nil
 }

@@ -1,10 +1,10 @@
 package operator
 
 import (
+	"errors"
 	"flag"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,8 +13,8 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/testing/apiservertest"
-	"toolcall.dev/operator/test/bench/figures"
-	"toolcall.dev/operator/test/bench/standalone"
+	"toolcall.dev/operator/test/bench/cluster"
+	"toolcall.dev/operator/test/bench/measure"
 )
 
 func TestAPodsVariablesAreResolvedAsAKubeletDoes(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAPodsVariablesAreResolvedAsAKubeletDoes(t *testing.T) {
 	pod := podOf(job)
 	pod.UID = "pod-uid"
 	want := map[string]string{
-		wire.EnvCall: "c", wire.EnvToken: "secret", wire.EnvJobUID: "job-uid", wire.EnvPodUID: "pod-uid", wire.EnvNode: standalone.NodeName,
+		wire.EnvCall: "c", wire.EnvToken: "secret", wire.EnvJobUID: "job-uid", wire.EnvPodUID: "pod-uid", wire.EnvNode: cluster.NodeName,
 	}
 	if diff := cmp.Diff(want, containerEnv(pod, "secret")); diff != "" {
 		t.Error(diff)
@@ -44,62 +44,45 @@ func TestAPodsVariablesAreResolvedAsAKubeletDoes(t *testing.T) {
 	}
 }
 
-func TestCostsArePerCall(t *testing.T) {
-	t.Parallel()
-	done := &outcome{latencies: []float64{0.1, 0.3, 0.2, 0.4}, warm: 3, took: 2 * time.Second}
-	got := newPart(partWarm, done, standalone.CPU{standalone.Operator: 0.01})
-	if got.CallsPerSecond != 2 || got.CPU[standalone.Operator] != 2.5 || got.WarmShare != 0.75 || got.Latency.P50 != 0.2 {
-		t.Errorf("got %+v", got)
-	}
-	writes := &figures.Writes{ByName: map[string]float64{"create jobs": 4, "patch toolcalls/status": 8}, Refused: 1}
-	got.Writes, got.Before, got.After = writes.PerCall(4), &standalone.Memory{RSS: 1}, &standalone.Memory{RSS: 2}
-	r := &Report{
-		Floor: []*floorResult{{
-			Variant: "as installed", Rules: 7, Alone: figures.Summarize([]float64{0.005}), AtOnce: 32, CallsPerSecond: 200.04,
-			CPU: map[string]float64{standalone.APIServer: 3, standalone.Etcd: 0.5},
-		}},
-		Parts:    []*part{got, newPart(partBare, &outcome{latencies: []float64{1}, took: time.Second}, nil)},
-		Finished: &finishedResult{Calls: 50000, ReadySeconds: 1.5},
-	}
-	out := new(strings.Builder)
-	figures.Print(out, r, true)
-	for _, part := range []string{
-		"| as installed | 7 | 5.0 | 5.0 | 5.0 | 200.0 (32) | 0.0 | 0.0 | 0.0 | 3.00 | 0.50 |",
-		"| warm | 4 | 2.0 | 0.200 | 0.400 | 0.400 | 75 % | 3.00 | 1 | 1 | 2 |", "| warm | 2.50 |  |  |  | 2.50 |",
-		"without an operator | 1 | 1.0 | 1.000 | 1.000 | 1.000 |  |  |  |  |  |", "| warm: create jobs | 1.00 |",
-		"| 0 | 0.0 | 0.0 | 0.0 |  |  |", "| 50000 | 0.0 | 0.0 | 0.0 | 1.5 | 0.0 |", "| 50000 | 0.000 | 0.000 | 0.000 | 0 % |",
-	} {
-		if !strings.Contains(out.String(), part) {
-			t.Errorf("%q is not in\n%s", part, out)
-		}
-	}
-}
-
-func TestTheFloorIsMeasuredWithAndWithoutRules(t *testing.T) {
+// measured runs parts with few calls.
+func measured(t *testing.T, args ...string) *measure.Report {
+	t.Helper()
 	apiservertest.Needs(t)
 	apiservertest.Reads(t, "config")
 	t.Chdir("../../..")
 	var c Command
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
 	c.AddFlags(fs)
-	if err := fs.Parse([]string{"-only", "floor", "-calls", "20", "-beside", "."}); err != nil {
+	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Measure(t.Context(), t.Logf); err != nil {
+	r := measure.NewReport("", t.Output())
+	if err := errors.Join(c.Measure(t.Context(), r), r.Err()); err != nil {
 		t.Fatal(err)
 	}
-	var variants []string
-	for _, f := range c.report.Floor {
-		variants = append(variants, f.Variant)
-		if f.Alone.Count != 2 || f.Latency.Count != 20 || f.Alone.Min <= 0 || f.CallsPerSecond <= 0 || f.CPU[standalone.APIServer] <= 0 {
-			t.Errorf("got %+v", f)
+	return r
+}
+
+func TestTheFloorIsMeasuredBesideAnotherCheckouts(t *testing.T) {
+	r := measured(t, "-only", "floor", "-calls", "100", "-beside", "./.")
+	var rows []string
+	for _, row := range r.Rows {
+		rows = append(rows, row.Name+", "+row.Unit)
+		if row.Min < 0 || row.P50 <= 0 && row.Unit != "ms CPU of etcd/call" {
+			t.Errorf("got %+v", row)
 		}
-		if stripped := f.Variant == c.report.Floor[2].Variant; stripped && f.Rules != 0 {
-			t.Errorf("%s has %d rules", f.Variant, f.Rules)
+		if ours := !strings.Contains(row.Name, "(./.)"); ours != (len(row.Against) == 1) {
+			t.Errorf("%s is compared with %+v", row.Name, row.Against)
 		}
 	}
-	want := []string{"as installed", "without admission policies", "without admission policies and CEL rules", "as in ."}
-	if diff := cmp.Diff(want, variants); diff != "" {
+	var want []string
+	for _, build := range []string{" (./.)", ""} {
+		want = append(want, "floor, one at a time"+build+", s")
+		for _, unit := range []string{"calls/s", "ms CPU of API server/call", "ms CPU of etcd/call"} {
+			want = append(want, "floor, 32 at once"+build+", "+unit)
+		}
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Error(diff)
 	}
 }

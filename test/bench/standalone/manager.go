@@ -1,7 +1,6 @@
 package standalone
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,24 +10,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/figures"
+	"toolcall.dev/operator/test/bench/measure"
 )
 
 // Manager is the operator as a process.
 type Manager struct {
-	// Ready is how long it took to be ready.
-	Ready time.Duration
-
-	began   time.Time
-	command *exec.Cmd
-	log     *os.File
-	// logged is the length of the log of those before it.
-	logged         int64
+	command        *exec.Cmd
+	log            *os.File
 	exited         chan struct{}
 	failed         error
 	metrics, pprof string
@@ -40,43 +32,29 @@ const stopTimeout = 30 * time.Second
 // admissionAge is how old the admission policies must be before the operator believes what they stamped, and more.
 const admissionAge = 5 * time.Second
 
-// learned is what the operator logs when it knows which calls had ended before it began.
-const learned = "Know which calls ended before"
-
-// StartManager runs the operator's program until it is ready, with more arguments if there are any.
-func (s *Server) StartManager(ctx context.Context, program string, args ...string) (*Manager, error) {
-	// The same ports every time: runners come back to where the operator was.
-	if s.ports == nil {
-		var err error
-		if s.ports, err = freePorts(4); err != nil {
-			return nil, err
-		}
-	}
-	ports := s.ports
-	if err := cluster.Pause(ctx, time.Until(s.admission.Add(admissionAge))); err != nil {
+// StartManager runs the program of the checkout's operator until it is ready.
+func (s *Server) StartManager(ctx context.Context) (*Manager, error) {
+	ports, err := freePorts(4)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.mountIdentity(ctx); err != nil {
+	if err := measure.Pause(ctx, time.Until(s.admission.Add(admissionAge))); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(s.path(managerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	before, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, err
-	}
-	m := &Manager{began: time.Now(), log: log, logged: before, exited: make(chan struct{}), metrics: "http://" + ports[1], pprof: "http://" + ports[3]}
-	m.command = exec.Command(program, append([]string{
-		"--kubeconfig=" + s.path(kubeconfig), "--runner-image=example.com/runner:1", "--leader-elect=false", "--output-api=false", "--identity-dir=" + s.path(identity),
-		"--dispatch-address=" + ports[0], "--metrics-address=" + ports[1], "--health-address=" + ports[2], "--pprof-address=" + ports[3],
-	}, args...)...)
+	m := &Manager{log: log, exited: make(chan struct{}), metrics: "http://" + ports[1], pprof: "http://" + ports[3]}
+	m.command = exec.Command(filepath.Join(s.Checkout, "bin/manager"),
+		"--kubeconfig="+s.path(kubeconfig), "--runner-image=example.com/runner:1", "--leader-elect=false", "--output-api=false", "--identity-dir="+s.path(identity),
+		"--dispatch-address="+ports[0], "--metrics-address="+ports[1], "--health-address="+ports[2], "--pprof-address="+ports[3])
 	m.command.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_IP=127.0.0.1")
 	m.command.Stdout, m.command.Stderr = log, log
 	if err := m.command.Start(); err != nil {
 		return nil, fmt.Errorf("start the operator (is it built?): %w", err)
 	}
+	s.processes[m.command.Process.Pid] = Operator
 	go func() {
 		m.failed = m.command.Wait()
 		close(m.exited)
@@ -102,27 +80,15 @@ func freePorts(n int) ([]string, error) {
 }
 
 func (m *Manager) awaitReady(ctx context.Context, url string) error {
-	err := cluster.Eventually(ctx, "the operator to be ready", func(ctx context.Context) (bool, error) {
+	return cluster.Eventually(ctx, "the operator to be ready", func(ctx context.Context) (bool, error) {
 		select {
 		case <-m.exited:
 			return false, fmt.Errorf("it ended: %w", m.failed)
 		default:
 		}
-		_, err := get(ctx, http.DefaultClient, url)
+		_, err := get(ctx, url)
 		return err == nil, nil
 	})
-	m.Ready = time.Since(m.began)
-	return err
-}
-
-// AwaitLearned waits until the operator knows which calls ended before it began, and says how long that took from its
-// start on: it asks for them when it is ready, and works meanwhile.
-func (m *Manager) AwaitLearned(ctx context.Context) (time.Duration, error) {
-	err := cluster.Eventually(ctx, "the operator to know which calls have ended", func(context.Context) (bool, error) {
-		log, err := os.ReadFile(m.log.Name())
-		return err == nil && bytes.Contains(log[m.logged:], []byte(learned)), err
-	})
-	return time.Since(m.began), err
 }
 
 // Stop ends the operator as a kubelet would.
@@ -141,60 +107,40 @@ func (m *Manager) Stop() error {
 	}
 }
 
-// Memory is what the operator has of the machine, and what its heap holds.
-type Memory struct {
-	RSS       float64 `json:"rssMiB"`
-	HeapInUse float64 `json:"heapInUseMiB"`
-	HeapAlloc float64 `json:"heapAllocMiB"`
-}
-
-// String is the memory as cells of a table.
-func (m Memory) String() string {
-	return fmt.Sprintf("%.1f|%.1f|%.1f", m.RSS, m.HeapInUse, m.HeapAlloc)
-}
+// Memory is what the operator has of the machine, and what its heap holds after a collection, in MiB.
+type Memory struct{ Resident, Heap float64 }
 
 // Mebi is bytes in a MiB.
 const Mebi = 1 << 20
 
-// Memory asks the process itself: its metrics have both.
+// Memory asks the process itself.
 func (m *Manager) Memory(ctx context.Context) (Memory, error) {
-	page, err := get(ctx, http.DefaultClient, m.metrics+"/metrics")
+	before, err := m.readMetrics(ctx)
 	if err != nil {
-		return Memory{}, fmt.Errorf("read the operator's metrics: %w", err)
+		return Memory{}, err
 	}
-	metrics, err := figures.ReadMetrics(bytes.NewReader(page))
-	mebi := func(name string) float64 { return figures.Sum(metrics, name) / Mebi }
-	return Memory{mebi("process_resident_memory_bytes"), mebi("go_memstats_heap_inuse_bytes"), mebi("go_memstats_heap_alloc_bytes")}, err
+	// That collects the garbage.
+	if _, err := get(ctx, m.pprof+"/debug/pprof/heap?gc=1"); err != nil {
+		return Memory{}, err
+	}
+	after, err := m.readMetrics(ctx)
+	return Memory{before["process_resident_memory_bytes"] / Mebi, after["go_memstats_heap_alloc_bytes"] / Mebi}, err
 }
 
-// Profile saves one of the operator's profiles in the folder, if there is one.
-func (m *Manager) Profile(ctx context.Context, folder, name, profile string) error {
-	return saveProfile(ctx, http.DefaultClient, m.pprof, folder, name, profile)
-}
-
-func saveProfile(ctx context.Context, from *http.Client, host, folder, name, profile string) error {
-	if folder == "" {
-		return nil
-	}
-	raw, err := get(ctx, from, strings.TrimSuffix(host, "/")+"/debug/pprof/"+profile)
-	if err == nil {
-		err = os.MkdirAll(folder, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, name+".pprof"), raw, 0o644)
-	}
+func (m *Manager) readMetrics(ctx context.Context) (map[string]float64, error) {
+	page, err := get(ctx, m.metrics+"/metrics")
 	if err != nil {
-		return fmt.Errorf("take profile %s: %w", name, err)
+		return nil, err
 	}
-	return nil
+	return measure.ReadMetrics(page)
 }
 
-func get(ctx context.Context, from *http.Client, url string) ([]byte, error) {
+func get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := from.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}

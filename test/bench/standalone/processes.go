@@ -6,91 +6,72 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/prometheus/procfs"
+
+	"toolcall.dev/operator/test/bench/measure"
 )
 
-// The processes that share the machine in a run, as they are named in reports.
+// The processes whose time counts, as they are named in reports.
 const (
 	Operator  = "operator"
 	APIServer = "API server"
 	Etcd      = "etcd"
-	Benchmark = "benchmark"
 )
-
-// Processes are all of them, in the order of tables.
-var Processes = []string{Operator, APIServer, Etcd, Benchmark}
 
 // commands are the names that the kernel has for the children.
 var commands = map[string]string{"manager": Operator, "kube-apiserver": APIServer, "etcd": Etcd}
 
-// CPU is the processor time, in seconds, that this process and each of its children has used.
-type CPU map[string]float64
-
-// ReadCPU reads it from /proc.
-func ReadCPU() (CPU, error) {
+// children are those of this process whose time counts, by their id.
+func children() (map[int]string, error) {
 	all, err := procfs.AllProcs()
 	if err != nil {
-		return nil, fmt.Errorf("read CPU times: %w", err)
+		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	own, times := os.Getpid(), CPU{}
+	own, found := os.Getpid(), map[int]string{}
 	for _, p := range all {
 		stat, err := p.Stat()
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH):
 			// It has ended.
 		case err != nil:
-			return nil, fmt.Errorf("read CPU times: %w", err)
-		case stat.PID == own:
-			times[Benchmark] = stat.CPUTime()
+			return nil, fmt.Errorf("look for processes: %w", err)
 		case stat.PPID == own && commands[stat.Comm] != "":
-			times[commands[stat.Comm]] = stat.CPUTime()
+			found[p.PID] = commands[stat.Comm]
 		}
 	}
-	return times, nil
+	return found, nil
 }
 
-// Since is what each process used since an earlier look.
-func (c CPU) Since(before CPU) CPU {
-	used := CPU{}
-	for name, then := range before {
-		if now, ok := c[name]; ok {
-			used[name] = now - then
+// count has the time of the children count that were not there before: other servers have theirs.
+func (s *Server) count(before map[int]string) error {
+	now, err := children()
+	for pid, name := range now {
+		if before[pid] == "" {
+			s.processes[pid] = name
 		}
 	}
-	return used
+	return err
 }
 
-// Add adds what was used in another time.
-func (c CPU) Add(more CPU) {
-	for name, seconds := range more {
-		c[name] += seconds
-	}
-}
-
-// MillisecondsPerCall divides what was used by the number of calls.
-func (c CPU) MillisecondsPerCall(calls int) map[string]float64 {
-	each := map[string]float64{}
-	for name, seconds := range c {
-		each[name] = 1000 * seconds / float64(calls)
-	}
-	return each
-}
-
-// During is what each process uses while something runs.
-func During(run func() error) (CPU, time.Duration, error) {
-	before, err := ReadCPU()
+// Spent is the processor time that the server's processes have used, and what the operator has written in a namespace.
+func (s *Server) Spent(namespace string) (measure.Counts, error) {
+	spent, err := s.audit.Count(namespace)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	began := time.Now()
-	if err := run(); err != nil {
-		return nil, 0, err
+	for pid, name := range s.processes {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			return nil, fmt.Errorf("read the time of process %d: %w", pid, err)
+		}
+		stat, err := p.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("read the time of process %d: %w", pid, err)
+		}
+		spent["ms CPU of "+name] += 1000 * stat.CPUTime()
 	}
-	took := time.Since(began)
-	after, err := ReadCPU()
-	return after.Since(before), took, err
+	return spent, nil
 }
 
 // Resident is the resident memory of a process, in bytes.

@@ -1,6 +1,6 @@
-// Package standalone runs the operator without a node: etcd and an API server of its own with the project installed,
-// the operator's program as a process, as its service account, and what these processes use. It needs the programs of
-// KUBEBUILDER_ASSETS and the project's manifests, and changes nothing outside a temporary folder.
+// Package standalone runs the operator without a node: etcd and an API server of its own with the project of a checkout
+// installed, the operator's program as a process, as its service account, and what these processes use. It needs the
+// programs of KUBEBUILDER_ASSETS and that checkout, and changes nothing outside a temporary folder.
 package standalone
 
 import (
@@ -11,19 +11,15 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/figures"
+	"toolcall.dev/operator/test/bench/measure"
 )
 
 // Where the operator is installed, and who it is.
@@ -59,22 +55,26 @@ var manifests = []string{"config/manager/namespace.yaml", "config/rbac", "config
 type Server struct {
 	Conf   *rest.Config
 	Client client.WithWatch
+	// Checkout is the folder of the project.
+	Checkout string
 
 	api    *apiservertest.Server
 	folder string
+	audit  measure.AuditLog
+	// processes are those whose time counts, by their id.
+	processes map[int]string
 	// admission is when the admission policies came into force.
 	admission time.Time
-	// ports are the operator's.
-	ports []string
 }
 
 // StartServer returns when admission does what the operator relies on.
-func StartServer(ctx context.Context) (*Server, error) {
+func StartServer(ctx context.Context, checkout string) (*Server, error) {
 	folder, err := os.MkdirTemp("", "toolcall-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{folder: folder}
+	s := &Server{Checkout: checkout, folder: folder, processes: map[int]string{}}
+	s.audit = measure.AuditLog{File: s.path(auditLog), User: operatorUser}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, err
@@ -83,8 +83,15 @@ func StartServer(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) (err error) {
-	s.api, err = apiservertest.Start(apiservertest.Options{CRDs: true, Configure: s.configure})
+	before, err := children()
 	if err != nil {
+		return err
+	}
+	s.api, err = apiservertest.Start(apiservertest.Options{Configure: s.configure})
+	if err != nil {
+		return err
+	}
+	if err := s.count(before); err != nil {
 		return err
 	}
 	s.Conf = s.api.Config
@@ -100,8 +107,9 @@ func (s *Server) start(ctx context.Context) (err error) {
 	return s.awaitAdmission(ctx)
 }
 
-// configure has the operator's writes recorded.
+// configure has the checkout's kinds installed, and the operator's writes recorded.
 func (s *Server) configure(env *envtest.Environment, folder string) error {
+	env.CRDDirectoryPaths = []string{filepath.Join(s.Checkout, "config/crd")}
 	policy := filepath.Join(folder, "audit-policy.yaml")
 	env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.path(auditLog))
 	// It is not the disk that is measured.
@@ -129,22 +137,9 @@ func (s *Server) Explain(err error) error {
 	return fmt.Errorf("%w\nThe operator's log ends with\n%s", err, raw[max(0, len(raw)-4000):])
 }
 
-// Writes counts what the operator wrote in a namespace since then.
-func (s *Server) Writes(namespace string, since time.Time) (*figures.Writes, error) {
-	log := figures.AuditLog{File: s.path(auditLog), User: operatorUser, Since: since}
-	counts, err := log.Count()
-	if err != nil {
-		return nil, err
-	}
-	if counts[namespace] == nil {
-		return nil, fmt.Errorf("the audit log has no write of the operator in %s", namespace)
-	}
-	return counts[namespace], nil
-}
-
 func (s *Server) install(ctx context.Context) error {
 	for _, path := range manifests {
-		objects, err := ReadManifests(path)
+		objects, err := ReadManifests(filepath.Join(s.Checkout, path))
 		if err != nil {
 			return err
 		}
@@ -169,7 +164,7 @@ func ReadManifests(path string) ([]*unstructured.Unstructured, error) {
 	}
 	infos, err := resource.NewLocalBuilder().Unstructured().FilenameParam(false, from).Flatten().Do().Infos()
 	if err != nil {
-		return nil, fmt.Errorf("read the manifests (run this from the root of the project): %w", err)
+		return nil, fmt.Errorf("read the manifests (is it the root of the project?): %w", err)
 	}
 	objects := make([]*unstructured.Unstructured, len(infos))
 	for i, info := range infos {
@@ -181,7 +176,7 @@ func ReadManifests(path string) ([]*unstructured.Unstructured, error) {
 // awaitAdmission waits until creators are stamped.
 func (s *Server) awaitAdmission(ctx context.Context) error {
 	err := cluster.Eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
-		probe := cluster.NewCall(metav1.ObjectMeta{Namespace: operatorNamespace, Name: "probe"}).(*v1alpha1.ToolCall)
+		probe := cluster.NewCall(operatorNamespace, "probe")
 		err := s.Client.Create(ctx, probe, client.DryRunAll)
 		return err == nil && probe.Spec.RequestedBy != nil, nil
 	})
@@ -197,34 +192,4 @@ func (s *Server) writeKubeconfig() error {
 		return fmt.Errorf("make the operator's kubeconfig: %w", err)
 	}
 	return os.WriteFile(s.path(kubeconfig), raw, 0o600)
-}
-
-// mountIdentity puts the operator's identity, once it has made one, where a kubelet would.
-func (s *Server) mountIdentity(ctx context.Context) error {
-	secret := &corev1.Secret{}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "toolcall-identity"}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err == nil {
-		err = os.MkdirAll(s.path(identity), 0o700)
-	}
-	for name, data := range secret.Data {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.path(identity), name), data, 0o600)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("mount the operator's identity: %w", err)
-	}
-	return nil
-}
-
-// Profile saves one of the API server's profiles in the folder, if there is one.
-func (s *Server) Profile(ctx context.Context, folder, name, profile string) error {
-	http, err := rest.HTTPClientFor(s.Conf)
-	if err != nil {
-		return fmt.Errorf("reach the API server: %w", err)
-	}
-	return saveProfile(ctx, http, s.Conf.Host, folder, name, profile)
 }

@@ -2,52 +2,51 @@ package standalone
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
-func TestFinishedCallsHaveTheOutputThatWasAskedFor(t *testing.T) {
-	t.Parallel()
-	for _, bytes := range []int{0, 1, 29, 4096} {
-		status := FinishedStatus("x", bytes)
-		if len(status.Stdout) != bytes || !status.Phase.Terminal() || !strings.HasPrefix(status.Output, status.Stdout) {
-			t.Errorf("%d bytes: got %d, phase %s", bytes, len(status.Stdout), status.Phase)
+// A server's time is that of the processes that came with it, and of no other's.
+func TestAServersProcessesAreItsOwn(t *testing.T) {
+	apiservertest.Needs(t)
+	apiservertest.Reads(t, "config")
+	first, err := StartServer(t.Context(), "../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Stop()
+	second, err := StartServer(t.Context(), "../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Stop()
+	for _, s := range []*Server{first, second} {
+		names := slices.Sorted(maps.Values(s.processes))
+		if diff := cmp.Diff([]string{APIServer, Etcd}, names); diff != "" {
+			t.Error(diff)
 		}
-	}
-}
-
-func TestCPUTimeIsADifferencePerCall(t *testing.T) {
-	t.Parallel()
-	used := CPU{"a": 3, "new": 1}.Since(CPU{"a": 1, "gone": 1})
-	used.Add(CPU{"a": 2})
-	if diff := cmp.Diff(map[string]float64{"a": 40}, used.MillisecondsPerCall(100)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestThisProcessUsesTimeAndMemory(t *testing.T) {
-	t.Parallel()
-	// The kernel counts in hundredths of a second, and this one is busy until it has counted one.
-	used, took, err := During(func() error {
-		before, err := ReadCPU()
-		for now := before; err == nil && now[Benchmark] <= before[Benchmark]; {
-			now, err = ReadCPU()
+		for pid := range s.processes {
+			if s == first && second.processes[pid] != "" {
+				t.Errorf("both servers have process %d", pid)
+			}
+			if bytes, err := Resident(pid); err != nil || bytes < 1<<20 {
+				t.Errorf("%d bytes: %v", bytes, err)
+			}
 		}
-		return err
-	})
-	if err != nil || used[Benchmark] <= 0 || took < time.Nanosecond {
-		t.Errorf("%v in %s: %v", used, took, err)
-	}
-	broken := errors.New("broken")
-	if _, _, err := During(func() error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-	if bytes, err := Resident(os.Getpid()); err != nil || bytes < 1<<20 {
-		t.Errorf("%d bytes: %v", bytes, err)
+		if err := s.CreateFinished(t.Context(), "finished", 2); err != nil {
+			t.Error(err)
+		}
+		spent, err := s.Spent("finished")
+		if err != nil || len(spent) != 2 || spent["ms CPU of "+APIServer] <= 0 || spent["ms CPU of "+Etcd] <= 0 {
+			t.Errorf("got %v, %v", spent, err)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
-package figures
+package measure
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -33,17 +32,4 @@ func Summarize(values []float64) Summary {
 func percentile(values []float64, p float64) float64 {
 	rank := int(math.Ceil(p / 100 * float64(len(values))))
 	return values[max(rank, 1)-1]
-}
-
-// Cells are p50, p90 and p99 for a table, in seconds or multiplied by something.
-func (s Summary) Cells(factor float64, digits int) string {
-	return fmt.Sprintf("%.*f|%.*f|%.*f", digits, factor*s.P50, digits, factor*s.P90, digits, factor*s.P99)
-}
-
-// Over is the ratio to another summary, figure by figure.
-func (s Summary) Over(base Summary) Summary {
-	return Summary{
-		Count: min(s.Count, base.Count), Min: s.Min / base.Min, Max: s.Max / base.Max,
-		P50: s.P50 / base.P50, P90: s.P90 / base.P90, P99: s.P99 / base.P99,
-	}
 }
