@@ -87,13 +87,9 @@ func DuplicateDefault(marked []v1alpha1.ExecutionEnvironment) string {
 func (c *Context) plan(r *request, blocklist []string) (envresolve.Plan, []corev1.EnvVar) {
 	refs := map[string]corev1.EnvVar{}
 	in := envresolve.Input{
-		Default: environment(c.DefaultEnvironment(), refs),
-		Named:   environment(c.Named, refs),
-		Call: envresolve.Call{
-			Named:      c.Named != nil,
-			WorkingDir: r.workingDir,
-			Vars:       callVariables(r.env),
-		},
+		Default:          environment(c.DefaultEnvironment(), refs),
+		Named:            environment(c.Named, refs),
+		Call:             envresolve.Call{WorkingDir: r.workingDir, Vars: callVariables(r.env)},
 		TrustedRequested: r.trusted,
 		Blocklist:        blocklist,
 	}
@@ -203,7 +199,6 @@ func PoolRefs(env, defaultEnv *v1alpha1.ExecutionEnvironment, blocklist []string
 	refs := map[string]corev1.EnvVar{}
 	in := envresolve.Input{
 		Named:     environment(env, refs),
-		Call:      envresolve.Call{Named: true},
 		Blocklist: blocklist,
 	}
 	if defaultEnv != nil && defaultEnv.UID != env.UID {

@@ -183,7 +183,6 @@ func overridden() *Plan {
 func blockedRef() *Plan {
 	plan := MakePlan(Input{
 		Named:     &Environment{Vars: []Var{{Name: "AWS_X", Ref: "REF_9"}, {Name: "B", Ref: "REF_2"}}},
-		Call:      Call{Named: true},
 		Blocklist: []string{"AWS_"},
 	})
 	return &plan

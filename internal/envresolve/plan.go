@@ -80,8 +80,6 @@ type Environment struct {
 
 // Call is the context that the call sets itself.
 type Call struct {
-	// Named says that the call names an environment.
-	Named      bool
 	WorkingDir string
 	Vars       []Var
 }
@@ -90,10 +88,8 @@ type Call struct {
 type Input struct {
 	// Default is the namespace's default environment, nil when there is none.
 	Default *Environment
-	// Named is the environment that the call names, nil when it names none.
+	// Named is the environment that the call names, nil when it names none. It is the default one if their names are equal.
 	Named *Environment
-	// SameAsDefault says that Named and Default are the same object. They also are if their names are equal.
-	SameAsDefault bool
 	// Skill holds the variables of the call's skill.
 	Skill []Var
 	Call  Call
@@ -115,7 +111,7 @@ func MakePlan(in Input) Plan {
 		plan.AllowedPaths = slices.Clone(env.AllowedPaths)
 		plan.EnvironmentName = env.Name
 	}
-	if in.Default != nil && !namedIsDefault(in) {
+	if in.Default != nil && (in.Named == nil || in.Named.Name != in.Default.Name) {
 		plan.Layers = appendLayer(plan.Layers, SourceDefault, in.Default.Vars)
 	}
 	plan.Layers = appendLayer(plan.Layers, SourceSkill, in.Skill)
@@ -134,20 +130,11 @@ func effective(in Input) *Environment {
 	return in.Default
 }
 
-func namedIsDefault(in Input) bool {
-	if in.Named == nil || in.Default == nil {
-		return false
-	}
-	return in.SameAsDefault || in.Named == in.Default || (in.Named.Name != "" && in.Named.Name == in.Default.Name)
-}
-
-// isTrusted counts a named environment as the call's own context even if Call.Named isn't set, so that forgetting to set
-// it doesn't grant trust.
 func isTrusted(in Input) bool {
 	if effective(in) == nil {
 		return false
 	}
-	ownContext := in.Call.Named || in.Named != nil || in.Call.WorkingDir != "" || len(in.Call.Vars) > 0
+	ownContext := in.Named != nil || in.Call.WorkingDir != "" || len(in.Call.Vars) > 0
 	return !ownContext || in.TrustedRequested
 }
 
@@ -203,16 +190,7 @@ func (p *Plan) NamesFiles() bool {
 // Blocks reports whether no layer can set a variable of this name.
 func (p *Plan) Blocks(name string) bool { return !p.Trusted && isBlocked(p.Blocklist, name) }
 
-// isBlocked reports whether the name starts with one of the prefixes. It compares the first character by itself, which
-// is faster for most of the many combinations.
+// isBlocked reports whether the name starts with one of the prefixes.
 func isBlocked(prefixes []string, name string) bool {
-	for _, prefix := range prefixes {
-		if prefix != "" && name != "" && prefix[0] != name[0] {
-			continue
-		}
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

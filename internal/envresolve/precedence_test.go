@@ -40,7 +40,7 @@ func (b bySource) resolve(t *testing.T) Resolved {
 		Default: &Environment{Name: "d", Vars: b.vars(SourceDefault)},
 		Named:   &Environment{Name: "n", Vars: b.vars(SourceEnvironment)},
 		Skill:   b.vars(SourceSkill),
-		Call:    Call{Named: true, Vars: b.vars(SourceCall)},
+		Call:    Call{Vars: b.vars(SourceCall)},
 	})
 	got, err := Resolve(&plan, image, func(name string) bool { return len(name) > 4 && name[:4] == "REF_" })
 	if err != nil {
@@ -147,10 +147,9 @@ func TestTrust(t *testing.T) {
 		{"a skill is no context of the call", Input{Default: env, Skill: one}, true},
 		{"a working directory is", Input{Default: env, Call: Call{WorkingDir: "."}}, false},
 		{"a variable is", Input{Default: env, Call: Call{Vars: one}}, false},
-		{"an environment's name is", Input{Named: env, Call: Call{Named: true}}, false},
-		{"so it is when the caller of MakePlan forgets to say so", Input{Named: env}, false},
-		{"naming the default environment is too", Input{Default: env, Named: env, Call: Call{Named: true}}, false},
-		{"an admitted request makes up for it", Input{Named: env, Call: Call{Named: true, WorkingDir: "/", Vars: one}, TrustedRequested: true}, true},
+		{"an environment's name is", Input{Named: env}, false},
+		{"naming the default environment is too", Input{Default: env, Named: env}, false},
+		{"an admitted request makes up for it", Input{Named: env, Call: Call{WorkingDir: "/", Vars: one}, TrustedRequested: true}, true},
 		{"an empty list of variables is no context", Input{Default: env, Call: Call{Vars: []Var{}}}, true},
 	}
 	for _, c := range cases {
@@ -167,15 +166,10 @@ func TestANamedDefaultCountsOnce(t *testing.T) {
 	t.Parallel()
 	env := func() *Environment { return &Environment{Name: "e", Vars: []Var{{Name: "A", Value: "e"}}} }
 	skill := []Var{{Name: "A", Value: "skill"}}
-	for name, in := range map[string]Input{
-		"by SameAsDefault": {Default: &Environment{Vars: env().Vars}, Named: &Environment{Vars: env().Vars}, SameAsDefault: true, Skill: skill},
-		"by its name":      {Default: env(), Named: env(), Skill: skill},
-	} {
-		plan := MakePlan(in)
-		want := []Layer{{Source: SourceSkill, Vars: skill}, {Source: SourceEnvironment, Vars: env().Vars}}
-		if diff := cmp.Diff(want, plan.Layers); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", name, diff)
-		}
+	plan := MakePlan(Input{Default: env(), Named: env(), Skill: skill})
+	want := []Layer{{Source: SourceSkill, Vars: skill}, {Source: SourceEnvironment, Vars: env().Vars}}
+	if diff := cmp.Diff(want, plan.Layers); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -47,7 +47,7 @@ func referenceResolve(in Input, image []string, internal func(string) bool) (res
 
 func (r *reference) layers() []Layer {
 	var layers []Layer
-	if r.in.Default != nil && !(r.in.Named != nil && r.in.SameAsDefault) {
+	if r.in.Default != nil && !(r.in.Named != nil && r.in.Named.Name == r.in.Default.Name) {
 		layers = append(layers, Layer{Source: "Default", Vars: r.in.Default.Vars})
 	}
 	layers = append(layers, Layer{Source: "Skill", Vars: r.in.Skill})
@@ -58,7 +58,7 @@ func (r *reference) layers() []Layer {
 }
 
 func (r *reference) trusted() bool {
-	brings := r.in.Named != nil || r.in.Call.Named || r.in.Call.WorkingDir != "" || len(r.in.Call.Vars) != 0
+	brings := r.in.Named != nil || r.in.Call.WorkingDir != "" || len(r.in.Call.Vars) != 0
 	inEffect := r.in.Named != nil || r.in.Default != nil
 	return inEffect && (r.in.TrustedRequested || !brings)
 }

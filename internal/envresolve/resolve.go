@@ -1,8 +1,8 @@
 package envresolve
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -61,82 +61,50 @@ func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved
 	if err := p.Validate(); err != nil {
 		return Resolved{}, err
 	}
-	m := merge{plan: p, isInternal: internal, refs: lookUpRefs(p, image)}
+	m := merge{plan: p, isInternal: internal, refs: lookUpRefs(p, image), vars: map[string]candidate{}, given: map[string]bool{}}
 	m.addBase(image)
 	m.addLayers()
 	return m.finish()
 }
 
-// refValue is the value of a reference.
-type refValue struct {
-	value string
-	found bool
-}
-
-// lookUpRefs looks up the values of the plan's references in the runner's variables.
-func lookUpRefs(p *Plan, image []string) map[string]refValue {
-	var refs map[string]refValue
-	want := func(ref string) {
-		if ref == "" {
-			return
-		}
-		if refs == nil {
-			refs = map[string]refValue{}
-		}
-		refs[ref] = refValue{}
-	}
+// lookUpRefs looks up the values of the plan's references in the runner's variables; nil for one that isn't there.
+func lookUpRefs(p *Plan, image []string) map[string]*string {
+	refs := map[string]*string{}
 	for i := range p.Layers {
 		for _, v := range p.Layers[i].Vars {
-			want(v.Ref)
+			refs[v.Ref] = nil
 		}
 	}
 	for _, k := range p.Known {
-		want(k.Ref)
+		refs[k.Ref] = nil
 	}
-	if refs == nil {
-		return nil
-	}
+	delete(refs, "") // that of literal values
 	for _, kv := range image {
 		name, value, ok := strings.Cut(kv, "=")
-		if have, wanted := refs[name]; ok && wanted && !have.found && !hasNUL(kv) {
-			refs[name] = refValue{value: value, found: true}
+		if have, wanted := refs[name]; ok && wanted && have == nil && !hasNUL(kv) {
+			refs[name] = &value
 		}
 	}
 	return refs
 }
 
-// candidate is a variable that one source sets.
+// candidate is a variable that one source sets: as KEY=VALUE for the image's.
 type candidate struct {
 	source Source
 	v      *Var
-	// kv is KEY=VALUE, if the source has that form.
-	kv string
+	kv     string
 }
 
-// key orders candidates: by name, then more specific ones first. at is the index of the candidate.
-type key struct {
-	name string
-	at   int
-}
-
-// merge collects the candidates of all sources, the least specific ones first.
+// merge collects the variables of all sources, the least specific ones first: the one that is added last counts.
 type merge struct {
 	plan       *Plan
 	isInternal func(string) bool
-	refs       map[string]refValue
-	candidates []candidate
+	refs       map[string]*string
+	vars       map[string]candidate
 	files      []File
 	// given are the references whose values the process gets.
 	given    map[string]bool
-	keys     []key
 	stripped []string
-	// text holds all KEY=VALUE that are composed here, in one allocation.
-	text strings.Builder
-}
-
-func (m *merge) add(name string, c candidate) {
-	m.keys = append(m.keys, key{name: name, at: len(m.candidates)})
-	m.candidates = append(m.candidates, c)
 }
 
 func (m *merge) internal(name string) bool {
@@ -148,16 +116,6 @@ func (m *merge) internal(name string) bool {
 
 // addBase adds the variables of the image, and the two defaults that count as variables of the image.
 func (m *merge) addBase(image []string) {
-	room, bytes := len(image)+2, 0
-	for i := range m.plan.Layers {
-		room += len(m.plan.Layers[i].Vars)
-		for _, v := range m.plan.Layers[i].Vars {
-			bytes += len(v.Name) + 1 + len(v.Value)
-		}
-	}
-	m.text.Grow(bytes)
-	m.candidates = make([]candidate, 0, room)
-	m.keys = make([]key, 0, room)
 	m.addBaseVar("LANG", "LANG="+defaultLang)
 	// The candidate that is added last counts, which must be the first one of the image.
 	for _, kv := range slices.Backward(image) {
@@ -173,8 +131,11 @@ func (m *merge) addBaseVar(name, kv string) {
 		m.stripped = append(m.stripped, name)
 		return
 	}
-	m.add(name, candidate{source: SourceImage, kv: kv})
+	m.vars[name] = candidate{source: SourceImage, kv: kv}
 }
+
+// minimal are the variables that a plan with InheritMinimal takes from the image.
+var minimal = []string{"HOME", "USER", "LOGNAME", "PATH"}
 
 // baseName returns the name of a variable of the image, if the process may inherit it.
 func (m *merge) baseName(kv string) (string, bool) {
@@ -182,69 +143,50 @@ func (m *merge) baseName(kv string) (string, bool) {
 	if !ok || !IsName(name) || len(kv) > MaxVarBytes || hasNUL(kv) {
 		return "", false
 	}
-	if m.plan.InheritMinimal && !isMinimal(name) {
+	if m.plan.InheritMinimal && !slices.Contains(minimal, name) {
 		return "", false
 	}
 	return name, !m.internal(name)
-}
-
-func isMinimal(name string) bool {
-	switch name {
-	case "HOME", "USER", "LOGNAME", "PATH":
-		return true
-	default:
-		return false
-	}
 }
 
 func (m *merge) addLayers() {
 	for i := range m.plan.Layers {
 		layer := &m.plan.Layers[i]
 		for j := range layer.Vars {
-			m.addLayerVar(layer.Source, &layer.Vars[j])
+			v := &layer.Vars[j]
+			switch {
+			case m.plan.Blocks(v.Name) || m.internal(v.Name):
+				m.stripped = append(m.stripped, v.Name)
+			case v.Ref != "" && v.Optional && m.refs[v.Ref] == nil:
+				// It leaves the variable to a less specific source.
+			default:
+				m.vars[v.Name] = candidate{source: layer.Source, v: v}
+			}
 		}
 	}
-}
-
-func (m *merge) addLayerVar(source Source, v *Var) {
-	if m.plan.Blocks(v.Name) || m.internal(v.Name) {
-		m.stripped = append(m.stripped, v.Name)
-		return
-	}
-	m.add(v.Name, candidate{source: source, v: v})
 }
 
 func (m *merge) finish() (Resolved, error) {
-	slices.SortFunc(m.keys, compareKeys)
 	slices.Sort(m.stripped)
-	out := Resolved{
-		Env:      make([]string, 0, len(m.keys)),
-		Vars:     make([]ResolvedVar, 0, len(m.keys)),
-		Stripped: slices.Compact(m.stripped),
-		Trusted:  m.plan.Trusted,
-	}
+	out := Resolved{Stripped: slices.Compact(m.stripped), Trusted: m.plan.Trusted}
 	total := 0
-	for _, k := range m.keys {
-		if n := len(out.Vars); n > 0 && out.Vars[n-1].Name == k.name {
-			continue // A more specific source has decided.
-		}
-		kv, ok, err := m.render(k.at)
+	for _, name := range slices.Sorted(maps.Keys(m.vars)) {
+		c := m.vars[name]
+		kv, err := m.render(c)
 		if err != nil {
 			return Resolved{}, err
 		}
-		if ok {
-			total += len(kv) + perVarOverhead
-			out.Env = append(out.Env, kv)
-			out.Vars = append(out.Vars, ResolvedVar{Name: k.name, Source: m.candidates[k.at].source})
-			if v := m.candidates[k.at].v; v != nil && v.Apart {
-				out.Apart = append(out.Apart, k.name)
-			}
+		total += len(kv) + perVarOverhead
+		out.Env = append(out.Env, kv)
+		out.Vars = append(out.Vars, ResolvedVar{Name: name, Source: c.source})
+		if c.v != nil && c.v.Apart {
+			out.Apart = append(out.Apart, name)
 		}
 	}
 	out.Files = m.files
 	for _, k := range m.plan.Known {
-		if value := m.refs[k.Ref]; value.found {
-			out.Known = append(out.Known, KnownValue{Name: k.Name, Value: value.value, Given: m.given[k.Ref]})
+		if value := m.refs[k.Ref]; value != nil {
+			out.Known = append(out.Known, KnownValue{Name: k.Name, Value: *value, Given: m.given[k.Ref]})
 		}
 	}
 	if total > MaxTotalBytes {
@@ -253,53 +195,30 @@ func (m *merge) finish() (Resolved, error) {
 	return out, nil
 }
 
-func compareKeys(a, b key) int {
-	if order := strings.Compare(a.name, b.name); order != 0 {
-		return order
-	}
-	return cmp.Compare(b.at, a.at)
-}
-
-// render returns a candidate as KEY=VALUE, or false for an optional reference without a value.
-func (m *merge) render(at int) (string, bool, error) {
-	c := &m.candidates[at]
+// render returns a candidate as KEY=VALUE.
+func (m *merge) render(c candidate) (string, error) {
 	if c.v == nil {
-		return c.kv, true, nil
+		return c.kv, nil
 	}
 	value := c.v.Value
 	if c.v.Ref != "" {
 		ref := m.refs[c.v.Ref]
-		if !ref.found && c.v.Optional {
-			return "", false, nil
+		if ref == nil {
+			return "", &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref, RefersTo: c.v.RefersTo}
 		}
-		if !ref.found {
-			return "", false, &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref, RefersTo: c.v.RefersTo}
-		}
-		value = ref.value
-		if m.given == nil {
-			m.given = map[string]bool{}
-		}
-		m.given[c.v.Ref] = true
-	}
-	if c.v.File && m.plan.FileDir == "" {
-		return "", false, errNoFileDir
+		value, m.given[c.v.Ref] = *ref, true
 	}
 	if c.v.File {
+		if m.plan.FileDir == "" {
+			return "", errNoFileDir
+		}
 		path := m.plan.FileDir + "/" + c.v.Name
 		m.files = append(m.files, File{Path: path, Content: value})
 		value = path
 	}
 	if size := len(c.v.Name) + 1 + len(value); size > MaxVarBytes {
 		reason := fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes)
-		return "", false, &VarError{Name: c.v.Name, Source: c.source, Reason: reason}
+		return "", &VarError{Name: c.v.Name, Source: c.source, Reason: reason}
 	}
-	return m.join(c.v.Name, value), true, nil
-}
-
-func (m *merge) join(name, value string) string {
-	start := m.text.Len()
-	m.text.WriteString(name)
-	m.text.WriteByte('=')
-	m.text.WriteString(value)
-	return m.text.String()[start:]
+	return c.v.Name + "=" + value, nil
 }

@@ -57,17 +57,20 @@ type envVector struct {
 }
 
 func (v *envVector) input() Input {
-	environment := func(l *vectorLayer) *Environment {
+	environment := func(name string, l *vectorLayer) *Environment {
 		if l == nil {
 			return nil
 		}
-		return &Environment{Vars: literals(l.Env), InheritMinimal: v.InheritEnv == "Minimal"}
+		return &Environment{Name: name, Vars: literals(l.Env), InheritMinimal: v.InheritEnv == "Minimal"}
+	}
+	named := "named"
+	if v.Call.NamedIsDefault {
+		named = "default"
 	}
 	in := Input{
-		Default:          environment(v.Default),
-		Named:            environment(v.Named),
-		SameAsDefault:    v.Call.NamedIsDefault,
-		Call:             Call{Named: v.Call.Named, WorkingDir: v.Call.WorkingDir, Vars: literals(v.Call.Env)},
+		Default:          environment("default", v.Default),
+		Named:            environment(named, v.Named),
+		Call:             Call{WorkingDir: v.Call.WorkingDir, Vars: literals(v.Call.Env)},
 		TrustedRequested: v.Trusted,
 		Blocklist:        v.Blocklist,
 	}
