@@ -190,10 +190,10 @@ func (r Reader) SealedDecision(ctx context.Context, call *v1alpha1.ToolCall) (st
 		return sealed, nil
 	}
 	whole := &v1alpha1.ToolCall{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(call), whole); err != nil {
-		return "", fmt.Errorf("read the call's decision: %w", err)
+	if err := r.readWhole(ctx, call, whole); err != nil {
+		return "", err
 	}
-	if whole.UID != call.UID || whole.Status.Runner == nil {
+	if whole.Status.Runner == nil {
 		return "", errChanged
 	}
 	return whole.Status.Runner.Decision, nil
@@ -238,7 +238,18 @@ func environmentOf(namespace string, resolved *v1alpha1.ResolvedEnvironment, nam
 }
 
 // errChanged says that the cache is behind: the pass is tried again.
-var errChanged = errors.New("the call was changed or replaced since it was seen")
+var errChanged = errors.New("the object was changed or replaced since it was seen")
+
+// readWhole reads an object past the cache, which leaves parts of it out.
+func (r Reader) readWhole(ctx context.Context, seen, whole client.Object) error {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(seen), whole); err != nil {
+		return fmt.Errorf("read the whole %T: %w", seen, err)
+	}
+	if whole.GetUID() != seen.GetUID() {
+		return errChanged
+	}
+	return nil
+}
 
 // Whole gives the call with its input, which the cache leaves out of large ones.
 func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
@@ -246,10 +257,10 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 		return call, nil
 	}
 	whole := &v1alpha1.ToolCall{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(call), whole); err != nil {
-		return nil, fmt.Errorf("read the call's input: %w", err)
+	if err := r.readWhole(ctx, call, whole); err != nil {
+		return nil, err
 	}
-	if whole.UID != call.UID || whole.Generation != call.Generation {
+	if whole.Generation != call.Generation {
 		return nil, errChanged
 	}
 	unmark(whole)

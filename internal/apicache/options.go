@@ -169,62 +169,70 @@ func Setup(objects cache.Cache) error {
 }
 
 func defaultValue(annotation string) client.IndexerFunc {
-	return func(o client.Object) []string {
+	return indexBy(func(o client.Object) string {
 		if o.GetAnnotations()[annotation] == "true" {
-			return []string{"true"}
+			return "true"
+		}
+		return ""
+	})
+}
+
+// indexBy adapts a function of one type; what it says empty about isn't in the index.
+func indexBy[T client.Object](value func(T) string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if object, ok := o.(T); ok {
+			if text := value(object); text != "" {
+				return []string{text}
+			}
 		}
 		return nil
 	}
 }
 
-// podOwner is the UID of the Job that made a pod.
-func podOwner(o client.Object) []string {
-	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
-		return []string{string(owner.UID)}
-	}
-	return nil
+// ofCall is indexBy for calls that have not ended.
+func ofCall(value func(*v1alpha1.ToolCall) string) client.IndexerFunc {
+	return indexBy(func(call *v1alpha1.ToolCall) string {
+		if call.Status.Phase.Terminal() {
+			return ""
+		}
+		return value(call)
+	})
 }
 
-// activeEnvironment is the environment of a call that has a Job and has not ended.
-func activeEnvironment(o client.Object) []string {
-	call, ok := o.(*v1alpha1.ToolCall)
-	if !ok || call.Status.Phase.Terminal() || call.Status.Job == "" || call.Status.Environment == nil || call.Status.Environment.Name == "" {
-		return nil
-	}
-	return []string{call.Status.Environment.Name}
+// ownedBy is the UID of the owner of an object, if that is of this kind.
+func ownedBy(kind string) client.IndexerFunc {
+	return indexBy(func(o client.Object) string {
+		if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == kind {
+			return string(owner.UID)
+		}
+		return ""
+	})
 }
 
-// inFlight is "true" for a call that has not ended.
-func inFlight(o client.Object) []string {
-	if call, ok := o.(*v1alpha1.ToolCall); ok && !call.Status.Phase.Terminal() {
-		return []string{"true"}
+// resolvedName is the name of an environment that may not be known.
+func resolvedName(environment *v1alpha1.ResolvedEnvironment) string {
+	if environment == nil {
+		return ""
 	}
-	return nil
+	return environment.Name
 }
 
-// jobOfCall is the Job that is recorded in a call that has not ended.
-func jobOfCall(o client.Object) []string {
-	call, ok := o.(*v1alpha1.ToolCall)
-	if !ok || call.Status.Phase.Terminal() || call.Status.Job == "" {
-		return nil
-	}
-	return []string{call.Status.Job}
-}
+var (
+	// podOwner is the UID of the Job that made a pod, and ownerCall that of the call that has a Job.
+	podOwner, ownerCall = ownedBy("Job"), ownedBy("ToolCall")
 
-// poolOf is the name of the environment whose warm pool a Job says that it belongs to; none once a call owns it.
-func poolOf(o client.Object) []string {
-	job, ok := o.(*batchv1.Job)
-	if !ok || jobspec.PoolOf(job) == "" {
-		return nil
-	}
-	return []string{jobspec.PoolOf(job)}
-}
+	// activeEnvironment is the environment of a call that has a Job and has not ended.
+	activeEnvironment = ofCall(func(call *v1alpha1.ToolCall) string {
+		if call.Status.Job == "" {
+			return ""
+		}
+		return resolvedName(call.Status.Environment)
+	})
+	// inFlight is "true" for a call that has not ended.
+	inFlight = ofCall(func(*v1alpha1.ToolCall) string { return "true" })
+	// jobOfCall is the Job that is recorded in a call that has not ended.
+	jobOfCall = ofCall(func(call *v1alpha1.ToolCall) string { return call.Status.Job })
 
-// ownerCall is the UID of the call that has a Job.
-func ownerCall(o client.Object) []string {
-	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != "ToolCall" {
-		return nil
-	}
-	return []string{string(owner.UID)}
-}
+	// poolOf is the name of the environment whose warm pool a Job says that it belongs to; none once a call owns it.
+	poolOf = indexBy(jobspec.PoolOf)
+)

@@ -56,56 +56,50 @@ func (r Reader) WholeSession(ctx context.Context, session *v1alpha1.ToolSession)
 		return session, nil
 	}
 	whole := &v1alpha1.ToolSession{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(session), whole); err != nil {
-		return nil, fmt.Errorf("read the session's variables: %w", err)
-	}
-	if whole.UID != session.UID {
-		return nil, errChanged
+	if err := r.readWhole(ctx, session, whole); err != nil {
+		return nil, err
 	}
 	return whole, nil
 }
 
-// sessionOfCall is the session of a call that has not ended.
-func sessionOfCall(o client.Object) []string {
-	call, ok := o.(*v1alpha1.ToolCall)
-	if !ok || call.Status.Phase.Terminal() || call.Spec.SessionRef == nil {
-		return nil
-	}
-	return []string{call.Spec.SessionRef.Name}
+// ofSessions is indexBy for sessions that have not ended.
+func ofSessions(value func(*v1alpha1.ToolSession) string) client.IndexerFunc {
+	return indexBy(func(session *v1alpha1.ToolSession) string {
+		if session.Status.Phase == v1alpha1.SessionEnded {
+			return ""
+		}
+		return value(session)
+	})
 }
 
-// jobOfSession is the Job that is recorded in a session that has not ended.
-func jobOfSession(o client.Object) []string {
-	session, ok := o.(*v1alpha1.ToolSession)
-	if !ok || session.Status.Phase == v1alpha1.SessionEnded || session.Status.Job == "" {
-		return nil
-	}
-	return []string{session.Status.Job}
-}
-
-// environmentOfSession is the environment of a session that has not ended.
-func environmentOfSession(o client.Object) []string {
-	session, ok := o.(*v1alpha1.ToolSession)
-	if !ok || session.Status.Phase == v1alpha1.SessionEnded || session.Status.Environment == nil {
-		return nil
-	}
-	return []string{session.Status.Environment.Name}
-}
+var (
+	// sessionOfCall is the session of a call that has not ended.
+	sessionOfCall = ofCall(func(call *v1alpha1.ToolCall) string {
+		if call.Spec.SessionRef == nil {
+			return ""
+		}
+		return call.Spec.SessionRef.Name
+	})
+	// jobOfSession is the Job that is recorded in a session that has not ended.
+	jobOfSession = ofSessions(func(session *v1alpha1.ToolSession) string { return session.Status.Job })
+	// environmentOfSession is the environment of a session that has not ended.
+	environmentOfSession = ofSessions(func(session *v1alpha1.ToolSession) string { return resolvedName(session.Status.Environment) })
+)
 
 // SealedOrigin is what a session that has had a runner began with, sealed. The cache leaves large ones out.
 func (r Reader) SealedOrigin(ctx context.Context, session *v1alpha1.ToolSession) (string, error) {
 	bound := session.Status.Runner
-	if bound == nil || bound.Decision != omittedDecision {
-		if bound == nil {
-			return "", nil
-		}
+	switch {
+	case bound == nil:
+		return "", nil
+	case bound.Decision != omittedDecision:
 		return bound.Decision, nil
 	}
 	whole := &v1alpha1.ToolSession{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(session), whole); err != nil {
-		return "", fmt.Errorf("read what the session began with: %w", err)
+	if err := r.readWhole(ctx, session, whole); err != nil {
+		return "", err
 	}
-	if whole.UID != session.UID || whole.Status.Runner == nil || whole.Status.Runner.KeyHash != bound.KeyHash {
+	if whole.Status.Runner == nil || whole.Status.Runner.KeyHash != bound.KeyHash {
 		return "", errChanged
 	}
 	return whole.Status.Runner.Decision, nil

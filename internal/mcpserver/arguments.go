@@ -38,8 +38,6 @@ type arguments struct {
 	schema *jsonschema.Schema
 	names  []string
 	errors []string
-	// unreadable is true if the arguments are not an object. No further errors are recorded then.
-	unreadable bool
 }
 
 // declared returns the arguments that a function reads, without values.
@@ -55,20 +53,20 @@ func declared[T any](read func(*arguments) T) *arguments {
 // parse reads the arguments of a JSON object. Only those that the function reads are allowed.
 func parse[T any](raw json.RawMessage, read func(*arguments) T) (value T, err error) {
 	a := declared(read)
-	a.decode(raw)
-	value = read(a)
+	if a.decode(raw) {
+		value = read(a)
+	}
 	return value, a.err()
 }
 
-// decode sets the values.
-func (a *arguments) decode(raw json.RawMessage) {
+// decode sets the values. It returns false if the arguments are not an object.
+func (a *arguments) decode(raw json.RawMessage) bool {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return
+		return true
 	}
 	if err := json.Unmarshal(raw, &a.values); err != nil {
 		a.fail("arguments", "must be a JSON object with %s", joinNames(a.names))
-		a.unreadable = true
-		return
+		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.values)) {
 		switch {
@@ -78,6 +76,7 @@ func (a *arguments) decode(raw json.RawMessage) {
 			delete(a.values, name)
 		}
 	}
+	return true
 }
 
 // declare adds an argument to the schema.
@@ -100,9 +99,7 @@ func joinNames(names []string) string {
 
 // fail records an error about an argument.
 func (a *arguments) fail(name, format string, args ...any) {
-	if !a.unreadable {
-		a.errors = append(a.errors, name+": "+fmt.Sprintf(format, args...))
-	}
+	a.errors = append(a.errors, name+": "+fmt.Sprintf(format, args...))
 }
 
 // err returns the recorded errors, nil if there are none.
@@ -254,20 +251,14 @@ func int32Of(value *int64) *int32 {
 	return new(int32(*value))
 }
 
-// word reads a text that should be one of several words.
-func (a *arguments) word(name, description string, words ...string) string {
-	text := a.text(name, description)
-	if schema := a.schema.Properties[name]; schema.Enum == nil {
-		for _, w := range words {
-			schema.Enum = append(schema.Enum, w)
-		}
-	}
-	return text
-}
-
 // choice reads one of several words, the first if absent.
 func (a *arguments) choice(name, description string, words ...string) string {
-	chosen := a.word(name, description, words...)
+	chosen := a.text(name, description)
+	if schema := a.schema.Properties[name]; schema.Enum == nil {
+		for _, word := range words {
+			schema.Enum = append(schema.Enum, word)
+		}
+	}
 	if chosen == "" {
 		return words[0]
 	}

@@ -24,15 +24,15 @@ func TestArguments(t *testing.T) {
 		raw  string
 		want v1alpha1.ToolCallSpec
 	}{
-		"a command line has two minutes": {execSpec, `{"mode":"shell","command":"ls"}`, shell(nil)},
+		"a command line has two minutes": {runCommandSpec, `{"command":"ls"}`, shell(nil)},
 		"what is null or says nothing counts as absent": {
-			execSpec, `{"mode":"shell","command":"ls","binary":"","args":[],"env":null,"stdin":"","timeout":null,"environment":"","working_dir":null,"network_hosts":[]}`, shell(nil),
+			runCommandSpec, `{"command":"ls","env":null,"stdin":"","timeout_seconds":null,"environment":"","working_dir":null,"network_hosts":[]}`, shell(nil),
 		},
 		"a whole number may be written as a fraction": {
-			execSpec, `{"mode":"shell","command":"ls","timeout":7.0}`, shell(func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = new(int32(7)) }),
+			runCommandSpec, `{"command":"ls","timeout_seconds":7.0}`, shell(func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = new(int32(7)) }),
 		},
 		"everything that a call can have": {
-			execSpec, `{"mode":"structured","binary":"git","args":["log","-1",""],"timeout":5,"environment":"big","working_dir":"src","env":{"B":"2","A":""},"stdin":"in\u0000put"}`,
+			runProgramSpec, `{"program":"git","args":["log","-1",""],"timeout_seconds":5,"environment":"big","working_dir":"src","env":{"B":"2","A":""},"stdin":"in\u0000put"}`,
 			v1alpha1.ToolCallSpec{
 				Structured:     &v1alpha1.StructuredAction{Binary: "git", Args: []string{"log", "-1", ""}},
 				TimeoutSeconds: new(int32(5)), EnvironmentRef: &v1alpha1.LocalReference{Name: "big"}, WorkingDir: "src",
@@ -74,36 +74,33 @@ func TestInvalidArguments(t *testing.T) {
 		raw  string
 		want []string
 	}{
-		"nothing":                      {execSpec, ``, []string{`mode: must be "shell", with command, or "structured", with binary and args`}},
-		"no object":                    {execSpec, `["ls"]`, []string{"arguments: must be a JSON object with mode, command, binary"}},
-		"half an object":               {execSpec, `{"mode":`, []string{"arguments: must be a JSON object"}},
-		"another mode":                 {execSpec, `{"mode":"bash","command":"ls"}`, []string{`mode: must be "shell"`}},
-		"a mode that is no text":       {execSpec, `{"mode":1,"command":"ls"}`, []string{"mode: must be a string, not a number", `mode: must be "shell"`}},
-		"shell without command":        {execSpec, `{"mode":"shell"}`, []string{`command: is required in mode "shell"`}},
-		"structured without binary":    {execSpec, `{"mode":"structured","args":["x"]}`, []string{`binary: is required in mode "structured"`}},
-		"the other mode's arguments":   {execSpec, `{"mode":"shell","command":"ls","binary":"ls","args":["-l"]}`, []string{`binary: is not used in mode "shell"`, `args: is not used in mode "shell"`}},
-		"a command in structured mode": {execSpec, `{"mode":"structured","binary":"ls","command":"ls -l"}`, []string{`command: is not used in mode "structured", which takes binary and args`}},
-		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use mode, command, binary, args, timeout, stdin, network_hosts, session, environment, timeout_seconds, working_dir, env, request_id"}},
-		"another spelling":             {execSpec, `{"Mode":"shell","command":"ls"}`, []string{"Mode: is unknown", "mode: must be"}},
-		"a list with a number":         {execSpec, `{"mode":"structured","binary":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list of other values"}},
-		"a list with a null":           {execSpec, `{"mode":"structured","binary":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
-		"a NUL":                        {execSpec, `{"mode":"structured","binary":"l\u0000s","args":["a\u0000"],"working_dir":"\u0000"}`, []string{"binary: must not contain a NUL", "args[0]: must not contain a NUL", "working_dir: must not contain a NUL"}},
-		"time as text":                 {execSpec, `{"mode":"shell","command":"ls","timeout":"5"}`, []string{"timeout: must be a whole number of seconds, not a string"}},
-		"no time":                      {execSpec, `{"mode":"shell","command":"ls","timeout":0}`, []string{"timeout: must be a whole number of seconds, at least 1"}},
-		"a part of a second":           {execSpec, `{"mode":"shell","command":"ls","timeout":1.5}`, []string{"timeout: must be a whole number of seconds, at least 1 and at most 2147483647, not 1.5"}},
-		"more time than there is":      {execSpec, `{"mode":"shell","command":"ls","timeout":1e300}`, []string{"timeout: must be a whole number"}},
-		"variables as a list":          {execSpec, `{"mode":"shell","command":"ls","env":["A=1"]}`, []string{`env: must be an object of names and strings such as {"LANG": "C"}`}},
-		"a variable's number":          {execSpec, `{"mode":"shell","command":"ls","env":{"A":1,"B":null}}`, []string{"env.A: must be a string, not a number", "env.B: must be a string, not null"}},
-		"no variable's name":           {execSpec, `{"mode":"shell","command":"ls","env":{"A-B":"1","":"2"}}`, []string{"env.A-B: is not a valid name", "env.: is not a valid name"}},
-		"no environment's name":        {execSpec, `{"mode":"shell","command":"ls","environment":"../x"}`, []string{"environment: must be the name of an environment"}},
-		"code without a language":      {runCodeSpec, `{"code":"1"}`, []string{"language: is required"}},
-		"code without code":            {runCodeSpec, `{"language":"python"}`, []string{"code: is required"}},
-		"network as text":              {runCodeSpec, `{"language":"python","code":"1","network":"yes"}`, []string{"network: must be true or false, not a string"}},
-		"hosts as text":                {runProgramSpec, `{"program":"ls","network_hosts":"a.example.com"}`, []string{"network_hosts: must be a list of strings, not a string"}},
-		"no host's name":               {runCodeSpec, `{"language":"python","code":"1","network_hosts":["a.example.com","https://b.example.com/x",""]}`, []string{`network_hosts[1]: "https://b.example.com/x" is a URL: write its host alone`, "network_hosts[2]: it is empty: name a host"}},
-		"a host of the cloud":          {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which no policy allows"}},
-		"too many hosts":               {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
-		"exec's arguments for code":    {runCodeSpec, `{"language":"python","code":"1","mode":"shell"}`, []string{"mode: is unknown: use language, code, network"}},
+		"nothing":                        {runCommandSpec, ``, []string{"command: is required: the command line to run"}},
+		"no object":                      {runCommandSpec, `["ls"]`, []string{"arguments: must be a JSON object with command, stdin, network_hosts"}},
+		"half an object":                 {runCommandSpec, `{"command":`, []string{"arguments: must be a JSON object"}},
+		"a program without a name":       {runProgramSpec, `{"args":["x"]}`, []string{"program: is required: the name of the program to run"}},
+		"another tool's arguments":       {runCommandSpec, `{"command":"ls","args":["-l"]}`, []string{"args: is unknown: use command"}},
+		"a command that is no text":      {runCommandSpec, `{"command":1}`, []string{"command: must be a string, not a number", "command: is required"}},
+		"an unknown argument":            {runCommandSpec, `{"command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use command, stdin, network_hosts, session, environment, timeout_seconds, working_dir, env, request_id"}},
+		"another spelling":               {runCommandSpec, `{"Command":"ls"}`, []string{"Command: is unknown", "command: is required"}},
+		"a list with a number":           {runProgramSpec, `{"program":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list of other values"}},
+		"a list with a null":             {runProgramSpec, `{"program":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
+		"a NUL":                          {runProgramSpec, `{"program":"l\u0000s","args":["a\u0000"],"working_dir":"\u0000"}`, []string{"program: must not contain a NUL", "args[0]: must not contain a NUL", "working_dir: must not contain a NUL"}},
+		"time as text":                   {runCommandSpec, `{"command":"ls","timeout_seconds":"5"}`, []string{"timeout_seconds: must be a whole number of seconds, not a string"}},
+		"no time":                        {runCommandSpec, `{"command":"ls","timeout_seconds":0}`, []string{"timeout_seconds: must be a whole number of seconds, at least 1"}},
+		"a part of a second":             {runCommandSpec, `{"command":"ls","timeout_seconds":1.5}`, []string{"timeout_seconds: must be a whole number of seconds, at least 1 and at most 2147483647, not 1.5"}},
+		"more time than there is":        {runCommandSpec, `{"command":"ls","timeout_seconds":1e300}`, []string{"timeout_seconds: must be a whole number"}},
+		"variables as a list":            {runCommandSpec, `{"command":"ls","env":["A=1"]}`, []string{`env: must be an object of names and strings such as {"LANG": "C"}`}},
+		"a variable's number":            {runCommandSpec, `{"command":"ls","env":{"A":1,"B":null}}`, []string{"env.A: must be a string, not a number", "env.B: must be a string, not null"}},
+		"no variable's name":             {runCommandSpec, `{"command":"ls","env":{"A-B":"1","":"2"}}`, []string{"env.A-B: is not a valid name", "env.: is not a valid name"}},
+		"no environment's name":          {runCommandSpec, `{"command":"ls","environment":"../x"}`, []string{"environment: must be the name of an environment"}},
+		"code without a language":        {runCodeSpec, `{"code":"1"}`, []string{"language: is required"}},
+		"code without code":              {runCodeSpec, `{"language":"python"}`, []string{"code: is required"}},
+		"network as text":                {runCodeSpec, `{"language":"python","code":"1","network":"yes"}`, []string{"network: must be true or false, not a string"}},
+		"hosts as text":                  {runProgramSpec, `{"program":"ls","network_hosts":"a.example.com"}`, []string{"network_hosts: must be a list of strings, not a string"}},
+		"no host's name":                 {runCodeSpec, `{"language":"python","code":"1","network_hosts":["a.example.com","https://b.example.com/x",""]}`, []string{`network_hosts[1]: "https://b.example.com/x" is a URL: write its host alone`, "network_hosts[2]: it is empty: name a host"}},
+		"a host of the cloud":            {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which no policy allows"}},
+		"too many hosts":                 {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
+		"a command's arguments for code": {runCodeSpec, `{"language":"python","code":"1","command":"ls"}`, []string{"command: is unknown: use language, code, network"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,22 +124,22 @@ func TestInvalidArguments(t *testing.T) {
 // A long name is truncated.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
-	raw, err := json.Marshal(map[string]any{strings.Repeat("é", 1<<20): 1, "mode": "shell", "command": "ls"})
+	raw, err := json.Marshal(map[string]any{strings.Repeat("é", 1<<20): 1, "command": "ls"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parse(raw, execSpec); err == nil || len(err.Error()) > 1000 {
+	if _, err := parse(raw, runCommandSpec); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("the message has %d bytes", len(err.Error()))
 	}
 }
 
 // Any arguments give one action with what was sent, or an error.
-func FuzzExecSpec(f *testing.F) {
-	f.Add([]byte(`{"mode":"shell","command":"ls","env":{"A":"b"}}`))
-	f.Add([]byte(`{"mode":"structured","binary":"ls","args":["-l"],"timeout":1}`))
-	f.Add([]byte(`{"mode":"shell","command":null}`))
+func FuzzRunCommandSpec(f *testing.F) {
+	f.Add([]byte(`{"command":"ls","env":{"A":"b"}}`))
+	f.Add([]byte(`{"command":"ls","timeout_seconds":1}`))
+	f.Add([]byte(`{"command":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		request, err := parse(raw, execSpec)
+		request, err := parse(raw, runCommandSpec)
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error without a message")
@@ -150,14 +147,7 @@ func FuzzExecSpec(f *testing.F) {
 			return
 		}
 		spec := request.spec
-		var sent struct {
-			Mode, Command, Binary string
-			Timeout               *float64
-		}
-		if json.Unmarshal(raw, &sent) != nil {
-			return // Names that differ in case only are read otherwise here.
-		}
-		if (spec.Shell != nil) == (spec.Structured != nil) || spec.Code != nil || spec.Tool != nil {
+		if spec.Shell == nil || spec.Shell.Command == "" || spec.Structured != nil || spec.Code != nil || spec.Tool != nil {
 			t.Errorf("not one action: %+v", spec)
 		}
 		if spec.TimeoutSeconds == nil || *spec.TimeoutSeconds < 1 {

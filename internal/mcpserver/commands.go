@@ -18,9 +18,6 @@ const (
 	// maxNetworkHosts is the largest number of hosts that the API allows.
 	maxNetworkHosts = 64
 
-	modeShell      = "shell"
-	modeStructured = "structured"
-
 	policyTimeout = "time limit in seconds; the policy sets the default and a maximum"
 )
 
@@ -62,53 +59,6 @@ func runProgramSpec(a *arguments) *callRequest {
 	program := a.text("program", "name of the program, without a path")
 	a.require("program", program, "the name of the program to run")
 	return a.command(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: program, Args: a.texts("args", "its arguments")}})
-}
-
-var execTool = tool{
-	name: "exec", title: "Run a command (deprecated)", output: callOutput(), hints: unrestricted(),
-	description: func(*facts) string {
-		return "Deprecated: use run_command, or run_program. Runs a command line (mode shell) or a program with arguments (mode structured)."
-	},
-}
-
-// execSpec builds a call from the arguments of exec, the deprecated name of run_command and run_program.
-func execSpec(a *arguments) *callRequest {
-	spec := v1alpha1.ToolCallSpec{}
-	mode := a.word("mode", "shell: run command through a shell; structured: run binary with args", modeShell, modeStructured)
-	command := a.text("command", "command line, in mode shell")
-	binary := a.text("binary", "name of the program, in mode structured")
-	args := a.texts("args", "its arguments, in mode structured")
-	older := a.seconds("timeout", commandTimeout)
-	a.schema.Required = []string{"mode"}
-	switch mode {
-	case modeShell:
-		if command == "" {
-			a.fail("command", `is required in mode "shell": the command line to run`)
-		}
-		a.only(modeShell, "command", binary != "", "binary")
-		a.only(modeShell, "command", len(args) > 0, "args")
-		spec.Shell = &v1alpha1.ShellAction{Command: command}
-	case modeStructured:
-		if binary == "" {
-			a.fail("binary", `is required in mode "structured": the name of the program to run`)
-		}
-		a.only(modeStructured, "binary and args", command != "", "command")
-		spec.Structured = &v1alpha1.StructuredAction{Binary: binary, Args: args}
-	default:
-		a.fail("mode", `must be "shell", with command, or "structured", with binary and args`)
-	}
-	r := a.command(spec)
-	if older != nil && !a.has("timeout_seconds") {
-		r.spec.TimeoutSeconds = older
-	}
-	return r
-}
-
-// only records an error for an argument that belongs to the other mode.
-func (a *arguments) only(mode, takes string, given bool, name string) {
-	if given {
-		a.fail(name, "is not used in mode %q, which takes %s: remove it or change mode", mode, takes)
-	}
 }
 
 var runCodeTool = tool{

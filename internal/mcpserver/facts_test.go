@@ -152,7 +152,7 @@ func TestAnnotationsAreRight(t *testing.T) {
 	t.Parallel()
 	harmless := []string{"read_file", "list_files", "search_files", "list_environments", "get_call", "read_output"}
 	repeatable := append([]string{"write_file", "end_session", "cancel_call"}, harmless...)
-	open := []string{"run_command", "run_program", "run_code", "exec"}
+	open := []string{"run_command", "run_program", "run_code"}
 	destructive := append([]string{"write_file", "edit_file", "end_session", "cancel_call"}, open...)
 	s := NewServer(Options{MaxCalls: 1, MaxCallsPerUser: 1, Version: "test", Log: quiet()})
 	for _, tool := range s.toolset() {

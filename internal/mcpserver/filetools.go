@@ -132,8 +132,9 @@ func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
 	}
 	for i, raw := range list {
 		one := declared(editSpec)
-		one.decode(raw)
-		all = append(all, editSpec(one))
+		if one.decode(raw) {
+			all = append(all, editSpec(one))
+		}
 		for _, text := range one.errors {
 			a.fail(fmt.Sprintf("edits[%d]", i), "%s", text)
 		}

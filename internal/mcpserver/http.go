@@ -73,12 +73,12 @@ func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, erro
 	}
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: authenticator, closing: ctx,
-		sessions:     newSessions(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser, s.mcp.Sessions),
+		sessions:     &sessions{Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{}},
 		requestBytes: limits.New(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
 	s.mcp.AddReceivingMiddleware(e.sessions.register)
-	s.options.Metrics.exportSessions(e.sessions.count)
+	s.options.Metrics.exportSessions(e.sessions.Used)
 	server := func(*http.Request) *mcp.Server { return s.mcp }
 	e.stateful = withTokenInfo(mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{
 		SessionTimeout: conf.SessionTimeout, MaxRequestBodyBytes: maxBody, Logger: s.options.Log,
@@ -208,7 +208,7 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 				e.server.conversations.renew(client, from.requester)
 			}
 		}
-		session.end()
+		e.sessions.end(id)
 	case http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -220,7 +220,7 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
-	release, ok := e.sessions.reserve(from.requester.Principal())
+	release, ok := e.sessions.reserve(from)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(

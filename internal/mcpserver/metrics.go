@@ -60,7 +60,7 @@ func (m *Metrics) observe(tool, outcome string, took time.Duration) {
 }
 
 // exportSessions exports the number of open sessions.
-func (m *Metrics) exportSessions(count func() int) {
+func (m *Metrics) exportSessions(count func() int64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcall_mcp_sessions", Help: "Open sessions.",
 	}, func() float64 { return float64(count()) }))

@@ -45,8 +45,8 @@ func TestARequestIDRunsOneCall(t *testing.T) {
 			t.Errorf("an answer is about %s, not %s", name, call.Name)
 		}
 	}
-	// Later, too, and under the old name of the tool.
-	if _, result := use(t, sessions[0], "exec", fields{"mode": "shell", "command": "once", "env": fields{"A": "1", "B": "2"}, "request_id": "id-1"}); result.Call != call.Name {
+	// Later, too, with the arguments in another order.
+	if _, result := use(t, sessions[0], "run_command", fields{"request_id": "id-1", "env": fields{"B": "2", "A": "1"}, "command": "once"}); result.Call != call.Name {
 		t.Errorf("%+v", result)
 	}
 }

@@ -81,13 +81,13 @@ func TestToolsAreListedWithSchemas(t *testing.T) {
 	must(t, err)
 	arguments := map[string]any{
 		"run_command": fields{"command": "x"}, "run_program": fields{"program": "x"}, "run_code": fields{"language": "python", "code": "x"},
-		"exec": fields{"mode": "shell", "command": "x"}, "list_environments": nil,
+		"list_environments": nil,
 		"read_file": fields{"path": "x"}, "write_file": fields{"path": "x", "content": ""}, "edit_file": fields{"path": "x", "old_string": "y"},
 		"list_files": nil, "search_files": fields{"pattern": "x"}, "start_session": fields{"timeout_seconds": 0}, "end_session": fields{"session": "none"},
 		"get_call": fields{"call": "none"}, "cancel_call": fields{"call": "none"}, "read_output": fields{"call": "none"},
 	}
 	required := map[string][]any{
-		"run_command": {"command"}, "run_program": {"program"}, "run_code": {"language", "code"}, "exec": {"mode"}, "read_file": {"path"},
+		"run_command": {"command"}, "run_program": {"program"}, "run_code": {"language", "code"}, "read_file": {"path"},
 		"write_file": {"path"}, "edit_file": {"path"}, "search_files": {"pattern"}, "end_session": {"session"}, "get_call": {"call"},
 		"cancel_call": {"call"}, "read_output": {"call"},
 	}

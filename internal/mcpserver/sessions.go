@@ -2,102 +2,96 @@ package mcpserver
 
 import (
 	"context"
-	"iter"
-	"maps"
+	"errors"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // sessions records the owner of each open session, and bounds how many are open: in total, for one tenant and for one
-// user. The SDK doesn't report the end of a session, so each query compares with the sessions that the SDK has open.
+// user.
 type sessions struct {
-	total, perTenant, perUser int
-	// open lists the sessions that the SDK has open.
-	open func() iter.Seq[*mcp.ServerSession]
+	*limits.Limit
 
 	mu     sync.Mutex
 	opened map[string]*openSession
-	// opening counts the requests that may open a session.
-	opening map[limits.Principal]int
 }
 
 // openSession is a session and its owner.
 type openSession struct {
-	limits.Principal
 	// key is that of the owner, and of the session's namespace.
-	key string
+	key   string
+	place *fair.Share[string]
 	// ending ends when the client ends the session.
 	ending context.Context
-	end    context.CancelFunc
-}
-
-func newSessions(total, perTenant, perUser int, open func() iter.Seq[*mcp.ServerSession]) *sessions {
-	return &sessions{
-		total: total, perTenant: perTenant, perUser: perUser, open: open,
-		opened: map[string]*openSession{}, opening: map[limits.Principal]int{},
-	}
+	cancel context.CancelFunc
 }
 
 // reserve reserves a place for a session that a request may open. The caller calls release after the request.
-func (s *sessions) reserve(p limits.Principal) (release func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removeClosed()
-	used := limits.New(s.total, s.perTenant, s.perUser)
-	for _, o := range s.opened {
-		used.Reserve(o.Principal, 1)
-	}
-	for q, n := range s.opening {
-		for range n {
-			// One that has opened its session counts twice for a moment.
-			used.Reserve(q, 1)
-		}
-	}
-	if _, ok := used.Reserve(p, 1); !ok {
+func (s *sessions) reserve(from *sender) (release func(), ok bool) {
+	place, ok := s.Reserve(from.requester.Principal(), 1)
+	if !ok {
 		return nil, false
 	}
-	s.opening[p]++
-	return sync.OnceFunc(func() { s.release(p) }), true
+	from.place = place
+	return func() {
+		if unused := s.take(from); unused != nil {
+			unused.Release()
+		}
+	}, true
 }
 
-func (s *sessions) release(p limits.Principal) {
+// take returns the place that a request has reserved, once.
+func (s *sessions) take(from *sender) *fair.Share[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opening[p]--; s.opening[p] == 0 {
-		delete(s.opening, p)
-	}
+	place := from.place
+	from.place = nil
+	return place
 }
 
 // register records the owner of a session before its client learns the session's id.
 func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		from, id := senderOf(req.GetExtra()), req.GetSession().ID()
-		if method == "initialize" && id != "" && from != nil {
-			added := &openSession{Principal: from.requester.Principal(), key: from.key}
-			added.ending, added.end = context.WithCancel(context.Background())
-			s.mu.Lock()
-			s.opened[id] = added
-			s.mu.Unlock()
+		from := senderOf(req.GetExtra())
+		session, ok := req.GetSession().(*mcp.ServerSession)
+		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from.key) == nil {
+			place := s.take(from)
+			if place == nil {
+				// The SDK closes sessions that aren't initialized when their request ends.
+				return nil, errors.New("the request ended before its session was open")
+			}
+			s.add(session, &openSession{key: from.key, place: place})
 		}
 		return next(ctx, method, req)
 	}
 }
 
-// removeClosed forgets the sessions that the SDK has closed. The caller holds the lock.
-func (s *sessions) removeClosed() {
-	open := map[string]bool{}
-	for session := range s.open() {
-		open[session.ID()] = true
+// add records a session until it ends.
+func (s *sessions) add(session *mcp.ServerSession, added *openSession) {
+	added.ending, added.cancel = context.WithCancel(context.Background())
+	s.mu.Lock()
+	s.opened[session.ID()] = added
+	s.mu.Unlock()
+	go func() {
+		_ = session.Wait()
+		s.end(session.ID())
+	}()
+}
+
+// end forgets a session that has ended, or is about to.
+func (s *sessions) end(id string) {
+	s.mu.Lock()
+	gone := s.opened[id]
+	delete(s.opened, id)
+	s.mu.Unlock()
+	if gone != nil {
+		gone.cancel()
+		gone.place.Release()
 	}
-	maps.DeleteFunc(s.opened, func(id string, gone *openSession) bool {
-		if !open[id] {
-			gone.end()
-		}
-		return !open[id]
-	})
 }
 
 // find returns a session that is open and belongs to the user and namespace of the key, nil if there is none.
@@ -108,12 +102,4 @@ func (s *sessions) find(id, key string) *openSession {
 		return found
 	}
 	return nil
-}
-
-// count returns the number of open sessions.
-func (s *sessions) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removeClosed()
-	return len(s.opened)
 }

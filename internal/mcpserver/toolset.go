@@ -43,7 +43,6 @@ func (s *Server) toolset() []tool {
 		s.create(runCommandTool, runCommandSpec),
 		s.create(runProgramTool, runProgramSpec),
 		s.create(runCodeTool, runCodeSpec),
-		s.create(execTool, execSpec),
 		s.create(readFileTool, readFileSpec),
 		s.create(writeFileTool, writeFileSpec),
 		s.create(editFileTool, editFileSpec),

@@ -178,9 +178,6 @@ func mcpCases() map[string]mcpCase {
 		"arguments that are wrong": {
 			"run_command", map[string]any{"command": "true", "cwd": "/"}, outcome{Reason: "InvalidArguments", RetrySafe: ptr.To(true)}, "cwd: is unknown",
 		},
-		"the old name of the tool": {
-			"exec", map[string]any{"mode": "shell", "command": "echo old", "timeout": 60}, succeeded("old\n"), "old\n\nTook ",
-		},
 	}
 }
 
@@ -247,7 +244,6 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 		"run_command":       append([]string{"command", "stdin", "network_hosts"}, common...),
 		"run_program":       append([]string{"program", "args", "stdin", "network_hosts"}, common...),
 		"run_code":          append([]string{"language", "code", "network", "stdin", "network_hosts"}, common...),
-		"exec":              append([]string{"mode", "command", "binary", "args", "timeout", "stdin", "network_hosts"}, common...),
 		"read_file":         append([]string{"path", "offset", "limit", "unit"}, common...),
 		"write_file":        append([]string{"path", "content", "content_base64", "mode", "create_only", "if_sha256"}, common...),
 		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "edits", "if_sha256"}, common...),
