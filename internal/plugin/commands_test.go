@@ -29,11 +29,11 @@ func allCommands() map[string]*cobra.Command {
 	return all
 }
 
-// Every command says what it does and how it exits, shows examples of itself, and explains its flags.
+// Every command says what it does and how it exits, shows examples of itself, and completes its arguments and flags.
 func TestEveryCommandIsWhole(t *testing.T) {
 	t.Parallel()
 	all := allCommands()
-	if len(all) < 27 {
+	if len(all) < 30 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for name, c := range all {
@@ -43,7 +43,15 @@ func TestEveryCommandIsWhole(t *testing.T) {
 		if !strings.Contains(c.Example, "kubectl toolcall "+name) {
 			t.Errorf("%s has no example of itself: %s", name, c.Example)
 		}
+		if c.ValidArgsFunction == nil {
+			t.Errorf("%s doesn't complete its arguments", name)
+		}
 		c.Flags().VisitAll(func(flag *pflag.Flag) {
+			_, isFile := flag.Annotations[cobra.BashCompFilenameExt]
+			_, completes := c.GetFlagCompletionFunc(flag.Name)
+			if flag.Value.Type() != "bool" && !isFile && !completes {
+				t.Errorf("%s --%s isn't completed", name, flag.Name)
+			}
 			if flag.Usage == "" && !flag.Hidden {
 				t.Errorf("%s --%s isn't explained", name, flag.Name)
 			}
@@ -57,6 +65,7 @@ var notAsObjects = map[string]string{
 	"attach":        "it prints what the call writes",
 	"convert":       "it prints manifests, in YAML",
 	"cp":            "it copies files",
+	"delete":        "the objects are gone; like kubectl's, it prints names",
 	"logs":          "it prints what calls write",
 	"session shell": "it prints what the calls of its lines write",
 }
@@ -101,7 +110,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "session", "session start",
-		"session list", "session describe", "session shell", "session suspend", "session resume", "session end", "convert", "version",
+		"session list", "session describe", "session exec", "session shell", "session suspend", "session resume", "session end", "convert", "version",
 	} {
 		out, _, code := plugintest.Run("", append(strings.Fields(name), "--help")...)
 		if code != 0 || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "kubectl toolcall "+name) {
@@ -113,11 +122,28 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 	for _, line := range []string{
 		"logs", "logs a b", "wait", "cancel", "describe", "explain-denial", "get --phase Odd", "get -A x", "wait x --timeout -1s",
-		"session describe", "session describe a b", "session suspend", "session end", "session shell", "session shell a b",
+		"session describe", "session describe a b", "session suspend", "session end", "session shell", "session shell a b", "session exec",
 		"session list a", "session list --phase Odd", "session start a b", "session end a --timeout -1s",
 	} {
 		if _, errs, code := plugintest.Run("", strings.Fields(line)...); code == 0 || errs == "" {
 			t.Errorf("%q: exit code %d, %q", line, code, errs)
 		}
+	}
+}
+
+// --env could mean an environment or a variable, so it is refused with both, wherever variables can be set.
+func TestEnvFlagIsRefused(t *testing.T) {
+	t.Parallel()
+	const want = "error: --env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE\n"
+	for _, line := range []string{
+		"run --env tools -- ls", "run --env A=1 -- ls", "run --env=tools -- ls", "run --env", "check --env tools -- ls", "session start --env tools",
+		"session exec dev --env A=1 -- ls", "session shell dev --env A=1",
+	} {
+		if out, errs, code := plugintest.Run("", strings.Fields(line)...); code == 0 || out != "" || errs != want {
+			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
+		}
+	}
+	if out, _, _ := plugintest.Run("", "run", "--help"); strings.Contains(out, "--env ") || !strings.Contains(out, "--environment") {
+		t.Errorf("the help names --env: %s", out)
 	}
 }

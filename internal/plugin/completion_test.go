@@ -24,7 +24,9 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 		"logs first ":                  "second",
 		"describe first ":              "",
 		"rerun f":                      "first",
+		"delete first ":                "second",
 		"env describe ":                "one other",
+		"get --requested-by a":         "admin",
 		"describe ":                    "first second",
 		"explain-denial f":             "first",
 		"wait ":                        "first second",
@@ -43,6 +45,7 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 		"session describe ":            "deep dev",
 		"session describe dev ":        "",
 		"session shell d":              "deep dev",
+		"session exec dee":             "deep",
 		"session end dev ":             "deep",
 		"session suspend ":             "deep dev",
 		"session resume ":              "deep dev",
@@ -72,24 +75,12 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"run --code ":             "bash javascript perl python ruby sh",
 		"e":                       "env explain-denial",
 		"env ":                    "describe list resume suspend",
-		"session ":                "describe end list resume shell start suspend",
+		"session ":                "describe end exec list resume shell start suspend",
 		"session list --phase ":   "Ended Pending Ready Suspended",
 		"session start --retain ": "Delete Keep",
 	} {
 		if got := plugintest.Completions(t, config, "n", strings.Split(line, " ")...); got != want {
 			t.Errorf("%q completes to %q, not %q", line, got, want)
-		}
-	}
-}
-
-// What has no completion of its own isn't completed with local files.
-func TestFilesAreNoArguments(t *testing.T) {
-	t.Parallel()
-	config := plugintest.Offline(t)
-	for _, line := range []string{"session start ", "tools ", "run --name ", "session list --selector ", "doctor "} {
-		out, _, code := plugintest.Run("", append([]string{"__complete", "--kubeconfig", config}, strings.Split(line, " ")...)...)
-		if code != 0 || !strings.HasSuffix(out, ":4\n") {
-			t.Errorf("%q: exit code %d, %q", line, code, out)
 		}
 	}
 }

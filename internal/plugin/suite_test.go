@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Args[1:]))
 	}
 	os.Exit(plugintest.Main(m, commands,
-		"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list", "top", "tools", "rerun a", "wait --all",
+		"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list", "top", "tools", "delete a", "delete --all", "rerun a", "wait --all",
 		"env describe a", "session start", "session list", "session describe a", "session end a", "session shell a",
-		"run --session a -- ls",
+		"session exec a -- ls", "run --session a -- ls",
 	))
 }

@@ -65,7 +65,7 @@ func TestNothingControlsTheTerminal(t *testing.T) {
 	})
 	for _, line := range []string{
 		"session list", "session list -o wide", "session list -o yaml", "session describe dev", "session describe \x1b[31m", "session suspend dev",
-		"run --session dev -- ls", "run --session \x1b[31m -- ls", "session shell dev", "session end dev", "session start dev", "session start --\x1b[31m",
+		"session exec dev -- ls", "session exec \x1b[31m -- ls", "session shell dev", "session end dev", "session start dev", "session start --\x1b[31m",
 		"run --session dev -- ls", "check --session dev -- ls", "session start \x1b[31m", "session start --workspace \x1b[31m",
 		"logs failed", "logs -f failed", "logs --stream stdout failed", "describe failed", "get", "get -A", "get -o wide", "get failed -o yaml", "get failed -o json",
 		"get failed -o jsonpath={.status.stdout}{.status.message}", "get failed -o go-template={{.status.stderr}}", "get -o yaml",

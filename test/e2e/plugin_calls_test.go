@@ -30,7 +30,7 @@ func TestPluginExamplesWithFiles(t *testing.T) {
 	}
 	for _, line := range [][]string{
 		{"session", "start", "demo", "-q"},
-		{"run", "--session", "demo", "-q", "--shell", `mkdir -p /workspace; echo plot > /workspace/plot.png; echo '{}' > result.json`},
+		{"session", "exec", "demo", "-q", "--shell", `mkdir -p /workspace; echo plot > /workspace/plot.png; echo '{}' > result.json`},
 		{"run", "--session", "demo", "--background", "-q", "--name", "interpreter", "--", "python3", "-i"},
 	} {
 		if got := sp.plugin(t, "", line...); got.code != 0 {

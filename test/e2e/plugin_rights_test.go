@@ -145,9 +145,11 @@ func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
 		"logs s":              "second",
 		"logs first ":         "second",
 		"describe first ":     "",
+		"delete f":            "first",
 		"wait first ":         "second",
 		"describe fi":         "first",
 		"get --phase ":        "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":         "always never",
 	} {
 		words := strings.Split(line, " ")
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -26,7 +26,7 @@ const maxStdin = 512 << 10
 type Flags struct {
 	environment string
 	skill       string
-	session     string
+	Session     string
 	background  bool
 	Shell       string
 	code        string
@@ -53,9 +53,16 @@ func (f *Flags) Add(command *cobra.Command, c *cli.CLI) {
 	flags.SetInterspersed(false)
 	cli.AddEnvironmentFlag(command, c, &f.environment, "ExecutionEnvironment to run in (default: the namespace's default environment)")
 	flags.StringVar(&f.skill, "skill", "", "Skill to take variables from")
-	flags.StringVar(&f.session, "session", "", "ToolSession to run in, with its environment and skill")
+	flags.StringVar(&f.Session, "session", "", "ToolSession to run in, with its environment and skill")
 	cli.Must(command.RegisterFlagCompletionFunc("skill", c.Complete(cli.ListSkills)))
 	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
+	f.AddAction(command)
+	command.ValidArgsFunction = cli.CompleteTools(c)
+}
+
+// AddAction adds the flags that don't say where the call runs.
+func (f *Flags) AddAction(command *cobra.Command) {
+	flags := command.Flags()
 	flags.BoolVar(&f.background, "background", false, "in a session: a server or watcher, which runs beside the session's other calls")
 	flags.StringVar(&f.Shell, "shell", "", "command line for the environment's shell")
 	flags.StringVar(&f.code, "code", "", "language of the code in --filename")
@@ -69,7 +76,6 @@ func (f *Flags) Add(command *cobra.Command, c *cli.CLI) {
 	flags.StringVar(&f.name, "name", "", "name of the call; a call with a given name runs at most once (default: generated)")
 	cli.Must(command.RegisterFlagCompletionFunc("code", cli.CompleteFrom("python", "javascript", "bash", "sh", "ruby", "perl")))
 	cli.Must(command.MarkFlagFilename("filename"))
-	command.ValidArgsFunction = cli.CompleteTools(c)
 }
 
 // AddContext adds the flags that many calls can share.
@@ -110,13 +116,13 @@ func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error
 // setPlace sets where the call runs.
 func (f *Flags) setPlace(spec *v1alpha1.ToolCallSpec) error {
 	switch {
-	case f.background && f.session == "":
+	case f.background && f.Session == "":
 		return errors.New("--background needs --session: only the pod of a session runs on when a command goes to the background; to leave a call without a session running, use --detach")
-	case f.session != "" && (f.environment != "" || f.skill != ""):
+	case f.Session != "" && (f.environment != "" || f.skill != ""):
 		return errors.New("--session can't be used with --environment or --skill: a call in a session has the session's environment and skill, which \"kubectl toolcall session start\" sets")
 	}
-	if f.session != "" {
-		spec.SessionRef = &v1alpha1.SessionReference{Name: f.session}
+	if f.Session != "" {
+		spec.SessionRef = &v1alpha1.SessionReference{Name: f.Session}
 	}
 	spec.EnvironmentRef, spec.SkillRef, spec.Background = cli.Reference(f.environment), cli.Reference(f.skill), f.background
 	return nil

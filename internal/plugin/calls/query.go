@@ -319,6 +319,15 @@ func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []strin
 	if !t.isSelection() {
 		return names, nil
 	}
+	selected, err := t.selected(ctx, c, inPhases...)
+	for i := range selected {
+		names = append(names, selected[i].Name)
+	}
+	return names, err
+}
+
+// selected returns the metadata of the calls of a selection, oldest first.
+func (t *callTargets) selected(ctx context.Context, c *cli.Cluster, inPhases ...string) (all []metav1.ObjectMeta, err error) {
 	filter := callFilter{selector: t.selector, phases: inPhases}
 	table, err := callTable(ctx, c, callQuery{namespace: c.Namespace, options: filter.listOptions()})
 	if err != nil {
@@ -328,9 +337,9 @@ func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []strin
 		return rowCall(&a).CreationTimestamp.Compare(rowCall(&b).CreationTimestamp.Time)
 	})
 	for i := range table.Rows {
-		names = append(names, rowCall(&table.Rows[i]).Name)
+		all = append(all, rowCall(&table.Rows[i]).ObjectMeta)
 	}
-	return names, nil
+	return all, nil
 }
 
 // noneSelected says that a selection selects no call.

@@ -67,7 +67,7 @@ const runExample = `  # A program with arguments, in the namespace's default env
 // RunOptions are the flags of run.
 type RunOptions struct {
 	*cli.CLI
-	call   Flags
+	Call   Flags
 	dryRun cli.DryRun
 	detach bool
 	// Quiet leaves out progress messages.
@@ -89,16 +89,16 @@ func newRun(c *cli.CLI) *cobra.Command {
 		Example:     runExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
 		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args)
+			return o.Run(command.Context(), args)
 		},
 	}
-	o.call.Add(command, c)
-	o.addFlags(command)
+	o.Call.Add(command, c)
+	o.AddFlags(command)
 	return command
 }
 
-// addFlags adds the flags that don't describe the call.
-func (o *RunOptions) addFlags(command *cobra.Command) {
+// AddFlags adds the flags that don't describe the call.
+func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
@@ -106,11 +106,11 @@ func (o *RunOptions) addFlags(command *cobra.Command) {
 	o.dryRun.Add(command, "call")
 }
 
-func (o *RunOptions) run(ctx context.Context, args []string) error {
+func (o *RunOptions) Run(ctx context.Context, args []string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	call, err := o.call.Build(args, o.In)
+	call, err := o.Call.Build(args, o.In)
 	if err != nil {
 		return err
 	}
@@ -309,8 +309,8 @@ func newRerun(c *cli.CLI) *cobra.Command {
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
 		RunE:              c.Connected(o.rerun),
 	}
-	command.Flags().StringVar(&o.call.name, "name", "", "name of the new call (default: generated from the old name)")
-	o.addFlags(command)
+	command.Flags().StringVar(&o.Call.name, "name", "", "name of the new call (default: generated from the old name)")
+	o.AddFlags(command)
 	return command
 }
 
@@ -327,7 +327,7 @@ func (o *RunOptions) rerun(ctx context.Context, c *cli.Cluster, args []string) e
 		return err
 	}
 	o.origin = name
-	return o.submit(ctx, c, Again(origin, o.call.name))
+	return o.submit(ctx, c, again(origin, o.Call.name))
 }
 
 // sameSession makes sure that the session of a call is still the one of that name.
@@ -346,8 +346,8 @@ func sameSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) e
 	return nil
 }
 
-// Again is a call that does what another one did. What admission or the operator set of the other one is left out.
-func Again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
+// again is a call that does what another one did. What admission or the operator set of the other one is left out.
+func again(origin *v1alpha1.ToolCall, name string) *v1alpha1.ToolCall {
 	call := &v1alpha1.ToolCall{}
 	call.Namespace, call.Name, call.Labels = origin.Namespace, name, maps.Clone(origin.Labels)
 	if name == "" {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -19,7 +21,7 @@ func cancelled() v1alpha1.ToolCallStatus {
 // Names, a selector or --all: exactly one of them, for every command that works on several calls.
 func TestWaysToChooseCalls(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"wait", "cancel", "logs"} {
+	for _, command := range []string{"wait", "cancel", "delete", "logs"} {
 		for arguments, want := range map[string]string{
 			"":           "specify the names of the calls, -l LABEL=VALUE or --all",
 			"a ":         "specify the names of the calls, -l LABEL=VALUE or --all",
@@ -38,7 +40,7 @@ func TestWaysToChooseCalls(t *testing.T) {
 		}
 	}
 	// As "-l $A $B" says where both variables are empty.
-	for _, command := range []string{"wait", "cancel", "logs"} {
+	for _, command := range []string{"wait", "cancel", "delete", "logs"} {
 		for _, selector := range []string{" ", "  ", "\t"} {
 			if out, errs, code := plugintest.CommandAt(plugintest.Offline(t), command, "-l", selector); code == 0 || out != "" || !strings.Contains(errs, "selects nothing in particular") {
 				t.Errorf("%s -l %q: exit code %d, %q, %q", command, selector, code, out, errs)
@@ -46,8 +48,12 @@ func TestWaysToChooseCalls(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"cancel a -o toml": `unable to match a printer`,
-		"logs a --tail -2": "--tail -2: must be a number of lines, or -1 for all",
+		"cancel a --timeout 1m":         "--timeout is for --wait",
+		"cancel a --wait --timeout -1m": "--timeout -1m0s: must not be negative",
+		"cancel a -o toml":              `unable to match a printer`,
+		"delete a -o json":              `--output "json": must be name`,
+		"delete a --finished":           "--finished is for -l and --all",
+		"logs a --tail -2":              "--tail -2: must be a number of lines, or -1 for all",
 	} {
 		if out, errs, code := plugintest.CommandAt(plugintest.Offline(t), strings.Fields(line)...); code != 1 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
@@ -80,7 +86,7 @@ func TestWaitForSelectedCalls(t *testing.T) {
 	plugintest.New(t).Run("wait", "--all").Expect(t, 125, "has no calls: -n selects another namespace")
 }
 
-// cancel leaves finished calls alone.
+// cancel leaves finished calls alone, and with --wait says how each call ended.
 func TestCancelSelectedCalls(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
@@ -95,18 +101,51 @@ func TestCancelSelectedCalls(t *testing.T) {
 		}
 		return plugintest.Finished(cancelled())
 	})
-	got := f.Run("cancel", "-l", "job=a")
-	got.Expect(t, 0, "one: cancellation requested", "two: cancellation requested")
+	got := f.Run("cancel", "-l", "job=a", "--wait")
+	got.Expect(t, 0, "one: cancellation requested", "two: cancellation requested", "one Cancelled CancelRequested", "two Cancelled CancelRequested")
 	if strings.Contains(got.Out, "done") || f.Call("done").Spec.Cancel || f.Call("other").Spec.Cancel {
 		t.Errorf("another call was cancelled: %s", got.Out)
 	}
-	f.Run("wait", "-l", "job=a").Expect(t, 130, "one Cancelled CancelRequested", "two Cancelled CancelRequested")
 	f.Run("cancel", "-l", "job=a").Expect(t, 0, "No calls to cancel in namespace "+f.Namespace+".")
-	if got := f.Run("cancel", "--all", "-o", "name"); got != (plugintest.Printed{Out: "toolcall.toolcall.dev/other\n"}) {
+	if got := f.Run("cancel", "--all", "--wait", "-o", "name"); got != (plugintest.Printed{Out: "toolcall.toolcall.dev/other\n"}) {
 		t.Errorf("got %+v", got)
 	}
 	f.Run("cancel", "one", "-o", "json").Expect(t, 0, `"kind": "ToolCall"`, `"name": "one"`, `"cancel": true`)
+	if got := f.Run("cancel", "one", "two", "--wait", "-o", "jsonpath={.metadata.name}={.status.phase} "); got != (plugintest.Printed{Out: "one=Cancelled two=Cancelled "}) {
+		t.Errorf("got %+v", got)
+	}
 	f.Run("cancel", "one", "-o", "toml").Expect(t, 1, "unable to match a printer")
+}
+
+// A call that doesn't stop in time is an error, and so is one that can't be cancelled; the others are waited for.
+func TestCancelWaitsOnlySoLong(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("stubborn")
+	f.Run("cancel", "stubborn", "none", "--wait", "--timeout", "300ms").Expect(t, 1,
+		"stubborn: cancellation requested", "call none not found", "call stubborn did not finish within --timeout")
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		f.Labelled(name, "name="+name)
+	}
+	f.End("a", plugintest.Succeeded())
+	f.End("d", plugintest.Succeeded())
+	f.Run("delete", "a", "none").Expect(t, 1, "a: deleted", `call none not found in namespace "`+f.Namespace)
+	f.Run("delete", "-l", "name=b", "-o", "name").Expect(t, 0, "toolcall.toolcall.dev/b")
+	f.Run("delete", "--all", "--finished").Expect(t, 0, "d: deleted")
+	f.Run("delete", "--all", "--finished").Expect(t, 0, "No calls to delete")
+	f.Run("delete", "c", "--as", "nobody").Expect(t, 1, "you need permission to delete toolcalls", "toolcall-user")
+	f.Run("delete", "--all").Expect(t, 0, "c: deleted")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		err := f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, &v1alpha1.ToolCall{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("call %s is still there: %v", name, err)
+		}
+	}
 }
 
 // The lines of several calls say whose they are.

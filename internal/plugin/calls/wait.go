@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,9 +72,9 @@ type waited struct {
 	err  error
 }
 
-// waitEach waits for calls, and returns for each where what came of it arrives. Each is watched from the start, so that none is missed
-// that is deleted soon after its end.
-func waitEach(ctx context.Context, c *cli.Cluster, names []string) []chan waited {
+// waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
+// missed that is deleted soon after its end.
+func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[string, waited] {
 	results := make([]chan waited, len(names))
 	for i := range names {
 		results[i] = make(chan waited, 1)
@@ -93,8 +94,15 @@ func waitEach(ctx context.Context, c *cli.Cluster, names []string) []chan waited
 				return nil
 			})
 		}
+		_ = group.Wait()
 	}()
-	return results
+	return func(yield func(string, waited) bool) {
+		for i, name := range names {
+			if !yield(name, <-results[i]) {
+				return
+			}
+		}
+	}
 }
 
 // lookTime is how long it may take to look at a call when the time to wait is over.
@@ -121,9 +129,7 @@ func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.F
 	}
 	var failed []error
 	code := 0
-	results := waitEach(ctx, c, names)
-	for i, name := range names {
-		result := <-results[i]
+	for name, result := range waitEach(ctx, c, names) {
 		if result.err != nil {
 			failed, code = append(failed, result.err), cmp.Or(code, cli.CodeFailed)
 			continue
@@ -162,36 +168,54 @@ func outcomeLine(call *v1alpha1.ToolCall) string {
 }
 
 const cancelLong = `Request the cancellation of calls. The command gets SIGTERM, and SIGKILL after 5 seconds. Finished calls ignore the
-request; -l and --all leave them out. To wait until they have finished, use wait. -o prints the calls.
+request; -l and --all leave them out.
 
-The exit code is 0 if all requests were made, also if -l or --all select no call that could be cancelled. Otherwise it is 1.`
+With --wait, wait until the calls have finished, and print their outcome: a call that finished before the request reached it
+can have another outcome than Cancelled. -o prints the calls, with --wait as they are when they have finished.
+
+The exit code is 0 if all requests were made, also if -l or --all select no call that could be cancelled, and with --wait if
+all calls have finished, whatever their outcome. Otherwise it is 1.`
 
 const cancelExample = `  kubectl toolcall cancel nightly
+  kubectl toolcall cancel first second --wait
   kubectl toolcall cancel -l team=search
-  kubectl toolcall cancel first second && kubectl toolcall wait first second`
+  kubectl toolcall cancel --all --wait --timeout 1m`
 
 // cancelOptions are the flags of cancel.
 type cancelOptions struct {
 	callTargets
+	wait    bool
+	timeout time.Duration
 	formats *cli.Formats
 }
 
 func newCancel(c *cli.CLI) *cobra.Command {
 	o := &cancelOptions{formats: cli.NewFormats()}
 	command := &cobra.Command{
-		Use:     "cancel (NAME... | -l SELECTOR | --all)",
-		Short:   "Cancel calls",
-		Long:    cancelLong,
-		Example: cancelExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(o.callTargets.validate(command, args), o.formats.Validate())
-		},
+		Use:               "cancel (NAME... | -l SELECTOR | --all)",
+		Short:             "Cancel calls",
+		Long:              cancelLong,
+		Example:           cancelExample,
+		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, listUnfinishedCalls),
 		RunE:              c.Connected(o.run),
 	}
 	o.callTargets.add(command)
+	flags := command.Flags()
+	flags.BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
+	flags.DurationVar(&o.timeout, "timeout", 0, "with --wait: how long to wait for all calls together, e.g. 1m; 0 means no timeout")
 	o.formats.Add(command)
 	return command
+}
+
+func (o *cancelOptions) validate(command *cobra.Command, args []string) error {
+	if err := cmp.Or(o.callTargets.validate(command, args), cli.CheckTimeout(o.timeout)); err != nil {
+		return err
+	}
+	if o.timeout > 0 && !o.wait {
+		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
+	}
+	return o.formats.Validate()
 }
 
 func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
@@ -204,15 +228,45 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 		return nil
 	}
 	var failed []error
+	var requested []string
 	for _, name := range names {
 		call, err := c.Follow().Cancel(ctx, c.Key(name))
-		switch {
-		case apierrors.IsNotFound(err) && o.isSelection(): // It is gone.
-		case err != nil:
-			failed = append(failed, c.NotFoundError("call "+name, err))
-		default:
-			failed = append(failed, o.formats.Report(c.Out, call, "cancellation requested"))
+		if apierrors.IsNotFound(err) && o.isSelection() {
+			continue // It is gone.
 		}
+		if err != nil {
+			failed = append(failed, c.NotFoundError("call "+name, err))
+			continue
+		}
+		requested = append(requested, name)
+		if o.wait && o.formats.IsWhole() {
+			continue // It is printed when it has finished.
+		}
+		failed = append(failed, o.formats.Report(c.Out, call, "cancellation requested"))
+	}
+	if o.wait {
+		failed = append(failed, o.waitFor(ctx, c, requested)...)
 	}
 	return errors.Join(failed...)
+}
+
+// waitFor waits until calls have finished, and prints their outcome.
+func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
+	ctx, stop := cli.Within(ctx, o.timeout)
+	defer stop()
+	for _, result := range waitEach(ctx, c, names) {
+		switch {
+		case errors.Is(result.err, follow.ErrDeleted), apierrors.IsNotFound(result.err):
+			// A call that is gone has finished: its process is stopped.
+		case result.err != nil:
+			failed = append(failed, result.err)
+		case o.formats.IsWhole():
+			if err := o.formats.Print(c.Out, result.call); err != nil {
+				return append(failed, err)
+			}
+		case !o.formats.IsObject():
+			fmt.Fprintln(c.Out, outcomeLine(result.call))
+		}
+	}
+	return failed
 }

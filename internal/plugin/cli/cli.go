@@ -74,6 +74,9 @@ func (c *CLI) Execute(args []string) int {
 	if !errors.As(err, &exit) {
 		exit = &ExitError{Code: failureCode(command), Err: err}
 	}
+	if errors.Is(exit.Err, errAmbiguousEnv) {
+		exit.Err = errAmbiguousEnv // Without what the flag parser writes before it.
+	}
 	if exit.Err != nil {
 		c.Flush()
 		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.Err.Error()))

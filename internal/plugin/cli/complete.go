@@ -145,10 +145,27 @@ func AddEnvironmentFlag(command *cobra.Command, c *CLI, to *string, usage string
 	Must(command.RegisterFlagCompletionFunc("environment", c.Complete(ListEnvironments)))
 }
 
-// AddVariableFlag adds the flag that sets variables. There is no --env, which could mean a variable or an environment.
+// AddVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.
 func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
-	command.Flags().StringArrayVarP(to, "set-env", "e", nil, usage)
+	flags := command.Flags()
+	flags.StringArrayVarP(to, "set-env", "e", nil, usage)
+	flags.Var(ambiguousEnv{}, "env", "")
+	flags.Lookup("env").Hidden = true
+	// "--env NAME" is refused for its name, also where the value is missing.
+	flags.Lookup("env").NoOptDefVal = "-"
 }
+
+// errAmbiguousEnv says what --env could mean.
+var errAmbiguousEnv = errors.New("--env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE")
+
+// ambiguousEnv is the value of --env: it takes none.
+type ambiguousEnv struct{}
+
+func (ambiguousEnv) String() string { return "" }
+
+func (ambiguousEnv) Set(string) error { return errAmbiguousEnv }
+
+func (ambiguousEnv) Type() string { return "string" }
 
 // Reference is nil for no name.
 func Reference(name string) *v1alpha1.LocalReference {

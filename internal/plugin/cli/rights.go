@@ -81,7 +81,11 @@ func (r *Rights) Text() string {
 
 // MayUse asks the API server, as the operator does, whether the user has permission to use a tool.
 func (c *Cluster) MayUse(ctx context.Context, tool string) (bool, error) {
-	return c.AskUse(ctx, "tools", tool)
+	may, err := c.AskUse(ctx, "tools", tool)
+	if err != nil {
+		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
+	}
+	return may, nil
 }
 
 // AskUse asks the API server whether the user has the verb "use" on an object of the project.
@@ -93,7 +97,7 @@ func (c *Cluster) AskUse(ctx context.Context, resource, name string) (bool, erro
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("check the permission to use %s %q: %w", resource, name, err)
+		return false, err
 	}
 	return decide.ReviewAnswer(&review.Status)
 }

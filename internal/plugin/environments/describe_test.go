@@ -24,13 +24,13 @@ func TestDescribeOfEnvironments(t *testing.T) {
 		Sessions: &v1alpha1.SessionLimits{Max: ptr.To(int32(7)), MaxPerCaller: ptr.To(int32(2))},
 	}})
 	f.SetReady("tools", metav1.ConditionFalse, "DuplicateDefault", nil)
-	f.Run("env", "describe", "tools").Expect(t, 0, "Name: tools", "Default: yes", "Ready: False (DuplicateDefault)", "Policy: "+f.Namespace, "Allows: any program; shell; code in python",
-		"Network: a.example.com, *.b.example.com", "PLAIN: a value", "Events: none")
-	f.Run("env", "describe", "other").Expect(t, 0, "Name: other", "Ready: Unknown", "Sessions: 7, and 2 of each requester")
+	got := f.Run("env", "describe", "tools", "other")
+	got.Expect(t, 0, "Name: tools", "Default: yes", "Ready: False (DuplicateDefault)", "Policy: "+f.Namespace, "Allows: any program; shell; code in python",
+		"Network: a.example.com, *.b.example.com", "Sessions: 7, and 2 of each requester", "PLAIN: a value", "Events: none", "Name: other", "Ready: Unknown")
 	f.Run("env", "suspend", "other", "-o", "name").Expect(t, 0, "executionenvironment.toolcall.dev/other")
 	f.Run("env", "describe", "other").Expect(t, 0, "Suspended: yes: no new call starts; kubectl toolcall env resume other lets them")
 	f.Run("env", "describe", "none").Expect(t, 1, "environment none not found in namespace")
-	f.Run("env", "describe").Expect(t, 1, "specify the name of one environment")
+	f.Run("env", "describe").Expect(t, 1, "specify the names of the environments")
 }
 
 // Names of secrets, their sources and their tools are shown.

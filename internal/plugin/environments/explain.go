@@ -38,7 +38,7 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 				return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", call.Name, calls.PhaseOf(call), call.Name)
 			}
 			e := explain(call)
-			if now, err := evaluate(ctx, cluster, calls.Again(call, "")); err != nil {
+			if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
 				e.Now = "unknown: " + err.Error()
 			} else {
 				e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
@@ -93,6 +93,14 @@ func (e *explanation) fields() []cli.Field {
 		{"Rule", e.Rule}, {"You can", e.YouCan}, {"The policy's owner can", e.OwnerCan},
 		{"Documentation", e.Documentation}, {"Policy", e.Policy}, {"Now", e.Now},
 	}
+}
+
+// repeat returns the same call under a new name.
+func repeat(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	again := &v1alpha1.ToolCall{Spec: *call.Spec.DeepCopy()}
+	again.Namespace, again.GenerateName = call.Namespace, "run-"
+	again.Spec.RequestedBy, again.Spec.Cancel = nil, false
+	return again
 }
 
 func (v *evaluation) policyInEnvironment() string {

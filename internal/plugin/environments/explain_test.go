@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
@@ -49,8 +48,8 @@ func TestExplainDenialCreatesNothing(t *testing.T) {
 		t.Errorf("%d calls, %v", len(list.Items), err)
 	}
 	call := f.Call("c")
-	again := calls.Again(call, "")
-	if again.Name != "" || again.GenerateName != "c-" || again.Spec.RequestedBy != nil || again.Spec.Cancel || again.Spec.Env[0].Name != "A" || again.Spec.Shell.Command != "ls" {
+	again := repeat(call)
+	if again.Name != "" || again.GenerateName != "run-" || again.Spec.RequestedBy != nil || again.Spec.Cancel || again.Spec.Env[0].Name != "A" || again.Spec.Shell.Command != "ls" {
 		t.Errorf("got %+v", again)
 	}
 	if call.Spec.RequestedBy == nil || !call.Spec.Cancel {

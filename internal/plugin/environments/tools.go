@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -32,7 +33,8 @@ yours. The exit code is 0, also if you may use nothing, and 1 if
 the rights or the environments can't be read; without permission to list environments, your rights are shown all the same.`
 
 const toolsExample = `  kubectl toolcall tools
-  kubectl toolcall tools -o json`
+  kubectl toolcall tools -o json
+  kubectl toolcall tools -o name`
 
 const (
 	toolShell = "bash"
@@ -95,9 +97,12 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	for i := range list.Items {
 		report.Environments = append(report.Environments, usableIn(ctx, policies, rights, &list.Items[i]))
 	}
-	if formats.IsObject() {
-		err = formats.PrintReport(c.Out, "ToolRights", c.Namespace, report)
-	} else {
+	switch {
+	case formats.IsWhole():
+		err = formats.PrintReport(c.Out, "ToolRights", "", report)
+	case formats.IsObject():
+		err = formats.Print(c.Out, rightsList(rights))
+	default:
 		err = report.write(c)
 	}
 	if err != nil || listErr == nil {
@@ -198,6 +203,19 @@ func usableLanguages(code *v1alpha1.CodePolicy, rights *cli.Rights) []string {
 
 // knownLanguages are those that environments have interpreters for by default.
 var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
+
+// rightsList has an object for each tool.
+func rightsList(rights *cli.Rights) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	for _, name := range rights.Names {
+		tool := unstructured.Unstructured{}
+		tool.SetAPIVersion(cli.ReportVersion)
+		tool.SetKind("Tool")
+		tool.SetName(name)
+		list.Items = append(list.Items, tool)
+	}
+	return list
+}
 
 func (r *toolsReport) write(c *cli.Cluster) error {
 	d := cli.NewDescription(c.Out)

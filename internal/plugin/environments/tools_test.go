@@ -48,6 +48,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("the row of %s is %q, not %q", name, found[name], want)
 		}
 	}
+	f.Run("tools", "--as", user, "-o", "name").Expect(t, 0, "tool.cli.toolcall.dev/cat tool.cli.toolcall.dev/file.read tool.cli.toolcall.dev/git")
 	report := f.Run("tools", "--as", user, "-o", "json")
 	var object struct {
 		Kind         string

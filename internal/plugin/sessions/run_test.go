@@ -24,8 +24,10 @@ func TestRunInASession(t *testing.T) {
 		return plugintest.Finished(plugintest.WithOutput(plugintest.Succeeded(), call.Spec.Structured.Binary+"\n", ""))
 	})
 	for line, want := range map[string]string{
-		"run --session dev -q -- ls -l":            "ls\n",
-		"run --session dev -q -e A=1 -w x -- make": "make\n",
+		"run --session dev -q -- ls -l":           "ls\n",
+		"session exec dev -q -- ls -l":            "ls\n",
+		"session exec --quiet dev -- ls -- x":     "ls\n",
+		"session exec dev -q -e A=1 -w x -- make": "make\n",
 	} {
 		if got := f.Run(strings.Fields(line)...); got != (plugintest.Printed{Out: want}) {
 			t.Errorf("%s: %+v", line, got)
@@ -44,10 +46,10 @@ func TestRunInASessionThatHasEnded(t *testing.T) {
 		s.Status.Phase, s.Status.Reason, s.Status.Message = v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout, "no call for 15 minutes"
 	})
 	f.ReadySession("ending", func(s *v1alpha1.ToolSession) { s.Spec.End = true })
-	for _, line := range []string{"run --session ended -- ls", "session shell ended", "run --session ended --dry-run=server -- ls"} {
+	for _, line := range []string{"run --session ended -- ls", "session exec ended -- ls", "session shell ended", "run --session ended --dry-run=server -- ls"} {
 		f.Run(strings.Fields(line)...).Expect(t, 125, "session ended has ended (IdleTimeout: no call for 15 minutes): start another one with kubectl toolcall session start")
 	}
-	f.Run("run", "--session", "ending", "--", "ls").Expect(t, 125, "session ending is being ended: start another one")
+	f.Run("session", "exec", "ending", "--", "ls").Expect(t, 125, "session ending is being ended: start another one")
 	list := &v1alpha1.ToolCallList{}
 	if err := f.Client.List(t.Context(), list, client.InNamespace(f.Namespace)); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d calls, %v", len(list.Items), err)
@@ -84,7 +86,7 @@ func TestRunInTheBackground(t *testing.T) {
 	if want := (plugintest.Printed{Out: "server\n", Err: "call server created\ncall server runs in the background of session dev: to stop it, run kubectl toolcall cancel server -n " + f.Namespace + "\n"}); got != want {
 		t.Errorf("got %+v", got)
 	}
-	if got := f.Run("run", "--session", "dev", "--background", "-q", "--name", "quiet", "--", "serve"); got != (plugintest.Printed{Out: "quiet\n"}) {
+	if got := f.Run("session", "exec", "dev", "--background", "-q", "--name", "quiet", "--", "serve"); got != (plugintest.Printed{Out: "quiet\n"}) {
 		t.Errorf("got %+v", got)
 	}
 	if f.Call("server").Spec.Cancel {
@@ -95,6 +97,48 @@ func TestRunInTheBackground(t *testing.T) {
 	f.Run("describe", "server").Expect(t, 0, "Session: dev, in the background")
 	f.Writing(f.Call("server"), "listening\n")
 	f.Run("logs", "server").Expect(t, 0, "listening")
+}
+
+func TestArgumentsOfExec(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args    []string
+		dash    int
+		session string
+		program string
+		err     string
+	}{
+		"a program":              {[]string{"dev", "ls", "-l"}, 1, "dev", "ls -l", ""},
+		"no program":             {[]string{"dev"}, -1, "dev", "", ""},
+		"nothing after --":       {[]string{"dev"}, 1, "dev", "", ""},
+		"no name":                {nil, -1, "", "", "specify the name of the session"},
+		"no name before --":      {[]string{"ls"}, 0, "", "", "specify the name of the session before the program"},
+		"an empty name":          {[]string{"", "ls"}, 1, "", "", "specify the name of the session"},
+		"a program without --":   {[]string{"dev", "ls", "a b"}, -1, "", "", "put -- before the program: kubectl toolcall session exec dev -- ls 'a b'"},
+		"two names":              {[]string{"dev", "two", "ls"}, 2, "", "", "only the name of the session can stand before --, not dev two"},
+		"-- among the program's": {[]string{"dev", "git", "checkout", "--", "x"}, 1, "dev", "git checkout -- x", ""},
+	} {
+		session, program, err := splitExec(c.args, c.dash)
+		switch {
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: %v", name, err)
+		case c.err == "" && (err != nil || session != c.session || strings.Join(program, " ") != c.program):
+			t.Errorf("%s: %q, %q, %v", name, session, program, err)
+		}
+	}
+	config := plugintest.Offline(t)
+	_, errs, code := plugintest.Run("", "--kubeconfig", config, "session", "exec", "dev", "ls", "-x")
+	if code != 125 || !strings.Contains(errs, "flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	out, errs, code := plugintest.Run("", "--kubeconfig", config, "session", "exec", "dev", "--dry-run", "--shell", "a | b")
+	if code != 0 || !strings.Contains(out, "command: a | b") || !strings.Contains(out, "name: dev") {
+		t.Errorf("exit code %d, %s%s", code, out, errs)
+	}
+	_, errs, code = plugintest.Run("", "--kubeconfig", config, "session", "exec", "dev")
+	if code != 125 || !strings.Contains(errs, "specify what to run") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
 }
 
 // check asks about the session as the operator does.

@@ -31,7 +31,7 @@ directory and processes don't. Calls run one after the other unless the session 
 
 const sessionExample = `  kubectl toolcall session start dev
   kubectl toolcall run --session dev -- git clone https://git.example/repo
-  kubectl toolcall run --session dev --shell 'cd repo && make test'
+  kubectl toolcall session exec dev --shell 'cd repo && make test'
   kubectl toolcall session shell dev
   kubectl toolcall session end dev`
 
@@ -44,7 +44,7 @@ func newSession(c *cli.CLI) *cobra.Command {
 		Example: sessionExample,
 	}
 	return cli.Group(command, append([]*cobra.Command{
-		newSessionStart(c), newSessionList(c), newSessionDescribe(c), newSessionShell(c),
+		newSessionStart(c), newSessionList(c), newSessionDescribe(c), newSessionExec(c), newSessionShell(c),
 	}, newSessionChanges(c)...)...)
 }
 

@@ -61,7 +61,7 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 		Example: sessionStartExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return errors.New("specify at most one name: to run a program in the session, use kubectl toolcall run --session NAME -- PROGRAM")
+				return errors.New("specify at most one name: to run a program in the session, use kubectl toolcall session exec NAME -- PROGRAM")
 			}
 			return nil
 		},
@@ -219,7 +219,7 @@ func (o *sessionStartOptions) report(c *cli.Cluster, session *v1alpha1.ToolSessi
 	}
 	name := session.Name + " -n " + session.Namespace
 	c.Note(o.quiet, "session %s is %s. To use it, run:", session.Name, readiness(session))
-	c.Note(o.quiet, "  kubectl toolcall run --session %s -- PROGRAM", name)
+	c.Note(o.quiet, "  kubectl toolcall session exec %s -- PROGRAM", name)
 	c.Note(o.quiet, "  kubectl toolcall session shell %s", name)
 	c.Note(o.quiet, "  kubectl toolcall session end %s", name)
 	return nil

@@ -67,7 +67,7 @@ func TestInvalidFlagsOfASession(t *testing.T) {
 		"--dry-run=maybe":                   "client, server or none",
 		"--dry-run --detach":                "a dry run creates no session",
 		"--timeout -1s":                     "must not be negative",
-		"a b":                               "run --session NAME -- PROGRAM",
+		"a b":                               "session exec NAME -- PROGRAM",
 		"--dry-run -o toml":                 "yaml",
 		"--request-timeout 2s --timeout 1m": "connection refused",
 	} {
@@ -90,7 +90,7 @@ func TestSessionStart(t *testing.T) {
 		return true
 	})
 	got := f.Run("session", "start", "dev")
-	want := "session dev is ready after 1.2s. To use it, run:\n  kubectl toolcall run --session dev -n NS -- PROGRAM\n  kubectl toolcall session shell dev -n NS\n  kubectl toolcall session end dev -n NS\n"
+	want := "session dev is ready after 1.2s. To use it, run:\n  kubectl toolcall session exec dev -n NS -- PROGRAM\n  kubectl toolcall session shell dev -n NS\n  kubectl toolcall session end dev -n NS\n"
 	if got != (plugintest.Printed{Out: "dev\n", Err: strings.ReplaceAll(want, "NS", f.Namespace)}) {
 		t.Errorf("got %+v", got)
 	}
