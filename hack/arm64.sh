@@ -4,7 +4,7 @@
 # end.
 #
 # It needs root, Debian 12, and the packages qemu-system-arm of bookworm-backports, cpio, kmod and e2fsprogs. TESTS chooses tests of
-# internal/runner, SANDBOX_TESTS those of internal/runner/sandbox, SECONDS_EACH bounds the machine.
+# internal/runner, SANDBOX_TESTS those of internal/runner/sandbox and below, SECONDS_EACH bounds the machine.
 source "$(dirname "$0")/vm.sh"
 
 needs qemu-system-aarch64 cpio depmod mkfs.ext4
@@ -30,8 +30,7 @@ archive() {
 readonly machine=$work/arm64
 readonly tree=$machine/root
 say "Building the tests"
-GOARCH=arm64 go test -c -o "$work/runner.test" ./internal/runner
-GOARCH=arm64 go test -c -o "$work/sandbox.test" ./internal/runner/sandbox
+GOARCH=arm64 go test -c -o "$work/" ./internal/runner ./internal/runner/sandbox/...
 
 say "Getting Debian's programs and kernel for arm64"
 archive "$machine" base-files bash busybox-static coreutils curl dash diffutils findutils gawk gcc git grep gzip iproute2 less libc6-dev \

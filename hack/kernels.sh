@@ -5,7 +5,7 @@
 # removed at the end.
 #
 # It needs root, Debian 12, and the packages qemu-system-x86 of bookworm-backports, busybox-static, cpio, kmod, e2fsprogs, gcc and python3.
-# TESTS chooses tests of internal/runner, SANDBOX_TESTS those of internal/runner/sandbox, SECONDS_EACH bounds a machine.
+# TESTS chooses tests of internal/runner, SANDBOX_TESTS those of internal/runner/sandbox and below, SECONDS_EACH bounds a machine.
 source "$(dirname "$0")/vm.sh"
 
 series=("$@")
@@ -68,8 +68,7 @@ cp \"$work\"/*.test /mnt/bin; mount --bind /mnt/tmp /tmp" >"$dir/guest.sh"
 }
 
 say "Building the tests"
-go test -c -o "$work/runner.test" ./internal/runner
-go test -c -o "$work/sandbox.test" ./internal/runner/sandbox
+go test -c -o "$work/" ./internal/runner ./internal/runner/sandbox/...
 apt_in "$work/share" debian bookworm qemu-system-common
 failed=()
 for one in "${series[@]}"; do

@@ -64,7 +64,8 @@ mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 n
 ${3:-}
 cd "$1"; uname -rm; failed=0
 $2/runner.test -test.v -test.run '$tests' || failed=1
-cd sandbox && $2/sandbox.test -test.v -test.run '$sandbox_tests' || failed=1
+cd sandbox || failed=1
+for name in sandbox kernel filter programs sockets; do $2/\$name.test -test.v -test.run '$sandbox_tests' || failed=1; done
 [ \$failed = 1 ] || echo machine-tests-passed
 sync; /bin/busybox poweroff -f
 GUEST
