@@ -91,8 +91,12 @@ func (p *part) measureTransfer(ctx context.Context) error {
 				if to != down {
 					return nil
 				}
-				if got, err := os.ReadFile(down); err != nil || !bytes.Equal(got, content) {
-					return fmt.Errorf("another file came down: %d bytes, %w", len(got), err)
+				got, err := os.ReadFile(down)
+				if err == nil && !bytes.Equal(got, content) {
+					err = fmt.Errorf("another file came down, of %d bytes", len(got))
+				}
+				if err != nil {
+					return err
 				}
 				return os.Remove(down)
 			},

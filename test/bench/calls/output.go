@@ -58,8 +58,8 @@ func (p *part) measureOutput(ctx context.Context) error {
 		return err
 	}
 	o := &reader{part: p, speaker: s, reads: reads}
-	for _, measure := range []func(context.Context) error{o.measureLive, o.measureFollowers, o.measureKept, o.measureRanges} {
-		if err := measure(ctx); err != nil {
+	for _, do := range []func(context.Context) error{o.measureLive, o.measureFollowers, o.measureKept, o.measureRanges} {
+		if err := do(ctx); err != nil {
 			return err
 		}
 	}

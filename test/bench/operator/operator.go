@@ -220,7 +220,6 @@ func (b *bench) measureRest(ctx context.Context) error {
 		if err := measure.Pause(ctx, settleTime); err != nil {
 			return err
 		}
-		used := measure.Counts{}
 		before, err := s.Spent(namespace)
 		if err != nil {
 			return err
@@ -232,8 +231,8 @@ func (b *bench) measureRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		used.Add(before, after)
-		share := used["ms CPU of "+standalone.Operator] / 10 / float64(b.rest)
+		const busy = "ms CPU of " + standalone.Operator
+		share := (after[busy] - before[busy]) / 10 / float64(b.rest)
 		b.report.Add(b.part, o.name("operator"), "% of a processor", []float64{share}, b.against(o, "operator")...)
 		if err := b.addMemory(ctx, s, "operator"); err != nil {
 			return err
