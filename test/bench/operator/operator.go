@@ -63,7 +63,8 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
 	fs.IntVar(&c.finished, "finished", 50000, "finished calls in the part finished")
 	fs.IntVar(&c.idleSessions, "idle-sessions", 300, "idle sessions in the part session, for the operator's memory")
 	fs.IntVar(&c.rest, "rest", 30, "seconds for which the operator is left alone before its memory is looked at")
-	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
+	fs.StringVar(&c.beside, "beside", "",
+		"folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
 	return &c.Options
 }
 
