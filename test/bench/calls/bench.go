@@ -101,15 +101,16 @@ func (p *part) end(ctx context.Context, err error) error {
 	}
 	gone := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		for _, r := range p.rooms {
-			err := p.client.Get(ctx, client.ObjectKey{Name: r.namespace}, &corev1.Namespace{})
-			if !apierrors.IsNotFound(err) {
-				return false, err
+			for _, o := range []client.Object{&v1alpha1.ExecutionPolicy{}, &corev1.Namespace{}} {
+				if err := p.client.Get(ctx, client.ObjectKey{Name: r.namespace}, o); !apierrors.IsNotFound(err) {
+					return false, err
+				}
 			}
 		}
 		return true, nil
 	})
 	if gone != nil {
-		failures = append(failures, fmt.Errorf("wait for the namespaces to be gone: %w", gone))
+		failures = append(failures, fmt.Errorf("wait for the namespaces and policies to be gone: %w", gone))
 	}
 	p.rooms, p.stops = nil, nil
 	return errors.Join(failures...)

@@ -46,13 +46,17 @@ type Command struct {
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
-	c.Options.AddFlags(fs, "bin/bench.json", partRounds, partHeld, partBursts, partRates, partSessions, partSustained, partResume, partFiles, partOutput, partTransfer)
+	c.Options.AddFlags(fs, "bin/bench.json",
+		partRounds, partHeld, partBursts, partRates, partSessions, partSustained, partResume, partFiles, partOutput, partTransfer)
 	fs.IntVar(&c.rounds, "n", 10, "rounds of each part")
-	fs.StringVar(&c.image, "image", "toolcall.dev/tools:dev", "image that all run in; it must have true, sleep, cat, tar and python3 in its PATH")
-	fs.StringVar(&c.withRunner, "image-with-runner", "toolcall.dev/tools-with-runner:dev", "the same image with the runner in it, as /usr/local/bin/toolcall-runner")
+	fs.StringVar(&c.image, "image", "toolcall.dev/tools:dev",
+		"image that all run in; it must have true, sleep, cat, tar and python3 in its PATH")
+	fs.StringVar(&c.withRunner, "image-with-runner", "toolcall.dev/tools-with-runner:dev",
+		"the same image with the runner in it, as /usr/local/bin/toolcall-runner")
 	fs.StringVar(&c.kubectl, "kubectl", "kubectl", "the kubectl whose exec and cp are measured")
 	fs.StringVar(&c.plugin, "plugin", "bin/kubectl-toolcall", "the plugin whose cp is measured")
-	fs.Float64Var(&c.maxJobRatio, "max-job-ratio", 0, "fail when the cold call's p50 in the rounds is more than this times the bare Job's; 0 for never")
+	fs.Float64Var(&c.maxJobRatio, "max-job-ratio", 0,
+		"fail when the cold call's p50 in the rounds is more than this times the bare Job's; 0 for never")
 	return &c.Options
 }
 

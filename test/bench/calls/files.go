@@ -27,9 +27,15 @@ var fileActions = []struct {
 	word, title, against string
 	action               v1alpha1.ToolCallSpec
 }{
-	{"python", pythonTitle, floorTitle, v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(open('text').read(), end='')"}}},
-	{"read", "Read of 500 lines", pythonTitle, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text"}}},
-	{"part", "Read of 20 lines", floorTitle, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text", Limit: ptr.To(int64(20))}}},
+	{"python", pythonTitle, floorTitle, v1alpha1.ToolCallSpec{
+		Code: &v1alpha1.CodeAction{Language: "python", Source: "print(open('text').read(), end='')"},
+	}},
+	{"read", "Read of 500 lines", pythonTitle, v1alpha1.ToolCallSpec{
+		File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text"},
+	}},
+	{"part", "Read of 20 lines", floorTitle, v1alpha1.ToolCallSpec{
+		File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text", Limit: ptr.To(int64(20))},
+	}},
 	{"list", "List", floorTitle, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "."}}},
 	{"stat", "Stat", floorTitle, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: "text"}}},
 }
@@ -91,8 +97,12 @@ func (p *part) measureTransfer(ctx context.Context) error {
 				if to != down {
 					return nil
 				}
-				if got, err := os.ReadFile(down); err != nil || !bytes.Equal(got, content) {
-					return fmt.Errorf("another file came down: %d bytes, %w", len(got), err)
+				got, err := os.ReadFile(down)
+				if err == nil && !bytes.Equal(got, content) {
+					err = fmt.Errorf("another file came down, of %d bytes", len(got))
+				}
+				if err != nil {
+					return err
 				}
 				return os.Remove(down)
 			},
@@ -100,6 +110,7 @@ func (p *part) measureTransfer(ctx context.Context) error {
 	}
 	const upThere, downThere = "100 MiB up into a bare pod, kubectl cp", "100 MiB down from a bare pod, kubectl cp"
 	pod, session := execPod+":/tmp/big", s.session.Name+":/tmp/big"
-	return p.inTurns(ctx, cp(upThere, p.kubectl, up, pod), cp("100 MiB up into a session, kubectl toolcall cp", p.plugin, up, session, upThere),
+	return p.inTurns(ctx, cp(upThere, p.kubectl, up, pod),
+		cp("100 MiB up into a session, kubectl toolcall cp", p.plugin, up, session, upThere),
 		cp(downThere, p.kubectl, pod, down), cp("100 MiB down from a session, kubectl toolcall cp", p.plugin, session, down, downThere))
 }

@@ -53,8 +53,10 @@ var (
 	}
 	// Calls in a pod of their own, into which the runner is mounted or whose image has it, and in one that waited.
 	coldCall  = kind{title: "cold call", room: "cold", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone}
-	imageCall = kind{title: "cold call, runner in the image", room: "image", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone, withRunner: true}
-	warmCall  = kind{title: "warm call", room: "warm", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone, warm: true}
+	imageCall = kind{
+		title: "cold call, runner in the image", room: "image", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone, withRunner: true,
+	}
+	warmCall = kind{title: "warm call", room: "warm", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone, warm: true}
 	// heldCall is one whose programs the kernel holds to a list.
 	heldCall = kind{
 		title: "warm call, programs held by the kernel", room: "held", list: &v1alpha1.ToolCallList{}, done: cluster.CallDone, warm: true,

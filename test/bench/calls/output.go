@@ -58,8 +58,8 @@ func (p *part) measureOutput(ctx context.Context) error {
 		return err
 	}
 	o := &reader{part: p, speaker: s, reads: reads}
-	for _, measure := range []func(context.Context) error{o.measureLive, o.measureFollowers, o.measureKept, o.measureRanges} {
-		if err := measure(ctx); err != nil {
+	for _, do := range []func(context.Context) error{o.measureLive, o.measureFollowers, o.measureKept, o.measureRanges} {
+		if err := do(ctx); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,8 @@ func (o *reader) begin(ctx context.Context, name, source string, inSession bool)
 
 // timedLines writes the time at which each line is written; reader and process have the same clock on one node.
 func timedLines(lines int) string {
-	return fmt.Sprintf("import time\nfor i in range(%d):\n    print(time.time_ns(), flush=True)\n    time.sleep(%g)\n", lines, livePause.Seconds())
+	return fmt.Sprintf("import time\nfor i in range(%d):\n    print(time.time_ns(), flush=True)\n    time.sleep(%g)\n",
+		lines, livePause.Seconds())
 }
 
 // delays reads such lines, and says in seconds how long each took to come.
@@ -268,7 +269,8 @@ func (o *reader) measureFollowers(ctx context.Context) error {
 // live is what is live in the heaps of all of the operator's replicas, in bytes: any of them may answer a reader, and passes on
 // what the leader has.
 func (o *reader) live(ctx context.Context) (float64, error) {
-	pods, err := o.clients.CoreV1().Pods(operatorNamespace).List(ctx, metav1.ListOptions{LabelSelector: operatorPods, FieldSelector: "status.phase=Running"})
+	running := metav1.ListOptions{LabelSelector: operatorPods, FieldSelector: "status.phase=Running"}
+	pods, err := o.clients.CoreV1().Pods(operatorNamespace).List(ctx, running)
 	if err != nil {
 		return 0, fmt.Errorf("list the operator's pods: %w", err)
 	}
@@ -318,7 +320,8 @@ func readLive(page []byte) (bytes, at float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	next, stacks, at := metrics["go_memstats_next_gc_bytes"], metrics["go_memstats_stack_inuse_bytes"], metrics["go_memstats_last_gc_time_seconds"]
+	next, stacks := metrics["go_memstats_next_gc_bytes"], metrics["go_memstats_stack_inuse_bytes"]
+	at = metrics["go_memstats_last_gc_time_seconds"]
 	if next == 0 || at == 0 {
 		return 0, 0, fmt.Errorf("the metrics have no go_memstats_next_gc_bytes, or no go_memstats_last_gc_time_seconds")
 	}

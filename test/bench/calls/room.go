@@ -42,7 +42,9 @@ func (p *part) newRoom(ctx context.Context, name string) (*room, error) {
 }
 
 // newCallRoom makes a namespace with a policy and an environment, and waits until calls can run there.
-func (p *part) newCallRoom(ctx context.Context, name string, policy v1alpha1.ExecutionPolicySpec, change ...func(*v1alpha1.ExecutionEnvironmentSpec)) (*room, error) {
+func (p *part) newCallRoom(
+	ctx context.Context, name string, policy v1alpha1.ExecutionPolicySpec, change ...func(*v1alpha1.ExecutionEnvironmentSpec),
+) (*room, error) {
 	r, err := p.newRoom(ctx, name)
 	if err != nil {
 		return nil, err
@@ -51,8 +53,8 @@ func (p *part) newCallRoom(ctx context.Context, name string, policy v1alpha1.Exe
 	for _, c := range change {
 		c(&r.environment.Spec)
 	}
-	err = cluster.Create(ctx, p.client, &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: policy}, r.environment.DeepCopy())
-	if err != nil {
+	own := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: policy}
+	if err := cluster.Create(ctx, p.client, own, r.environment.DeepCopy()); err != nil {
 		return nil, err
 	}
 	return r, cluster.AwaitEnvironment(ctx, p.client, r.namespace, r.pool())

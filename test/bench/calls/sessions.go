@@ -117,7 +117,8 @@ func (p *part) measureSessions(ctx context.Context) error {
 	}
 	return p.inTurns(ctx, p.floorScenario(callsPerRound), exec, kubectl, p.scenario(warmCall, execsPerRound),
 		p.sessionScenario(unrestricted, "unrestricted", open, floorTitle),
-		p.sessionScenario(call, "default", v1alpha1.ExecutionPolicySpec{}, floorTitle, unrestricted, warmCall.title, exec.Name, kubectl.Name))
+		p.sessionScenario(call, "default", v1alpha1.ExecutionPolicySpec{},
+			floorTitle, unrestricted, warmCall.title, exec.Name, kubectl.Name))
 }
 
 // startPod starts a pod like a bare one with a command, and waits until it runs.

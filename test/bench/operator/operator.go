@@ -63,7 +63,8 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
 	fs.IntVar(&c.finished, "finished", 50000, "finished calls in the part finished")
 	fs.IntVar(&c.idleSessions, "idle-sessions", 300, "idle sessions in the part session, for the operator's memory")
 	fs.IntVar(&c.rest, "rest", 30, "seconds for which the operator is left alone before its memory is looked at")
-	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
+	fs.StringVar(&c.beside, "beside", "",
+		"folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
 	return &c.Options
 }
 
@@ -220,7 +221,6 @@ func (b *bench) measureRest(ctx context.Context) error {
 		if err := measure.Pause(ctx, settleTime); err != nil {
 			return err
 		}
-		used := measure.Counts{}
 		before, err := s.Spent(namespace)
 		if err != nil {
 			return err
@@ -232,8 +232,8 @@ func (b *bench) measureRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		used.Add(before, after)
-		share := used["ms CPU of "+standalone.Operator] / 10 / float64(b.rest)
+		const busy = "ms CPU of " + standalone.Operator
+		share := (after[busy] - before[busy]) / 10 / float64(b.rest)
 		b.report.Add(b.part, o.name("operator"), "% of a processor", []float64{share}, b.against(o, "operator")...)
 		if err := b.addMemory(ctx, s, "operator"); err != nil {
 			return err

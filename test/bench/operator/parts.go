@@ -274,25 +274,19 @@ func (b *bench) addIdle(ctx context.Context, s *site) error {
 
 // measureFinished compares operators with and without many finished calls: how new calls fare, and memory.
 func (b *bench) measureFinished(ctx context.Context) error {
-	const without = "beside no finished calls"
-	with := fmt.Sprintf("beside %d finished calls", b.finished)
+	newCalls := func(finished int) string { return fmt.Sprintf("new calls beside %d finished ones", finished) }
+	memory := func(finished int) string { return fmt.Sprintf("operator with %d finished calls", finished) }
 	var scenarios []*measure.Scenario
-	var memory []func() error
-	add := func(o build, finished int, what string, further ...string) error {
-		s, err := b.newOperatorSite(ctx, o, finished)
-		if err != nil {
-			return err
-		}
-		scenarios = append(scenarios, b.alone(s.newPodCaller(what, finishedPool, further...)))
-		memory = append(memory, func() error { return b.addMemory(ctx, s, what, further...) })
-		return nil
-	}
+	var sites []*site
+	counts := []int{0, b.finished}
 	for _, o := range b.builds() {
-		if err := add(o, 0, without); err != nil {
-			return err
-		}
-		if err := add(o, b.finished, with, without); err != nil {
-			return err
+		for _, finished := range counts {
+			s, err := b.newOperatorSite(ctx, o, finished)
+			if err != nil {
+				return err
+			}
+			sites = append(sites, s)
+			scenarios = append(scenarios, b.alone(s.newPodCaller(newCalls(finished), finishedPool, newCalls(0))))
 		}
 	}
 	if err := b.report.InTurns(ctx, b.part, rounds, scenarios...); err != nil {
@@ -301,8 +295,8 @@ func (b *bench) measureFinished(ctx context.Context) error {
 	if err := b.pauseRest(ctx); err != nil {
 		return err
 	}
-	for _, report := range memory {
-		if err := report(); err != nil {
+	for i, s := range sites {
+		if err := b.addMemory(ctx, s, memory(counts[i%len(counts)]), memory(0)); err != nil {
 			return err
 		}
 	}

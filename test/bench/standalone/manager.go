@@ -47,7 +47,8 @@ func (s *Server) StartManager(ctx context.Context) (*Manager, error) {
 	}
 	m := &Manager{log: log, exited: make(chan struct{}), metrics: "http://" + ports[1], pprof: "http://" + ports[3]}
 	m.command = exec.Command(filepath.Join(s.Checkout, "bin/manager"),
-		"--kubeconfig="+s.path(kubeconfig), "--runner-image=example.com/runner:1", "--leader-elect=false", "--output-api=false", "--identity-dir="+s.path(identity),
+		"--kubeconfig="+s.path(kubeconfig), "--runner-image=example.com/runner:1",
+		"--leader-elect=false", "--output-api=false", "--identity-dir="+s.path(identity),
 		"--dispatch-address="+ports[0], "--metrics-address="+ports[1], "--health-address="+ports[2], "--pprof-address="+ports[3])
 	m.command.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_IP=127.0.0.1")
 	m.command.Stdout, m.command.Stderr = log, log
