@@ -30,12 +30,7 @@ type Artifacts struct {
 }
 
 // ArtifactList is a list of at most MaxArtifacts.
-type ArtifactList []Artifact
-
-// UnmarshalJSON reads no more artifacts than the list may hold, and one to show that there are more.
-func (l *ArtifactList) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]Artifact)(l), MaxArtifacts)
-}
+type ArtifactList = List[Artifact]
 
 // Artifact is a file that was kept.
 type Artifact struct {

@@ -17,12 +17,7 @@ type NetworkDenial struct {
 }
 
 // Denials is a list of at most MaxDenials.
-type Denials []NetworkDenial
-
-// UnmarshalJSON reads no more addresses than the list may hold, and one to show that there are more.
-func (d *Denials) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]NetworkDenial)(d), MaxDenials)
-}
+type Denials = List[NetworkDenial]
 
 // maxEncodedDenials is room for the list. encoding/json writes one byte of a host as at most six.
 const maxEncodedDenials = MaxDenials * (6*MaxDenialHost + len(`{"host":"","port":65535,"count":9223372036854775807},`))

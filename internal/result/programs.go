@@ -1,12 +1,6 @@
 package result
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
-)
+import "toolcall.dev/operator/internal/runner/sandbox/rules"
 
 // Bounds of what an outcome says about programs.
 const (
@@ -49,40 +43,10 @@ type Program struct {
 }
 
 // Programs is a list of at most MaxPrograms.
-type Programs []Program
-
-// UnmarshalJSON reads no more programs than the list may hold, and one to show that there are more.
-func (p *Programs) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]Program)(p), MaxPrograms)
-}
+type Programs = List[Program]
 
 // Paths is a list of at most MaxPaths.
-type Paths []string
-
-// UnmarshalJSON reads no more paths than the list may hold, and one to show that there are more.
-func (p *Paths) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]string)(p), MaxPaths)
-}
-
-// decodeBounded keeps a list of empty elements from taking many times the memory of its encoding.
-func decodeBounded[T any](raw []byte, into *[]T, limit int) error {
-	*into = nil
-	if string(raw) == "null" {
-		return nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
-		return errors.New("not a list")
-	}
-	for dec.More() && len(*into) <= limit {
-		var v T
-		if err := dec.Decode(&v); err != nil {
-			return err
-		}
-		*into = append(*into, v)
-	}
-	return nil
-}
+type Paths = List[string]
 
 // What of the network a call's processes had.
 const (

@@ -26,12 +26,7 @@ type Redaction struct {
 }
 
 // Redactions is a list of at most MaxRedactions.
-type Redactions []Redaction
-
-// UnmarshalJSON reads no more than the list may hold, and one to show that there are more.
-func (r *Redactions) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]Redaction)(r), MaxRedactions)
-}
+type Redactions = List[Redaction]
 
 // AddRedaction counts one, as far as there is room in the list.
 func (o *Outcome) AddRedaction(r Redaction) {

@@ -26,11 +26,11 @@ func (o *Outcome) Shorten() {
 			*s = Stream{}
 		}
 	}
-	o.Executed, o.MoreExecuted = o.Executed.shortened(o.MoreExecuted)
-	o.Refused, o.MoreRefused = o.Refused.shortened(o.MoreRefused)
-	o.Denied, o.MoreDenied = o.Denied.shortened(o.MoreDenied)
+	o.Executed, o.MoreExecuted = shortened(o.Executed, MaxPrograms, o.MoreExecuted, (*Program).correct)
+	o.Refused, o.MoreRefused = shortened(o.Refused, MaxPrograms, o.MoreRefused, (*Program).correct)
+	o.Denied, o.MoreDenied = shortened(o.Denied, MaxDenials, o.MoreDenied, (*NetworkDenial).correct)
 	o.Isolation.shorten()
-	o.Redactions = o.Redactions.shortened()
+	o.Redactions, _ = shortened(o.Redactions, MaxRedactions, 0, (*Redaction).correct)
 	switch {
 	case o.Artifacts == nil:
 	case o.Started:
@@ -87,44 +87,17 @@ func (s *Stream) shorten() {
 	}
 }
 
-// shortened are the programs that can be listed, and how many times others came.
-func (p Programs) shortened(more int64) (Programs, int64) {
-	var kept Programs
-	more = max(more, 0)
-	for _, one := range p {
-		one.Path = lastText(one.Path, MaxProgramPath)
-		if len(kept) == MaxPrograms || !one.isValid() {
-			more = addCounts(more, one.Count)
-			continue
-		}
-		kept = append(kept, one)
-	}
-	return kept, more
+func (p *Program) correct() (count int64, isValid bool) {
+	p.Path = lastText(p.Path, MaxProgramPath)
+	return p.Count, p.isValid()
 }
 
-func (d Denials) shortened(more int64) (Denials, int64) {
-	var kept Denials
-	more = max(more, 0)
-	for _, one := range d {
-		one.Host = firstText(one.Host, MaxDenialHost)
-		if len(kept) == MaxDenials || !one.isValid() {
-			more = addCounts(more, one.Count)
-			continue
-		}
-		kept = append(kept, one)
-	}
-	return kept, more
+func (d *NetworkDenial) correct() (count int64, isValid bool) {
+	d.Host = firstText(d.Host, MaxDenialHost)
+	return d.Count, d.isValid()
 }
 
-func (r Redactions) shortened() Redactions {
-	var kept Redactions
-	for _, one := range r {
-		if len(kept) < MaxRedactions && one.isValid() {
-			kept = append(kept, one)
-		}
-	}
-	return kept
-}
+func (r *Redaction) correct() (count int64, isValid bool) { return 0, r.isValid() }
 
 func (i *Isolation) shorten() {
 	if i == nil {

@@ -1,46 +1,37 @@
 package redact
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"strconv"
+	"bytes"
+	"slices"
 	"sync"
 )
 
-// last is the Matcher that was made last, by the hash of its values: the calls of a session have the same ones, and making
-// a Matcher takes about as long as starting a program.
+// last is the Matcher that was made last, and its values: the calls of a session have the same ones, and making a Matcher takes about as
+// long as starting a program.
 var last struct {
 	mu      sync.Mutex
-	key     [sha256.Size]byte
+	values  []Value
 	matcher *Matcher
 }
 
 // For returns a Matcher for the values, as New does. It returns the one before if that has the same values.
 func For(values []Value) (*Matcher, error) {
-	key := hashOf(values)
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	if last.matcher != nil && last.key == key {
+	isSame := slices.EqualFunc(values, last.values, func(a, b Value) bool {
+		return a.Name == b.Name && a.Foreign == b.Foreign && bytes.Equal(a.Value, b.Value)
+	})
+	if last.matcher != nil && isSame {
 		return last.matcher, nil
 	}
 	m, err := New(values)
-	if err == nil {
-		last.key, last.matcher = key, m
+	if err != nil {
+		return nil, err
 	}
-	return m, err
-}
-
-func hashOf(values []Value) (key [sha256.Size]byte) {
-	h := sha256.New()
-	write := func(text []byte) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-		h.Write(text)
+	last.values, last.matcher = nil, m
+	for _, v := range values {
+		v.Value = bytes.Clone(v.Value)
+		last.values = append(last.values, v)
 	}
-	for i := range values {
-		write([]byte(values[i].Name))
-		write(values[i].Value)
-		write(strconv.AppendBool(nil, values[i].Foreign))
-	}
-	h.Sum(key[:0])
-	return key
+	return m, nil
 }
