@@ -89,7 +89,7 @@ func resources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 // userOf is the user that a pod runs as unless its environment names another. In a user namespace of its own it needs none: there are
 // only the first 65536.
 func userOf(p jobParts) int64 {
-	if !ptr.Deref(p.env.HostUsers, true) {
+	if !ptr.Deref(p.env.Spec.HostUsers, true) {
 		return DefaultUser
 	}
 	return p.runtime.Users.UserOf(p.namespace)
