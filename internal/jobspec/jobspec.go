@@ -105,13 +105,14 @@ type Input struct {
 
 // Name of a call's Job. Part of the call's UID is in it, so that nobody can take the name beforehand.
 func Name(call *v1alpha1.ToolCall) string {
-	sum := sha256.Sum256([]byte(call.UID))
-	return "tc-" + trimmed(call.Name, 40) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-", call.Name, 40, string(call.UID))
 }
 
-// trimmed makes part of a DNS label from an object's name.
-func trimmed(name string, length int) string {
-	return strings.ReplaceAll(strings.Trim(name[:min(len(name), length)], "-."), ".", "-")
+// nameFor makes a DNS label of a prefix, the beginning of an object's name, and a hash of what it stands for.
+func nameFor(prefix, name string, length int, of string) string {
+	sum := sha256.Sum256([]byte(of))
+	trimmed := strings.ReplaceAll(strings.Trim(name[:min(len(name), length)], "-."), ".", "-")
+	return prefix + trimmed + "-" + hex.EncodeToString(sum[:5])
 }
 
 // Build makes the Job of a call. The error is the user's: what the environment asks for can't be done.

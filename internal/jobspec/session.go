@@ -1,8 +1,6 @@
 package jobspec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"strconv"
@@ -62,17 +60,12 @@ type SessionInput struct {
 // SessionJobName is the name of the Job of a session's pod. Part of the session's UID is in it, so that nobody can take the
 // name beforehand.
 func SessionJobName(session *v1alpha1.ToolSession, incarnation int32) string {
-	return sessionName("tc-session-", session, fmt.Sprint("/", incarnation))
+	return nameFor("tc-session-", session.Name, 34, fmt.Sprint(session.UID, "/", incarnation))
 }
 
 // ClaimName is the name of a session's PersistentVolumeClaim.
 func ClaimName(session *v1alpha1.ToolSession) string {
-	return sessionName("tc-workspace-", session, "")
-}
-
-func sessionName(prefix string, session *v1alpha1.ToolSession, suffix string) string {
-	sum := sha256.Sum256([]byte(string(session.UID) + suffix))
-	return prefix + trimmed(session.Name, 34) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-workspace-", session.Name, 34, string(session.UID))
 }
 
 // BuildSession makes the Job of a session's pod. The error is the user's: what the session begins with is too large.

@@ -119,8 +119,7 @@ func PoolOf(job *batchv1.Job) string {
 
 // WarmName is the name of a pool's Job; suffix makes it unique.
 func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
-	sum := sha256.Sum256([]byte(string(env.UID) + "/" + suffix))
-	return "tc-warm-" + trimmed(env.Name, 34) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-warm-", env.Name, 34, string(env.UID)+"/"+suffix)
 }
 
 // Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call, and with a deadline that
