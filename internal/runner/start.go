@@ -5,7 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"strings"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -219,19 +219,8 @@ func closeOnExec() {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		if fd := atoi(name); fd > 2 {
+		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
-}
-
-func atoi(s string) int {
-	n := 0
-	for _, c := range strings.TrimSpace(s) {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,15 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 )
+
+// atoi is -1 for what isn't a number.
+func atoi(s string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil {
+		return -1
+	}
+	return n
+}
 
 // untilSaid is a context that ends, with cause, when the process has written text.
 func untilSaid(t *testing.T, text string, cause error) (context.Context, *trigger) {
