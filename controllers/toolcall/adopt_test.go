@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
@@ -235,7 +237,7 @@ func TestARunnerThatWasTakenInVainIsLetGo(t *testing.T) {
 	env := w.Environment("env", fixture.Warm(1))
 	fixture.Only(w.WarmUp(env))
 	call := w.Call("c", func(c *v1alpha1.ToolCall) { c.Spec.Cancel = true })
-	taken := w.Hosts.Claim(w.Waiting(env)[0].Annotations[jobspec.AnnotationTemplate], client.ObjectKeyFromObject(call), string(call.UID))
+	taken := w.Hosts.Claim(w.Waiting(env)[0].Annotations[jobspec.AnnotationTemplate], host.Claimant{Kind: wire.KindCall, NamespacedName: client.ObjectKeyFromObject(call)}, string(call.UID))
 	if taken == nil {
 		t.Fatal("no runner waits")
 	}

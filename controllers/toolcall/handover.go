@@ -101,7 +101,7 @@ func (r *observer) mayHaveEnded(ctx context.Context, o *observation) (bool, erro
 // handOver gives a call to its session's process. That is recorded, in the session, so that nothing is written for the call.
 func (r *Reconciler) handOver(ctx context.Context, o *observation, j *judged) (effects, error) {
 	v := o.session
-	sealed, err := jobspec.SealDecision(r.Identity, o.decision.HandedOver(o.now), sessionSealContext(o.call, v.Session)...)
+	sealed, err := jobspec.Seal(r.Identity, o.decision.HandedOver(o.now), sessionSealContext(o.call, v.Session)...)
 	if err != nil {
 		return effects{}, err
 	}

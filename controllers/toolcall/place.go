@@ -296,7 +296,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 	hello := p.Runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
 	var err error
-	if bound.Decision, err = jobspec.SealDecision(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
+	if bound.Decision, err = jobspec.Seal(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
 		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
 	assignment, err := r.assignment(ctx, o.decision, whole)

@@ -277,7 +277,7 @@ func TestADecisionInTheStatusIsTheOperatorsAndOfThisCallAndRunner(t *testing.T) 
 		call := observed(bound).call
 		runner := call.Status.Runner
 		var err error
-		if runner.Decision, err = jobspec.SealDecision(identity, newDecision(), sealContext(call, runner)...); err != nil {
+		if runner.Decision, err = jobspec.Seal(identity, newDecision(), sealContext(call, runner)...); err != nil {
 			t.Fatal(err)
 		}
 		return call

@@ -177,7 +177,7 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	if err != nil || !host.Covers(template.Refs, o.origin.Refs) {
 		return nil, err
 	}
-	runner := r.Hosts.ClaimForSession(hash, o.key(), string(o.session.UID))
+	runner := r.Hosts.Claim(hash, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
 	if runner == nil {
 		return nil, nil
 	}
@@ -223,7 +223,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	hello := runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
-	if bound.Decision, err = jobspec.SealOrigin(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
+	if bound.Decision, err = jobspec.Seal(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
 	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: hello.Pod}, hello.PodUID)

@@ -29,6 +29,8 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/trigger"
 )
@@ -84,7 +86,7 @@ const deletedSession = "the ToolSession was deleted"
 // releaseClaims ends the claims of sessions of a name which are gone, all but the one with a UID. A runner that is
 // recorded by then goes with its session's Job.
 func (r *applier) releaseClaims(session types.NamespacedName, except string) {
-	for _, runner := range r.Hosts.ReleaseOtherSessions(session, except) {
+	for _, runner := range r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindSession, NamespacedName: session}, except) {
 		runner.Refuse(deletedSession)
 	}
 }

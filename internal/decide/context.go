@@ -251,14 +251,8 @@ func variables(env []v1alpha1.EnvVar, refs map[string]corev1.EnvVar) []envresolv
 }
 
 func isOptional(from *v1alpha1.EnvVarSource) bool {
-	switch {
-	case from.SecretKeyRef != nil:
-		return ptr.Deref(from.SecretKeyRef.Optional, false)
-	case from.ConfigMapKeyRef != nil:
-		return ptr.Deref(from.ConfigMapKeyRef.Optional, false)
-	default:
-		return false
-	}
+	secret, config := from.SecretKeyRef, from.ConfigMapKeyRef
+	return secret != nil && ptr.Deref(secret.Optional, false) || config != nil && ptr.Deref(config.Optional, false)
 }
 
 // callVariables is the layer of a call's own variables, and its session's.

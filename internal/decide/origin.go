@@ -94,14 +94,7 @@ func (o *Origin) holds(ref string) bool {
 
 // Encode writes an origin. The error is the user's: the environments and the skill are too large.
 func (o *Origin) Encode() ([]byte, error) {
-	raw, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("encode what the session begins with: %w", err)
-	}
-	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the environments, the skill and the variables of the session take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
-	}
-	return raw, nil
+	return encode(o, "the environments, the skill and the variables of the session")
 }
 
 // DecodeOrigin reads what Encode wrote.

@@ -41,11 +41,8 @@ func Edited(call *v1alpha1.ToolCall) *Refusal {
 	if !call.IsEdited() {
 		return nil
 	}
-	return &Refusal{
-		Reason: v1alpha1.ReasonInvalidArguments, Denied: true,
-		Message: "the spec was changed after the call was created, which only spec.cancel may be: create a new call. " +
-			"The ValidatingAdmissionPolicy toolcall-update of config/admission refuses the change itself",
-	}
+	return deny(v1alpha1.ReasonInvalidArguments, "the spec was changed after the call was created, which only spec.cancel may be: create a new call. "+
+		"The ValidatingAdmissionPolicy toolcall-update of config/admission refuses the change itself")
 }
 
 // Cancelled is the message of a call that was cancelled before its command started.

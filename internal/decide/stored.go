@@ -3,6 +3,7 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -22,12 +23,17 @@ const MaxStoredBytes = 180 << 10
 func (d *Decision) Encode() ([]byte, error) {
 	stored := *d
 	stored.Plan.Layers = withoutCall(d.Plan.Layers)
-	raw, err := json.Marshal(&stored)
+	return encode(&stored, "the variables of the environments, the skill and the session, and the policy's programs, paths and network")
+}
+
+// encode writes what is stored. The error says what it is made of.
+func encode(stored any, parts string) ([]byte, error) {
+	raw, err := json.Marshal(stored)
 	if err != nil {
-		return nil, fmt.Errorf("encode the decision: %w", err)
+		return nil, fmt.Errorf("encode %s: %w", parts, err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the variables of the environments, the skill and the session, and the policy's programs, paths and network take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("%s take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", parts, len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }
@@ -42,13 +48,7 @@ func Decode(raw []byte) (*Decision, error) {
 }
 
 func withoutCall(layers []envresolve.Layer) []envresolve.Layer {
-	var kept []envresolve.Layer
-	for _, layer := range layers {
-		if layer.Source != envresolve.SourceCall {
-			kept = append(kept, layer)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(layers), func(layer envresolve.Layer) bool { return layer.Source == envresolve.SourceCall })
 }
 
 // HandedOver is what the status of a session's call needs of a decision when the call ends. Its runner has the rest, and nobody

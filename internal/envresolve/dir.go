@@ -3,6 +3,7 @@ package envresolve
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -152,7 +153,7 @@ func (w *walker) step() error {
 	case "", ".":
 		return nil
 	case "..":
-		w.at = parent(w.at)
+		w.at = path.Dir(w.at)
 		return nil
 	}
 	path := strings.TrimSuffix(w.at, "/") + "/" + name
@@ -184,11 +185,4 @@ func (w *walker) enter(path string, entry Entry) error {
 	}
 	w.rest = entry.Target + "/" + w.rest
 	return nil
-}
-
-func parent(dir string) string {
-	if i := strings.LastIndexByte(dir, '/'); i > 0 {
-		return dir[:i]
-	}
-	return "/"
 }

@@ -1,6 +1,7 @@
 package envresolve
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -217,7 +218,7 @@ func cleanName(name string) string {
 }
 
 func (f *fakeFS) parentsAreDirectories(name string) bool {
-	for dir := parent(name); dir != "/"; dir = parent(dir) {
+	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		if entry, ok := f.entries[dir]; ok && entry.Kind != KindDirectory {
 			return false
 		}

@@ -123,30 +123,16 @@ func MakePlan(in Input) Plan {
 }
 
 // effective is the environment that the image, the pod's settings and the policy come from.
-func effective(in Input) *Environment {
-	if in.Named != nil {
-		return in.Named
-	}
-	return in.Default
-}
+func effective(in Input) *Environment { return cmp.Or(in.Named, in.Default) }
 
 func isTrusted(in Input) bool {
-	if effective(in) == nil {
-		return false
-	}
 	ownContext := in.Named != nil || in.Call.WorkingDir != "" || len(in.Call.Vars) > 0
-	return !ownContext || in.TrustedRequested
+	return effective(in) != nil && (!ownContext || in.TrustedRequested)
 }
 
 func pickWorkingDir(in Input) string {
-	var named, def string
-	if in.Named != nil {
-		named = in.Named.WorkingDir
-	}
-	if in.Default != nil {
-		def = in.Default.WorkingDir
-	}
-	return cmp.Or(in.Call.WorkingDir, named, def)
+	none := &Environment{}
+	return cmp.Or(in.Call.WorkingDir, cmp.Or(in.Named, none).WorkingDir, cmp.Or(in.Default, none).WorkingDir)
 }
 
 // appendLayer sorts a copy by name, so that the plan doesn't depend on the order of the variables. The sort is stable: of

@@ -3,6 +3,7 @@ package envresolve
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -56,10 +57,8 @@ func (e *MissingRefError) Error() string {
 // Validate returns an error for a plan that Resolve can't apply. The error names the variable or the layer. The API
 // has the same rules for environments, skills and calls; this check doesn't rely on them.
 func (p *Plan) Validate() error {
-	for _, prefix := range p.Blocklist {
-		if prefix == "" {
-			return errEmptyPrefix
-		}
+	if slices.Contains(p.Blocklist, "") {
+		return errEmptyPrefix
 	}
 	for i := range p.Layers {
 		if err := p.Layers[i].validate(); err != nil {

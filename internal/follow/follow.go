@@ -56,6 +56,9 @@ type Watcher struct {
 	// Errors, if set, receives standard error instead of Output.
 	Errors func(chunk []byte)
 
+	// AtEnd delivers all output when the call has finished.
+	AtEnd bool
+
 	// NoRemainder delivers at the end only what the status has: no more than that is asked for.
 	NoRemainder bool
 

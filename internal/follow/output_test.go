@@ -95,16 +95,14 @@ func TestTruncatedOutputComesFromTheAPI(t *testing.T) {
 			call, s := f.create(), newRecorder()
 			stdout := outputs.Add(call, output.Stdout)
 			f.start(call, "pod")
-			clients := f.clients()
-			if !live {
-				f.finish(call, "0123[...]end", "", cut(written))
-			}
-			done := f.wait(t.Context(), clients, call, s.watcher())
+			watcher := s.watcher()
+			watcher.AtEnd = !live
+			done := f.wait(t.Context(), f.clients(), call, watcher)
 			_, _ = stdout.Write([]byte(written[:5000]))
 			if live {
 				until(t, "live output", s.wrote)
-				f.finish(call, "0123[...]end", "", cut(written))
 			}
+			f.finish(call, "0123[...]end", "", cut(written))
 			_, _ = stdout.Write([]byte(written[5000:]))
 			stdout.Finish()
 			must(t, result(t, done).err)

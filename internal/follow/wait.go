@@ -60,7 +60,8 @@ func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (last b
 
 // startReading starts to read the output once the command runs.
 func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
-	if f.stopReading != nil || f.clients.Output == nil || f.watcher.Output == nil || call.Status.Phase != v1alpha1.PhaseRunning {
+	if f.stopReading != nil || f.clients.Output == nil || f.watcher.Output == nil || f.watcher.AtEnd ||
+		call.Status.Phase != v1alpha1.PhaseRunning {
 		return
 	}
 	ctx, f.stopReading = context.WithCancel(ctx)

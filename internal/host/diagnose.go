@@ -257,12 +257,7 @@ var transientSigns = []string{
 // isTransient says that the kubelet failed at something that goes better the next time it tries: on a busy node it
 // may give up on a Secret before its watch has brought it, or before the API server lets it have that.
 func isTransient(message string) bool {
-	for _, sign := range transientSigns {
-		if strings.Contains(message, sign) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(transientSigns, func(sign string) bool { return strings.Contains(message, sign) })
 }
 
 // DiagnoseJob says what the Job's own status tells when it has no pod.
@@ -298,13 +293,8 @@ func StartTimeout(what string, seconds int32, found *Problem) *Problem {
 
 // Sentence joins what happened with the reason and message that somebody else gives for it.
 func Sentence(what, reason, message string) string {
-	parts := []string{what}
-	for _, part := range []string{reason, message} {
-		if part = strings.TrimSpace(part); part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, ": ")
+	parts := []string{what, strings.TrimSpace(reason), strings.TrimSpace(message)}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 // Capitalized begins a text with an upper-case letter.

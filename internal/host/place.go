@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -61,7 +62,7 @@ func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Place
 	if err != nil || !Covers(template.Refs, decision.Refs) {
 		return nil, err
 	}
-	runner := w.Registry.Claim(hash, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, string(call.UID))
+	runner := w.Registry.Claim(hash, Claimant{wire.KindCall, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}}, string(call.UID))
 	if runner == nil {
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 // Runners finds the connected runner of a Job, nil when there is none.
@@ -32,14 +33,14 @@ type Registry struct {
 
 // claim names a claimant and its runner: the Job, the key of its very process, and what its pod was made from.
 type claim struct {
-	claimant
+	Claimant
 	jobUID, keyHash, template string
 }
 
-// claimant is a call or a session. Both may have the same name.
-type claimant struct {
+// Claimant is a call or a session: both may have the same name. Kind is wire.KindCall or wire.KindSession.
+type Claimant struct {
+	Kind wire.OwnerKind
 	types.NamespacedName
-	isSession bool
 }
 
 // NewRegistry makes an empty one.
@@ -61,16 +62,7 @@ func (r *Registry) Offer(jobUID, template string) {
 // Claim gives a call the runner that it claimed before, or else the one that was offered first; nil when none waits.
 // A call whose write failed half way finds the same runner again, never a second one while that is connected. One that
 // was made from another template by then is refused.
-func (r *Registry) Claim(template string, call types.NamespacedName, callUID string) *dispatch.Runner {
-	return r.claimFor(template, claimant{NamespacedName: call}, callUID)
-}
-
-// ClaimForSession is Claim for a session.
-func (r *Registry) ClaimForSession(template string, session types.NamespacedName, sessionUID string) *dispatch.Runner {
-	return r.claimFor(template, claimant{session, true}, sessionUID)
-}
-
-func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.Runner {
+func (r *Registry) Claim(template string, by Claimant, uid string) *dispatch.Runner {
 	runner, outdated := r.claim(template, by, uid)
 	if outdated != nil {
 		outdated.Refuse("the pod's environment was changed")
@@ -78,7 +70,7 @@ func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.
 	return runner
 }
 
-func (r *Registry) claim(template string, by claimant, uid string) (runner, outdated *dispatch.Runner) {
+func (r *Registry) claim(template string, by Claimant, uid string) (runner, outdated *dispatch.Runner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.claimed(uid); s != nil {
@@ -115,21 +107,12 @@ func (r *Registry) Release(callUID string) {
 
 // ReleaseOthers ends the claims of all calls of a name but the one with a UID, and returns their runners, which may have
 // to be refused.
-func (r *Registry) ReleaseOthers(call types.NamespacedName, except string) []*dispatch.Runner {
-	return r.releaseOthers(claimant{NamespacedName: call}, except)
-}
-
-// ReleaseOtherSessions is ReleaseOthers for sessions.
-func (r *Registry) ReleaseOtherSessions(session types.NamespacedName, except string) []*dispatch.Runner {
-	return r.releaseOthers(claimant{session, true}, except)
-}
-
-func (r *Registry) releaseOthers(by claimant, except string) []*dispatch.Runner {
+func (r *Registry) ReleaseOthers(by Claimant, except string) []*dispatch.Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var runners []*dispatch.Runner
 	for uid, c := range r.claims {
-		if c.claimant != by || uid == except {
+		if c.Claimant != by || uid == except {
 			continue
 		}
 		if s := r.claimed(uid); s != nil {

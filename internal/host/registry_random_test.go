@@ -98,7 +98,7 @@ func (m *model) claim(template, call string) *dispatch.Runner {
 		m.withdraw(o.job)
 		if m.idle(o.job) {
 			s := m.connected[o.job]
-			m.claims[call] = claim{claimant{NamespacedName: named(call)}, o.job, s.KeyHash(), template}
+			m.claims[call] = claim{Claimant{NamespacedName: named(call)}, o.job, s.KeyHash(), template}
 			return s
 		}
 	}

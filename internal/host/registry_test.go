@@ -13,9 +13,13 @@ func named(call string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: call}
 }
 
+func aCall(name string) Claimant { return Claimant{wire.KindCall, named(name)} }
+
+func aSession(name string) Claimant { return Claimant{wire.KindSession, named(name)} }
+
 // claimFor claims for a call whose name is its UID.
 func claimFor(r *Registry, template, call string) *dispatch.Runner {
-	return r.Claim(template, named(call), call)
+	return r.Claim(template, aCall(call), call)
 }
 
 func TestAWaitingRunnerIsClaimedByOneCallAndKeptForIt(t *testing.T) {
@@ -283,18 +287,18 @@ func TestClaimsOfCallsThatAreGoneAreReleased(t *testing.T) {
 	stays, _ := o.connectRunner(t, "b")
 	r.Offer("a-uid", "t")
 	r.Offer("b-uid", "t")
-	r.Claim("t", named("c"), "gone")
-	r.Claim("t", named("c"), "stays")
-	if got := r.ReleaseOthers(named("c"), "stays"); len(got) != 1 || got[0] != gone {
+	r.Claim("t", aCall("c"), "gone")
+	r.Claim("t", aCall("c"), "stays")
+	if got := r.ReleaseOthers(aCall("c"), "stays"); len(got) != 1 || got[0] != gone {
 		t.Errorf("released %v", got)
 	}
 	if r.IsBusy("a-uid") || r.Claimed("stays") != stays {
 		t.Error("the wrong claim was released")
 	}
-	if got := r.ReleaseOthers(named("other"), ""); len(got) != 0 || r.Claimed("stays") != stays {
+	if got := r.ReleaseOthers(aCall("other"), ""); len(got) != 0 || r.Claimed("stays") != stays {
 		t.Errorf("of another name: %v", got)
 	}
-	if got := r.ReleaseOthers(named("c"), ""); len(got) != 1 || got[0] != stays {
+	if got := r.ReleaseOthers(aCall("c"), ""); len(got) != 1 || got[0] != stays {
 		t.Errorf("released %v", got)
 	}
 }

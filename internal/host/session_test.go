@@ -188,10 +188,10 @@ func TestARunnerOfASessionIsNotOfferedToCalls(t *testing.T) {
 	r := NewRegistry(o.hub)
 	runner, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	if r.ClaimForSession("t", named("session"), "s1") != runner || r.Claimed("s1") != runner {
+	if r.Claim("t", aSession("session"), "s1") != runner || r.Claimed("s1") != runner {
 		t.Fatal("a session claims no waiting runner")
 	}
-	if len(r.ReleaseOthers(named("session"), "")) != 0 || r.Claimed("s1") != runner {
+	if len(r.ReleaseOthers(aCall("session"), "")) != 0 || r.Claimed("s1") != runner {
 		t.Error("a call of that name releases the session's claim")
 	}
 	begin(t, runner)
@@ -213,9 +213,9 @@ func TestClaimsOfSessionsThatAreGoneAreReleased(t *testing.T) {
 	b, _ := o.connectRunner(t, "b")
 	r.Offer("a-uid", "t")
 	r.Offer("b-uid", "t")
-	r.ClaimForSession("t", named("c"), "gone")
+	r.Claim("t", aSession("c"), "gone")
 	claimFor(r, "t", "c")
-	if got := r.ReleaseOtherSessions(named("c"), "here"); len(got) != 1 || got[0] != a {
+	if got := r.ReleaseOthers(aSession("c"), "here"); len(got) != 1 || got[0] != a {
 		t.Errorf("released %v", got)
 	}
 	if r.IsBusy("a-uid") || r.Claimed("c") != b {

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -104,13 +105,14 @@ type Input struct {
 
 // Name of a call's Job. Part of the call's UID is in it, so that nobody can take the name beforehand.
 func Name(call *v1alpha1.ToolCall) string {
-	sum := sha256.Sum256([]byte(call.UID))
-	return "tc-" + trimmed(call.Name, 40) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-", call.Name, 40, string(call.UID))
 }
 
-// trimmed makes part of a DNS label from an object's name.
-func trimmed(name string, length int) string {
-	return strings.ReplaceAll(strings.Trim(name[:min(len(name), length)], "-."), ".", "-")
+// nameFor makes a DNS label of a prefix, the beginning of an object's name, and a hash of what it stands for.
+func nameFor(prefix, name string, length int, of string) string {
+	sum := sha256.Sum256([]byte(of))
+	trimmed := strings.ReplaceAll(strings.Trim(name[:min(len(name), length)], "-."), ".", "-")
+	return prefix + trimmed + "-" + hex.EncodeToString(sum[:5])
 }
 
 // Build makes the Job of a call. The error is the user's: what the environment asks for can't be done.
@@ -121,23 +123,21 @@ func Build(in Input) (*batchv1.Job, error) {
 		name:      Name(in.Call),
 		call:      in.Call.Name,
 		labels: map[string]string{
-			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
-			v1alpha1.LabelCall:      string(in.Call.UID),
-			LabelNetwork:            networkLabel(in.Decision.DenyNetwork),
+			v1alpha1.LabelCall: string(in.Call.UID),
+			LabelNetwork:       networkLabel(in.Decision.DenyNetwork),
 		},
-		owners:  []metav1.OwnerReference{ownedByCall(in.Call)},
-		env:     &env.Spec,
+		owners:  ownedBy("ToolCall", in.Call),
+		env:     env,
 		refs:    in.Decision.Refs,
 		runtime: in.Runtime,
 
 		restrictsNetwork: in.Decision.Network != nil,
 	})
-	copyInto(job.Labels, queueLabels(env))
 	if queue := ChosenQueue(env, in.Call); queue != "" {
 		job.Labels[LabelQueue] = queue
 	}
 	job.Spec.ActiveDeadlineSeconds = ptr.To(deadlineSeconds(in.Decision))
-	sealed, err := SealDecision(in.Sealer, in.Decision, decisionContext(job, in.Call, podDigest(&job.Spec.Template.Spec))...)
+	sealed, err := Seal(in.Sealer, in.Decision, decisionContext(job, in.Call, podDigest(&job.Spec.Template.Spec))...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,14 +145,11 @@ func Build(in Input) (*batchv1.Job, error) {
 	return job, nil
 }
 
-func ownedByCall(call *v1alpha1.ToolCall) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(),
-		Kind:       "ToolCall",
-		Name:       call.Name,
-		UID:        call.UID,
-		Controller: ptr.To(true),
-	}
+// ownedBy is for what goes with a call or a session.
+func ownedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true),
+	}}
 }
 
 // decisionContext is where a decision on a Job counts: for this call, with this pod.
@@ -167,7 +164,7 @@ type jobParts struct {
 	call, pool string
 	labels     map[string]string
 	owners     []metav1.OwnerReference
-	env        *v1alpha1.ExecutionEnvironmentSpec
+	env        *v1alpha1.ExecutionEnvironment
 	refs       []corev1.EnvVar
 	runtime    Runtime
 	// restrictsNetwork says that the runner decides about connections of the pod's calls.
@@ -175,17 +172,15 @@ type jobParts struct {
 }
 
 func build(p jobParts) *batchv1.Job {
+	p.labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedBy
+	labels := maps.Clone(p.labels)
+	maps.Copy(labels, queueLabels(p.env))
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       p.namespace,
-			Name:            p.name,
-			Labels:          p.labels,
-			OwnerReferences: p.owners,
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, Labels: labels, OwnerReferences: p.owners},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:            ptr.To(int32(0)),
 			PodReplacementPolicy:    ptr.To(batchv1.Failed),
-			TTLSecondsAfterFinished: ptr.To(ptr.Deref(p.env.JobTTLSecondsAfterFinished, DefaultJobTTLSeconds)),
+			TTLSecondsAfterFinished: ptr.To(ptr.Deref(p.env.Spec.JobTTLSecondsAfterFinished, DefaultJobTTLSeconds)),
 			Template:                podTemplate(p),
 		},
 	}
@@ -218,15 +213,16 @@ func ReadDecision(job *batchv1.Job, call *v1alpha1.ToolCall, sealer Sealer) (dec
 	return UnsealDecision(sealer, job.Annotations[AnnotationDecision], decisionContext(job, call, job.Annotations[annotationPodDigest])...)
 }
 
-// SealDecision encrypts what was decided: only the operator can read or make it, and it counts in that context alone.
-func SealDecision(sealer Sealer, decision *decide.Decision, context ...string) (string, error) {
-	raw, err := decision.Encode()
+// Seal encrypts what was decided about a call, or what a session begins with: only the operator can read or make it, and it counts
+// in that context alone.
+func Seal(sealer Sealer, decided interface{ Encode() ([]byte, error) }, context ...string) (string, error) {
+	raw, err := decided.Encode()
 	if err != nil {
 		return "", err
 	}
 	sealed, err := sealer.Encrypt(raw, context...)
 	if err != nil {
-		return "", fmt.Errorf("seal the decision: %w", err)
+		return "", fmt.Errorf("seal what was decided: %w", err)
 	}
 	return sealed, nil
 }
@@ -259,7 +255,7 @@ func Credential(job *batchv1.Job, token string) *corev1.Secret {
 }
 
 func podTemplate(p jobParts) corev1.PodTemplateSpec {
-	env := p.env
+	env := &p.env.Spec
 	labels, annotations := map[string]string{}, map[string]string{}
 	init := initContainers(env, p.runtime)
 	if len(init) > 0 {
@@ -267,10 +263,10 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 		annotations[annotationDefaultContainer] = ContainerName
 	}
 	if env.PodMetadata != nil {
-		copyInto(labels, env.PodMetadata.Labels)
-		copyInto(annotations, env.PodMetadata.Annotations)
+		maps.Copy(labels, env.PodMetadata.Labels)
+		maps.Copy(annotations, env.PodMetadata.Annotations)
 	}
-	copyInto(labels, p.labels)
+	maps.Copy(labels, p.labels)
 	if p.call != "" {
 		annotations[AnnotationCall] = p.call
 	}
@@ -302,12 +298,6 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 	}
 }
 
-func copyInto(to, from map[string]string) {
-	for k, v := range from {
-		to[k] = v
-	}
-}
-
 // automount keeps API tokens out of pods whose environment doesn't name an account on purpose.
 func automount(serviceAccount string) *bool {
 	if serviceAccount == "" {
@@ -317,17 +307,18 @@ func automount(serviceAccount string) *bool {
 }
 
 func container(p jobParts) corev1.Container {
+	env := &p.env.Spec
 	return corev1.Container{
 		Name:                     ContainerName,
-		Image:                    p.env.Image,
-		ImagePullPolicy:          p.env.ImagePullPolicy,
-		Command:                  []string{cmp.Or(p.env.RunnerPath, runnerPath)},
+		Image:                    env.Image,
+		ImagePullPolicy:          env.ImagePullPolicy,
+		Command:                  []string{cmp.Or(env.RunnerPath, runnerPath)},
 		Env:                      append(runnerEnv(p), p.refs...),
-		Resources:                resources(p.env.Resources),
-		VolumeMounts:             mounts(p.env),
+		Resources:                resources(env.Resources),
+		VolumeMounts:             mounts(env),
 		TerminationMessagePath:   wire.TerminationMessagePath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		SecurityContext:          containerSecurity(p.env.SecurityContext),
+		SecurityContext:          containerSecurity(env.SecurityContext),
 	}
 }
 

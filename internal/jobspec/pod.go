@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -50,20 +51,11 @@ type directory struct{ volume, path string }
 func writable(env *v1alpha1.ExecutionEnvironmentSpec) []directory {
 	var list []directory
 	for _, d := range []directory{{workspaceVolume, "/workspace"}, {tmpVolume, "/tmp"}} {
-		if !mounted(env, d.path) {
+		if !slices.ContainsFunc(env.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == d.path }) {
 			list = append(list, d)
 		}
 	}
 	return list
-}
-
-func mounted(env *v1alpha1.ExecutionEnvironmentSpec, dir string) bool {
-	for _, m := range env.VolumeMounts {
-		if path.Clean(m.MountPath) == dir {
-			return true
-		}
-	}
-	return false
 }
 
 // resources bounds what a call may take when the environment says nothing: a call must not be able to starve
@@ -89,7 +81,7 @@ func resources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 // userOf is the user that a pod runs as unless its environment names another. In a user namespace of its own it needs none: there are
 // only the first 65536.
 func userOf(p jobParts) int64 {
-	if !ptr.Deref(p.env.HostUsers, true) {
+	if !ptr.Deref(p.env.Spec.HostUsers, true) {
 		return DefaultUser
 	}
 	return p.runtime.Users.UserOf(p.namespace)

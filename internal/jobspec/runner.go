@@ -1,6 +1,8 @@
 package jobspec
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -56,15 +58,10 @@ func initContainers(env *v1alpha1.ExecutionEnvironmentSpec, runtime Runtime) []c
 func copyResources(of corev1.ResourceRequirements) corev1.ResourceRequirements {
 	all := resources(of)
 	plain := func(list corev1.ResourceList) corev1.ResourceList {
-		var kept corev1.ResourceList
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-			if quantity, ok := list[name]; ok {
-				if kept == nil {
-					kept = corev1.ResourceList{}
-				}
-				kept[name] = quantity
-			}
-		}
+		kept := maps.Clone(list)
+		maps.DeleteFunc(kept, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			return name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage
+		})
 		return kept
 	}
 	return corev1.ResourceRequirements{Requests: plain(all.Requests), Limits: plain(all.Limits)}

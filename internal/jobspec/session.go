@@ -1,8 +1,6 @@
 package jobspec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"strconv"
@@ -62,17 +60,12 @@ type SessionInput struct {
 // SessionJobName is the name of the Job of a session's pod. Part of the session's UID is in it, so that nobody can take the
 // name beforehand.
 func SessionJobName(session *v1alpha1.ToolSession, incarnation int32) string {
-	return sessionName("tc-session-", session, fmt.Sprint("/", incarnation))
+	return nameFor("tc-session-", session.Name, 34, fmt.Sprint(session.UID, "/", incarnation))
 }
 
 // ClaimName is the name of a session's PersistentVolumeClaim.
 func ClaimName(session *v1alpha1.ToolSession) string {
-	return sessionName("tc-workspace-", session, "")
-}
-
-func sessionName(prefix string, session *v1alpha1.ToolSession, suffix string) string {
-	sum := sha256.Sum256([]byte(string(session.UID) + suffix))
-	return prefix + trimmed(session.Name, 34) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-workspace-", session.Name, 34, string(session.UID))
 }
 
 // BuildSession makes the Job of a session's pod. The error is the user's: what the session begins with is too large.
@@ -82,12 +75,11 @@ func BuildSession(in SessionInput) (*batchv1.Job, error) {
 		namespace: in.Session.Namespace,
 		name:      SessionJobName(in.Session, in.Incarnation),
 		labels: map[string]string{
-			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
-			LabelSession:            string(in.Session.UID),
-			LabelNetwork:            NetworkAllowed,
+			LabelSession: string(in.Session.UID),
+			LabelNetwork: NetworkAllowed,
 		},
-		owners:  []metav1.OwnerReference{ownedBySession(in.Session)},
-		env:     &env.Spec,
+		owners:  ownedBy("ToolSession", in.Session),
+		env:     env,
 		refs:    in.Origin.Refs,
 		runtime: in.Runtime,
 
@@ -96,26 +88,15 @@ func BuildSession(in SessionInput) (*batchv1.Job, error) {
 	if in.Session.Spec.Workspace != nil {
 		mountClaim(&job.Spec.Template.Spec, ClaimName(in.Session), homeOf(in.Origin))
 	}
-	copyInto(job.Labels, queueLabels(env))
 	job.Spec.ActiveDeadlineSeconds = ptr.To(sessionSeconds(in.Session, env))
 	// Its end is the proof that nothing runs any more: it stays until the session and its calls have seen that.
 	job.Spec.TTLSecondsAfterFinished = nil
-	sealed, err := SealOrigin(in.Sealer, in.Origin, originContext(job, in.Session, podDigest(&job.Spec.Template.Spec))...)
+	sealed, err := Seal(in.Sealer, in.Origin, originContext(job, in.Session, podDigest(&job.Spec.Template.Spec))...)
 	if err != nil {
 		return nil, err
 	}
 	job.Annotations = map[string]string{AnnotationOrigin: sealed, annotationCreated: strconv.FormatInt(in.Created.UnixMicro(), 10)}
 	return job, nil
-}
-
-func ownedBySession(session *v1alpha1.ToolSession) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(),
-		Kind:       "ToolSession",
-		Name:       session.Name,
-		UID:        session.UID,
-		Controller: ptr.To(true),
-	}
 }
 
 // homeOf is where the home directory of a session's calls lies: where its environments say so, or else at sessionHome.
@@ -167,7 +148,7 @@ func sessionSeconds(session *v1alpha1.ToolSession, env *v1alpha1.ExecutionEnviro
 // AdoptForSession changes a pool's Job into the session's own: owned by it, so that it goes with the session, and with a
 // deadline that counts from now.
 func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.Time) {
-	job.OwnerReferences = []metav1.OwnerReference{ownedBySession(session)}
+	job.OwnerReferences = ownedBy("ToolSession", session)
 	if job.Labels == nil {
 		job.Labels = map[string]string{}
 	}
@@ -187,7 +168,7 @@ func BuildClaim(session *v1alpha1.ToolSession) *corev1.PersistentVolumeClaim {
 	}
 	var owners []metav1.OwnerReference
 	if w.Retain != v1alpha1.RetainKeep {
-		owners = append(owners, ownedBySession(session))
+		owners = ownedBy("ToolSession", session)
 	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -228,19 +209,6 @@ func ReadOrigin(job *batchv1.Job, session *v1alpha1.ToolSession, sealer Sealer) 
 func SessionCreated(job *batchv1.Job) (time.Time, bool) {
 	microseconds, err := strconv.ParseInt(job.Annotations[annotationCreated], 10, 64)
 	return time.UnixMicro(microseconds), err == nil
-}
-
-// SealOrigin encrypts what a session begins with, as SealDecision does with what was decided about a call.
-func SealOrigin(sealer Sealer, origin *decide.Origin, context ...string) (string, error) {
-	raw, err := origin.Encode()
-	if err != nil {
-		return "", err
-	}
-	sealed, err := sealer.Encrypt(raw, context...)
-	if err != nil {
-		return "", fmt.Errorf("seal what the session begins with: %w", err)
-	}
-	return sealed, nil
 }
 
 // UnsealOrigin reads a sealed origin back. ok is false when the operator didn't seal it in that context.

@@ -82,17 +82,15 @@ func BuildWarm(in WarmInput, hash string, sealer Sealer) *batchv1.Job {
 		name:      in.Name,
 		pool:      env.Name,
 		labels: map[string]string{
-			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
-			LabelPool:               string(env.UID),
-			LabelNetwork:            NetworkAllowed,
+			LabelPool:    string(env.UID),
+			LabelNetwork: NetworkAllowed,
 		},
-		env:     &env.Spec,
+		env:     env,
 		refs:    in.Refs,
 		runtime: in.Runtime,
 
 		restrictsNetwork: in.RestrictsNetwork,
 	})
-	copyInto(job.Labels, queueLabels(env))
 	job.Annotations = map[string]string{
 		AnnotationPool:     env.Name,
 		AnnotationTemplate: hash,
@@ -121,14 +119,13 @@ func PoolOf(job *batchv1.Job) string {
 
 // WarmName is the name of a pool's Job; suffix makes it unique.
 func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
-	sum := sha256.Sum256([]byte(string(env.UID) + "/" + suffix))
-	return "tc-warm-" + trimmed(env.Name, 34) + "-" + hex.EncodeToString(sum[:5])
+	return nameFor("tc-warm-", env.Name, 34, string(env.UID)+"/"+suffix)
 }
 
 // Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call, and with a deadline that
 // counts from now. Without a decision the deadline isn't known, and the Job has none.
 func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, decision *decide.Decision, now time.Time) {
-	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
+	job.OwnerReferences = ownedBy("ToolCall", call)
 	if job.Labels == nil {
 		job.Labels = map[string]string{}
 	}

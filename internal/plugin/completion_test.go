@@ -68,11 +68,15 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 	config := plugintest.Offline(t)
 	for line, want := range map[string]string{
 		"get --phase ":            "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":             "always never",
 		"logs --stream ":          "stderr stdout",
 		"run --dry-run=":          "client none server",
 		"run --network-host ":     "",
 		"run --network-h":         "--network-host",
 		"run --code ":             "bash javascript perl python ruby sh",
+		"--context ":              "c",
+		"--cluster ":              "k",
+		"--user ":                 "",
 		"e":                       "env explain-denial",
 		"env ":                    "describe list resume suspend",
 		"session ":                "describe end exec list resume shell start suspend",
@@ -98,5 +102,8 @@ func TestCompletionWithoutACluster(t *testing.T) {
 				t.Errorf("%q completes to %q", line, got)
 			}
 		}
+	}
+	if got := plugintest.Completions(t, broken, "n", "--context", ""); got != "" {
+		t.Errorf("contexts of a broken kubeconfig: %q", got)
 	}
 }

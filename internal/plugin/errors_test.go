@@ -18,7 +18,7 @@ var commandLines = map[string]int{
 	"run -- ls": 125, "run --detach -- ls": 125, "run --dry-run=server -- ls": 125, "check -- ls": 125, "wait a": 125,
 	"logs a": 1, "logs -f a": 1, "get": 1, "get a": 1, "get -A": 1, "describe a": 1, "explain-denial a": 1, "cancel a": 1,
 	"wait --all": 125, "wait -l a=b": 125, "cancel --all": 1, "cancel -l a=b --wait": 1, "delete a": 1, "delete --all": 1, "logs --all": 1, "logs -f -l a=b": 1,
-	"rerun a": 125, "tools": 1, "top": 1, "env describe a": 1, "get -o wide": 1,
+	"rerun a": 125, "tools": 1, "top": 1, "env describe a": 1, "get -o wide": 1, "get --watch": 1,
 	"env list": 1, "env suspend a": 1, "env resume a": 1,
 	"session start": 1, "session start --detach": 1, "session start --dry-run=server": 1, "session list": 1, "session describe a": 1,
 	"session suspend a": 1, "session resume a": 1, "session end a": 1, "session exec a -- ls": 125, "session shell a": 125,

@@ -28,6 +28,7 @@ var exitsOtherwise = map[string]int{
 	"kubectl toolcall doctor":         1, // The API server of the tests has no operator.
 	"kubectl toolcall doctor -A":      1,
 	"kubectl toolcall doctor -o json": 1,
+	"kubectl toolcall get --watch":    124, // It is stopped by timeout.
 }
 
 // Every example of every command's help does what it says: it runs in a shell, against a real API server.
@@ -154,10 +155,14 @@ func (s *exampleShell) run(t *testing.T, line string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), plugintest.TestTimeout)
 	defer cancel()
-	const functions = `kubectl() { if [ "$1" = toolcall ]; then shift; env ` + asPlugin + `=1 "$PROGRAM" "$@"; else "$KUBEBUILDER_ASSETS/kubectl" "$@"; fi; }` + "\n"
+	const functions = `kubectl() { if [ "$1" = toolcall ]; then shift; $LIMIT env ` + asPlugin + `=1 "$PROGRAM" "$@"; else "$KUBEBUILDER_ASSETS/kubectl" "$@"; fi; }` + "\n"
 	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", functions+line)
 	command.Dir, command.WaitDelay = s.folder, 5*time.Second
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "PROGRAM="+s.program)
+	limit := ""
+	if strings.HasSuffix(line, "--watch") {
+		limit = "timeout 3"
+	}
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "PROGRAM="+s.program, "LIMIT="+limit)
 	raw, err := command.CombinedOutput()
 	if err != nil && command.ProcessState == nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(plugintest.Main(m, commands,
 		"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list", "top", "tools", "delete a", "delete --all", "rerun a", "wait --all",
-		"env describe a", "session start", "session list", "session describe a", "session end a", "session shell a",
+		"env describe a", "get --watch", "session start", "session list", "session describe a", "session end a", "session shell a",
 		"session exec a -- ls", "run --session a -- ls",
 	))
 }

@@ -85,7 +85,7 @@ func (p *pod) setReady(env *v1alpha1.ExecutionEnvironment) {
 	bound := &v1alpha1.RunnerBinding{PodUID: "pod-uid", KeyHash: p.runner.KeyHash()}
 	context := []string{"session", p.namespace, p.session.Name, string(p.session.UID), bound.PodUID, bound.KeyHash}
 	var err error
-	if bound.Decision, err = jobspec.SealOrigin(p.identity, &decide.Origin{Context: decide.Context{Named: env}}, context...); err != nil {
+	if bound.Decision, err = jobspec.Seal(p.identity, &decide.Origin{Context: decide.Context{Named: env}}, context...); err != nil {
 		p.t.Fatal(err)
 	}
 	p.setSession(v1alpha1.ToolSessionStatus{Phase: v1alpha1.SessionReady, Pod: "pod", Incarnation: 1, Runner: bound})

@@ -68,9 +68,6 @@ const maxTrailer = 1 << 20
 
 // unpack writes what is in an archive.
 func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
-	if err := t.say(wire.TransferState{}); err != nil {
-		return err
-	}
 	read, write := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {
@@ -78,36 +75,27 @@ func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
 		_ = read.CloseWithError(errors.Join(errUnpacked, err))
 		unpacked <- err
 	}()
-	for next, trailer := int64(0), 0; ; {
-		var part *wire.Part
-		select {
-		case part = <-t.parts:
-		case <-t.ctx.Done():
-			// The file that is being written is given up.
-			_ = write.CloseWithError(t.ctx.Err())
-			return t.ctx.Err()
+	trailer := 0
+	err := t.receiveParts(func(part *wire.Part) error {
+		n, err := write.Write(part.Payload)
+		if err == nil {
+			return nil
 		}
-		if part.Offset != next {
-			_ = write.CloseWithError(errPartOrder)
-			return errPartOrder
+		if failed := <-unpacked; failed != nil {
+			return failed
 		}
-		if n, err := write.Write(part.Payload); err != nil {
-			if failed := <-unpacked; failed != nil {
-				return failed
-			}
-			// It is asked again at the end.
-			unpacked <- nil
-			if trailer += len(part.Payload) - n; trailer > maxTrailer {
-				return errTrailer
-			}
+		// It is asked again at the end.
+		unpacked <- nil
+		if trailer += len(part.Payload) - n; trailer > maxTrailer {
+			return errTrailer
 		}
-		if next += int64(len(part.Payload)); part.End {
-			_ = write.Close()
-			return <-unpacked
-		}
-		if err := t.say(wire.TransferState{Next: next}); err != nil {
-			_ = write.CloseWithError(err)
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		// The file that is being written is given up.
+		_ = write.CloseWithError(err)
+		return err
 	}
+	_ = write.Close()
+	return <-unpacked
 }

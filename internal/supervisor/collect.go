@@ -33,43 +33,21 @@ func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, 
 		o.Artifacts = &result.Artifacts{Message: "Nothing was collected: the pod's other operations on files don't end."}
 		return
 	}
-	kept, artifacts := collectFiles(ctx, e.collectRequest(a, dir, p))
-	o.Artifacts = artifacts
-	if kept != nil && !e.Outputs.setFiles(a.CallUID, kept) {
-		kept.Drop()
-	}
-}
-
-// collectFiles waits as long as the context allows, and a little longer: a file system that hangs can't be ended. It gives back
-// the slot when the files are collected, whenever that is.
-func collectFiles(ctx context.Context, r *collect.Request) (*collect.Files, *result.Artifacts) {
 	type collected struct {
 		files     *collect.Files
 		artifacts *result.Artifacts
 	}
-	done, abandoned := make(chan collected), make(chan struct{})
-	go func() {
-		defer func() { <-fileSlots }()
-		files, artifacts := collect.Do(ctx, r)
-		select {
-		case done <- collected{files, artifacts}:
-		case <-abandoned:
-			files.Drop()
-		}
-	}()
-	select {
-	case c := <-done:
-		return c.files, c.artifacts
-	case <-ctx.Done():
+	request := e.collectRequest(a, dir, p)
+	c, isDone := inSlot(ctx, func() (c collected) {
+		c.files, c.artifacts = collect.Do(ctx, request)
+		return c
+	}, func(c collected) { c.files.Drop() })
+	if !isDone {
+		c.artifacts = &result.Artifacts{Message: "Nothing was collected: a file system doesn't answer."}
 	}
-	timer := time.NewTimer(fileStopLimit)
-	defer timer.Stop()
-	select {
-	case c := <-done:
-		return c.files, c.artifacts
-	case <-timer.C:
-		close(abandoned)
-		return nil, &result.Artifacts{Message: "Nothing was collected: a file system doesn't answer."}
+	o.Artifacts = c.artifacts
+	if c.files != nil && !e.Outputs.setFiles(a.CallUID, c.files) {
+		c.files.Drop()
 	}
 }
 

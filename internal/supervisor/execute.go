@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -50,10 +52,10 @@ func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result
 
 func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
-	resolved, files, err := e.resolve(a)
-	defer func() { files.removeFrom(&r.Outcome) }()
+	resolved, private, err := e.resolve(a)
+	defer func() { private.removeFrom(&r.Outcome) }()
 	if err != nil {
-		r.Outcome = notStarted(environmentReason(err), err)
+		r.Outcome = notStarted(cmp.Or(reasonOf(err), result.InvalidEnvironment), err)
 		return r
 	}
 	r.Environment = wire.Environment{Vars: resolved.Vars, Stripped: resolved.Stripped}
@@ -62,7 +64,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		r.Outcome = notStarted(result.InvalidEnvironment, err)
 		return r
 	}
-	p := &prepared{Resolved: resolved, files: files, hidden: hidden}
+	p := &prepared{Resolved: resolved, files: private, hidden: hidden}
 	if a.File != nil {
 		r.Outcome = e.executeFile(ctx, a, p)
 	} else {
@@ -140,23 +142,32 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 }
 
 // home is the process's home directory.
-func (p *prepared) home() string { return homeOf(p.Env) }
+func (p *prepared) home() string { return variableOf(p.Env, homeVariable) }
 
 func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}
 }
 
-func environmentReason(err error) string {
-	if apart := (*notApartError)(nil); errors.As(err, &apart) {
-		return result.IsolationUnavailable
+// refusedError is an error with the reason that a call or a transfer ends with.
+type refusedError struct{ reason, message string }
+
+func (e *refusedError) Error() string { return e.message }
+
+// reasonOf is the reason that an error has; empty for none.
+func reasonOf(err error) string {
+	var own *refusedError
+	var file *files.Error
+	var dir *envresolve.DirError
+	switch {
+	case errors.As(err, &own):
+		return own.reason
+	case errors.As(err, &file):
+		return file.Reason
+	case errors.As(err, &dir):
+		return string(dir.Reason)
+	default:
+		return ""
 	}
-	return result.InvalidEnvironment
 }
 
-func dirReason(err error) string {
-	var refused *envresolve.DirError
-	if errors.As(err, &refused) {
-		return string(refused.Reason)
-	}
-	return result.WorkingDirNotFound
-}
+func dirReason(err error) string { return cmp.Or(reasonOf(err), result.WorkingDirNotFound) }

@@ -41,11 +41,9 @@ func ReserveFileThreads() { kernel.ReserveThreads(maxFileOperations * files.MaxT
 type fileRun struct {
 	assignment *wire.Assignment
 	// dir is the call's directory; empty when it couldn't be opened.
-	dir string
-	// refused is the reason of an outcome whose directory couldn't be opened; err says more.
-	refused string
-	result  files.Result
-	output  bytes.Buffer
+	dir    string
+	result files.Result
+	output bytes.Buffer
 	// replaced is what isn't shown in the output, by name.
 	replaced map[string]int64
 	err      error
@@ -65,14 +63,9 @@ func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepa
 		return fileNotBegun(err)
 	}
 	begin := time.Now()
-	done := make(chan *fileRun, 1)
-	go func() {
-		defer func() { <-fileSlots }()
-		done <- e.doFile(ctx, a, p)
-	}()
-	run := awaitFile(ctx, done)
-	if run != nil && run.refused != "" {
-		return notStarted(run.refused, run.err)
+	run, _ := inSlot(ctx, func() *fileRun { return e.doFile(ctx, a, p) }, func(*fileRun) {})
+	if run != nil && run.dir == "" {
+		return notStarted(dirReason(run.err), run.err)
 	}
 	o = fileOutcome(ctx, run)
 	if run != nil {
@@ -113,7 +106,7 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared) 
 	run := &fileRun{assignment: a}
 	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
-		run.refused, run.err = dirReason(err), err
+		run.err = err
 		return run
 	}
 	run.dir = dir
@@ -141,18 +134,30 @@ func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 	}
 }
 
-// awaitFile waits as long as the context allows, and a little longer. It returns nil for an operation that goes on.
-func awaitFile(ctx context.Context, done <-chan *fileRun) *fileRun {
+// inSlot does something in the place for operations on files that the caller has taken, and gives the place back afterwards. It waits as
+// long as the context allows, and a little longer: a file system that hangs can't be ended. What is done after that goes to late.
+func inSlot[T any](ctx context.Context, do func() T, late func(T)) (done T, isDone bool) {
+	results, abandoned := make(chan T), make(chan struct{})
+	go func() {
+		defer func() { <-fileSlots }()
+		r := do()
+		select {
+		case results <- r:
+		case <-abandoned:
+			late(r)
+		}
+	}()
 	select {
-	case run := <-done:
-		return run
+	case r := <-results:
+		return r, true
 	case <-ctx.Done():
 	}
 	select {
-	case run := <-done:
-		return run
+	case r := <-results:
+		return r, true
 	case <-time.After(fileStopLimit):
-		return nil
+		close(abandoned)
+		return done, false
 	}
 }
 

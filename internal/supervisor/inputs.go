@@ -76,16 +76,11 @@ func (i *Inputs) get(uid string) *input {
 	return i.calls[uid]
 }
 
-// inputError says why input isn't taken.
-type inputError struct{ reason, message string }
-
-func (e *inputError) Error() string { return e.message }
-
 // input writes the parts that come to the standard input of a call, up to where the process doesn't read on.
 func (t *transfer) input() (end wire.TransferState, err error) {
 	in := t.inputs.get(t.asked.CallUID)
 	if in == nil {
-		return end, &inputError{wire.InputNotFound, "the call isn't running, or its standard input isn't open"}
+		return end, &refusedError{wire.InputNotFound, "the call isn't running, or its standard input isn't open"}
 	}
 	select {
 	case <-in.turn:
@@ -95,37 +90,15 @@ func (t *transfer) input() (end wire.TransferState, err error) {
 	}
 	defer func() { end.Next = in.next }()
 	if t.asked.Offset != in.next {
-		return end, &inputError{wire.InputOffset, "the next byte of the input has another offset"}
-	}
-	if err := t.say(wire.TransferState{}); err != nil {
-		return end, err
+		return end, &refusedError{wire.InputOffset, "the next byte of the input has another offset"}
 	}
 	defer in.stopWith(t.ctx)()
-	for at := int64(0); ; {
-		var part *wire.Part
-		select {
-		case part = <-t.parts:
-		case <-t.ctx.Done():
-			return end, t.ctx.Err()
-		}
-		if part.Offset != at {
-			return end, errPartOrder
-		}
-		if err := in.write(t.ctx, part.Payload); err != nil {
-			return end, err
-		}
-		if at += int64(len(part.Payload)); !part.End {
-			if err := t.say(wire.TransferState{Next: at}); err != nil {
-				return end, err
-			}
-			continue
-		}
-		if t.asked.EOF && !in.isClosed {
-			in.isClosed = true
-			_ = in.w.Close()
-		}
-		return end, nil
+	err = t.receiveParts(func(part *wire.Part) error { return in.write(t.ctx, part.Payload) })
+	if err == nil && t.asked.EOF && !in.isClosed {
+		in.isClosed = true
+		_ = in.w.Close()
 	}
+	return end, err
 }
 
 // stopWith ends a write when the context ends. The caller calls release before somebody else writes.
@@ -148,7 +121,7 @@ func (in *input) write(ctx context.Context, p []byte) error {
 		return nil
 	}
 	if in.isClosed {
-		return &inputError{wire.InputClosed, "the standard input was closed before"}
+		return &refusedError{wire.InputClosed, "the standard input was closed before"}
 	}
 	if err := in.w.SetWriteDeadline(time.Now().Add(inputWait)); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
@@ -159,8 +132,8 @@ func (in *input) write(ctx context.Context, p []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &inputError{wire.InputFull, "the process doesn't read on at the moment"}
+		return &refusedError{wire.InputFull, "the process doesn't read on at the moment"}
 	default:
-		return &inputError{wire.InputClosed, "nobody reads the standard input any more"}
+		return &refusedError{wire.InputClosed, "nobody reads the standard input any more"}
 	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // Outputs has the streams of the calls, and the files that were kept of them, that this runner has or had. That of a call that has ended stays until the output of
-// all ended calls takes too much: then the oldest goes. A nil Outputs has none.
+// all ended calls takes too much: then the oldest goes.
 type Outputs struct {
 	mu    sync.Mutex
 	calls map[string]*callOutput
@@ -46,9 +46,6 @@ type callOutput struct {
 
 // begin says that a call comes, so that who asks for its output can wait for it.
 func (o *Outputs) begin(uid string) {
-	if o == nil {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.calls[uid] == nil {
@@ -72,7 +69,8 @@ func (o *Outputs) Set(uid string, stdout, stderr kept.Output) {
 	})
 }
 
-// setFiles says which files are kept of a call, and whether the call is one that is known. It owns them then.
+// setFiles says which files are kept of a call, and whether the call is one that is known. It owns them then. A nil
+// Outputs knows none.
 func (o *Outputs) setFiles(uid string, files *collect.Files) bool {
 	if o == nil {
 		return false
@@ -89,9 +87,6 @@ func (o *Outputs) setFiles(uid string, files *collect.Files) bool {
 
 // file returns a file that was kept of a call; nil when there is none of that path.
 func (o *Outputs) file(uid, path string) output.Reader {
-	if o == nil {
-		return nil
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.calls[uid]; c != nil {
@@ -102,9 +97,6 @@ func (o *Outputs) file(uid, path string) output.Reader {
 
 // end says that a call has ended.
 func (o *Outputs) end(uid string) {
-	if o == nil {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.calls[uid]
@@ -162,9 +154,6 @@ func (c *callOutput) streams() []kept.Output {
 
 // get returns the output of a call; nil when it isn't there.
 func (o *Outputs) get(uid string) *callOutput {
-	if o == nil {
-		return nil
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.calls[uid]

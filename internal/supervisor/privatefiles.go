@@ -77,14 +77,8 @@ func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, fi
 	return resolved, files, err
 }
 
-// notApartError says that other calls could read what a call is given.
-type notApartError struct{ names []string }
-
-func (n *notApartError) Error() string {
-	const shown = 8
-	return fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
-		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", n.names[:min(shown, len(n.names))])
-}
+// maxShownNames bounds the names in a message.
+const maxShownNames = 8
 
 // checkApart refuses to give values to a call that others of its session could read in /proc: those of a runner without rules
 // of its own aren't held by the kernel.
@@ -92,7 +86,8 @@ func (e *Executor) checkApart(names []string) error {
 	if e.Session == nil || e.Rules != nil || len(names) == 0 {
 		return nil
 	}
-	return &notApartError{names}
+	return &refusedError{result.IsolationUnavailable, fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
+		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", names[:min(maxShownNames, len(names))])}
 }
 
 // newPrivateFiles makes a directory for a call. Its name is random: another call can't be there first.

@@ -76,6 +76,7 @@ func (r *reads) start(m *wire.ReadOutput) error {
 
 // answer sends what was asked for. When the connection breaks meanwhile, nobody waits for it any more.
 func (r *reads) answer(ctx context.Context, m *wire.ReadOutput) {
+	defer r.forget(m.ID)
 	d := &wire.Data{ID: m.ID, Offset: m.Offset}
 	stream, err := r.open(ctx, m)
 	for left := m.Max; stream != nil && err == nil; left -= d.Bytes {
@@ -85,12 +86,18 @@ func (r *reads) answer(ctx context.Context, m *wire.ReadOutput) {
 		if d.Bytes == 0 || d.Bytes == left || isAtEnd(d) {
 			break
 		}
-		if r.send(d, false) != nil {
+		if r.inTurn(&wire.Message{Data: d}) != nil {
 			return
 		}
 	}
 	d.End, d.Unknown = true, errors.Is(err, output.ErrNotFound)
-	_ = r.send(d, true)
+	_ = r.inTurn(&wire.Message{Data: d})
+}
+
+func (r *reads) forget(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cancels, id)
 }
 
 // open returns the stream when there is something to say about it; nil when its process isn't started yet.
@@ -145,17 +152,6 @@ func fill(ctx context.Context, id uint64, stream output.Reader, offset int64, le
 func isAtEnd(d *wire.Data) bool {
 	next := d.Offset + int64(d.Bytes)
 	return next >= d.Total || next == d.MissingStart && d.MissingStart < d.MissingEnd
-}
-
-// send sends a frame when it is its turn.
-func (r *reads) send(d *wire.Data, last bool) error {
-	err := r.inTurn(&wire.Message{Data: d})
-	if last {
-		r.mu.Lock()
-		delete(r.cancels, d.ID)
-		r.mu.Unlock()
-	}
-	return err
 }
 
 // inTurn sends a message after those who wait already.

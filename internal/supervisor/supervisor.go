@@ -51,6 +51,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ type Supervisor struct {
 	Begin func(*wire.Begin) ExecuteFunc
 	// FilesOf has the files of a session, for transfers; without it there are none.
 	FilesOf func(*wire.Begin) TransferFiles
-	// Outputs has the output of calls, which the operator reads; nil for none.
+	// Outputs has the output of calls, which the operator reads; nil for an empty one.
 	Outputs *Outputs
 	// Inputs has the standard input of background calls, which the operator writes; nil for none.
 	Inputs *Inputs
@@ -118,6 +119,7 @@ const (
 func (s *Supervisor) Run(ctx, terminate context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.Outputs = cmp.Or(s.Outputs, NewOutputs())
 	wait, lastConnected := firstRetry, time.Now()
 	for {
 		connected, lasted, err := s.connectOnce(ctx, terminate)

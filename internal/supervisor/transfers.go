@@ -66,9 +66,9 @@ func (t *transfers) handle(m *wire.Message, files TransferFiles) (isTransfer boo
 	case m.Transfer != nil:
 		return true, t.start(m.Transfer, files)
 	case m.Want != nil:
-		return true, t.want(m.Want)
+		return true, deliver(m.Want, t.find(m.Want.ID), func(one *transfer) chan *wire.Want { return one.wants })
 	case m.Part != nil:
-		return true, t.part(m.Part)
+		return true, deliver(m.Part, t.find(m.Part.ID), func(one *transfer) chan *wire.Part { return one.parts })
 	case m.CancelTransfer != nil:
 		if one := t.find(m.CancelTransfer.ID); one != nil {
 			one.cancel()
@@ -107,26 +107,13 @@ func (t *transfers) start(m *wire.Transfer, files TransferFiles) error {
 	return nil
 }
 
-func (t *transfers) want(m *wire.Want) error {
-	one := t.find(m.ID)
+// deliver hands a message to the transfer that it is for, unless that has ended.
+func deliver[M interface{ Check() error }](m M, one *transfer, to func(*transfer) chan M) error {
 	if err := m.Check(); err != nil || one == nil {
 		return err
 	}
 	select {
-	case one.wants <- m:
-		return nil
-	default:
-		return errTransfers
-	}
-}
-
-func (t *transfers) part(m *wire.Part) error {
-	one := t.find(m.ID)
-	if err := m.Check(); err != nil || one == nil {
-		return err
-	}
-	select {
-	case one.parts <- m:
+	case to(one) <- m:
 		return nil
 	default:
 		return errTransfers
@@ -289,33 +276,14 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 		return end, err
 	}
 	defer finally(target.Close)
-	if err := t.say(wire.TransferState{}); err != nil {
-		return end, err
-	}
-	for next := int64(0); ; {
-		var part *wire.Part
-		select {
-		case part = <-t.parts:
-		case <-t.ctx.Done():
-			return end, t.ctx.Err()
-		}
-		if part.Offset != next {
-			return end, errPartOrder
-		}
-		err = t.step(func() error {
+	err = t.receiveParts(func(part *wire.Part) error {
+		return t.step(func() error {
 			_, err := target.Write(part.Payload)
 			return err
 		})
-		if err != nil {
-			return end, err
-		}
-		next += int64(len(part.Payload))
-		if part.End {
-			break
-		}
-		if err := t.say(wire.TransferState{Next: next}); err != nil {
-			return end, err
-		}
+	})
+	if err != nil {
+		return end, err
 	}
 	var done files.Result
 	err = t.step(func() (err error) {
@@ -325,25 +293,41 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err
 }
 
+// receiveParts has each part taken as it comes, in order, up to the last one, and says after each how far it is.
+func (t *transfer) receiveParts(take func(*wire.Part) error) error {
+	for next := int64(0); ; {
+		if err := t.say(wire.TransferState{Next: next}); err != nil {
+			return err
+		}
+		var part *wire.Part
+		select {
+		case part = <-t.parts:
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
+		if part.Offset != next {
+			return errPartOrder
+		}
+		if err := take(part); err != nil || part.End {
+			return err
+		}
+		next += int64(len(part.Payload))
+	}
+}
+
 // reasonCanceled is why one ends that the operator doesn't want any more.
 const reasonCanceled = "Canceled"
 
 // failed is the end of one that failed.
 func (t *transfer) failed(err error) wire.TransferState {
 	// Before it is cut: a part of a value would stay.
-	s := wire.TransferState{Reason: result.FileError, Message: t.files.TransferMessage(t.asked, err.Error())}
-	var refused *files.Error
-	var dir *dirError
-	var input *inputError
+	s := wire.TransferState{Reason: reasonOf(err), Message: t.files.TransferMessage(t.asked, err.Error())}
 	switch {
-	case errors.As(err, &input):
-		s.Reason = input.reason
-	case errors.As(err, &refused):
-		s.Reason = refused.Reason
-	case errors.As(err, &dir):
-		s.Reason = dirReason(dir.error)
+	case s.Reason != "":
 	case t.ctx.Err() != nil:
 		s.Reason = reasonCanceled
+	default:
+		s.Reason = result.FileError
 	}
 	s.Message = strings.ToValidUTF8(s.Message, "\uFFFD")
 	if len(s.Message) > wire.MaxMessageBytes {
@@ -352,16 +336,13 @@ func (t *transfer) failed(err error) wire.TransferState {
 	return s
 }
 
-// dirError says why the directory can't be used that paths are relative to.
-type dirError struct{ error }
-
 // TransferRules implements TransferFiles: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
 // without a limit of its own a policy lets transfers be of any size.
 func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *spec.File, error) {
 	a := &wire.Assignment{File: &spec.File{Rules: t.Rules}, Environment: t.Environment}
 	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
-		return nil, nil, &dirError{err}
+		return nil, nil, err
 	}
 	rules := e.fileRules(a, dir)
 	if rules.MaxReadBytes == 0 {

@@ -66,7 +66,7 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 	if err != nil {
 		return ""
 	}
-	return homeOf(resolved.Env)
+	return variableOf(resolved.Env, homeVariable)
 }
 
 // callHome is the home directory of a call that sets none.
@@ -76,7 +76,7 @@ func (e *Executor) callHome(plan *envresolve.Plan) string {
 		return ""
 	}
 	newVariables(plan, &resolved).setHome()
-	return homeOf(resolved.Env)
+	return variableOf(resolved.Env, homeVariable)
 }
 
 func (e *Executor) resolveHome(plan *envresolve.Plan) (envresolve.Resolved, error) {
@@ -98,16 +98,6 @@ func (e *Executor) resolveHome(plan *envresolve.Plan) (envresolve.Resolved, erro
 		}
 	}
 	return envresolve.Resolve(&own, image, wire.Internal)
-}
-
-// homeOf is the home directory that variables name.
-func homeOf(env []string) string {
-	for _, kv := range env {
-		if home, ok := strings.CutPrefix(kv, homeVariable+"="); ok {
-			return home
-		}
-	}
-	return ""
 }
 
 func onlyHome(layer envresolve.Layer) envresolve.Layer {

@@ -77,9 +77,9 @@ func (a *attaching) run(ctx context.Context) error {
 	ctx, detach := context.WithCancel(ctx)
 	defer detach()
 	a.ErrOut = &lockedWriter{mu: &sync.Mutex{}, out: a.ErrOut}
-	shown := newDisplay(a.CLI)
+	shown := (&ShowFlags{Live: LiveAlways}).Display(a.CLI)
 	shown.readerLost = detach
-	shown.changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
+	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
 	done, err := a.Follow().Wait(ctx, a.Key(a.name), shown.watcher())
 	a.Flush()
 	switch {
@@ -92,7 +92,7 @@ func (a *attaching) run(ctx context.Context) error {
 	case err != nil:
 		return &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", a.name, err)}
 	}
-	return reportOutcome(a.CLI, done)
+	return ReportOutcome(a.CLI, done)
 }
 
 // lockedWriter takes output and notes, which come from different goroutines.

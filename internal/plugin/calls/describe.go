@@ -19,7 +19,8 @@ import (
 )
 
 const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), the programs
-that it executed and that were refused to it, which walls held, conditions, timings, output and Events.
+that it executed and that were refused to it, which walls held, conditions, timings, output and Events. The timeline has a dot for
+each part of the time until the call was accepted, a dash until it was started, and # while it ran.
 
 Events need permission to list events in the namespace, which the cluster's own ClusterRole view grants; without it, a line
 says so. -o prints the call itself. The exit code is 0 whatever the outcome of the call, and 1 if it can't be read.
@@ -27,19 +28,30 @@ says so. -o prints the call itself. The exit code is 0 whatever the outcome of t
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
 
 func newDescribe(c *cli.CLI) *cobra.Command {
-	command := cli.Describer(c, &cobra.Command{
+	formats := cli.NewFormats()
+	command := &cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a call",
 		Long:              describeLong,
 		Example:           "  kubectl toolcall describe nightly\n  kubectl toolcall describe nightly --raw",
 		Args:              cli.RequireCall,
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
-	}, (*cli.Cluster).GetCall, func(ctx context.Context, cluster *cli.Cluster, call *v1alpha1.ToolCall, now time.Time) error {
-		if err := describeCall(c.Out, call, now); err != nil {
-			return err
-		}
-		return cluster.WriteEvents(ctx, call, now)
-	})
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			call, err := cluster.GetCall(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if formats.IsObject() {
+				return formats.Print(c.Out, call)
+			}
+			now := time.Now()
+			if err := describeCall(c.Out, call, now); err != nil {
+				return err
+			}
+			return cluster.WriteEvents(ctx, call, now)
+		}),
+	}
+	formats.Add(command)
 	c.AddRawFlag(command)
 	return command
 }
@@ -54,7 +66,7 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	d.Section("Redactions", redactionFields(call.Status.Redactions))
 	d.Section("Isolation", isolationFields(call.Status.Isolation))
 	d.Section("Conditions", cli.ConditionFields(call.Status.Conditions, callConditions...))
-	d.Section("Timings", timingFields(call))
+	d.Section("Timings", timingFields(call, now))
 	if err := d.Flush(); err != nil {
 		return err
 	}
@@ -185,8 +197,8 @@ var PathText = map[v1alpha1.Path]string{
 	v1alpha1.PathSession: "session (the session's pod)",
 }
 
-func timingFields(call *v1alpha1.ToolCall) []cli.Field {
-	var fields []cli.Field
+func timingFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
+	fields := []cli.Field{{"Timeline", timeline(call, now)}}
 	if t := call.Status.Timings; t != nil {
 		fields = append(fields,
 			cli.Field{"Accepted after", cli.OptionalDuration(t.AcceptedMilliseconds)}, cli.Field{"Started after", cli.OptionalDuration(t.StartedMilliseconds)},
@@ -211,6 +223,61 @@ func writeStream(out io.Writer, title, text string, about *v1alpha1.StreamStatus
 		fmt.Fprint(out, ", with invalid UTF-8")
 	}
 	fmt.Fprintf(out, "):\n%s\n", cli.Indent(text, "  "))
+}
+
+// timelineWidth is how many characters the timeline of a call has.
+const timelineWidth = 40
+
+// stretch is a part of a call's time.
+type stretch struct {
+	mark string
+	// name says what the call did meanwhile.
+	name string
+	// milliseconds is how long it took.
+	milliseconds int64
+}
+
+// stretches divides the time of a call, up to its end or now. There are none before it was accepted.
+func stretches(call *v1alpha1.ToolCall, now time.Time) []stretch {
+	t := call.Status.Timings
+	if t == nil || t.AcceptedMilliseconds == nil {
+		return nil
+	}
+	end := ptr.Deref(t.FinishedMilliseconds, now.Sub(call.CreationTimestamp.Time).Milliseconds())
+	accepted := max(0, *t.AcceptedMilliseconds)
+	all := []stretch{{".", "until accepted", accepted}}
+	if t.StartedMilliseconds == nil {
+		return append(all, stretch{"-", "waiting", max(0, end-accepted)})
+	}
+	started := *t.StartedMilliseconds
+	last := "running"
+	if t.FinishedMilliseconds != nil {
+		// Its process ran for less: the result has to come back.
+		last = "until finished"
+	}
+	return append(all, stretch{"-", "until started", max(0, started-accepted)}, stretch{"#", last, max(0, end-started)})
+}
+
+// timeline draws the time of a call to scale. A part that took any time has at least one character.
+func timeline(call *v1alpha1.ToolCall, now time.Time) string {
+	parts := stretches(call, now)
+	total := 0.0
+	for _, part := range parts {
+		total += float64(part.milliseconds)
+	}
+	if total == 0 {
+		return ""
+	}
+	var bar strings.Builder
+	var legend []string
+	for _, part := range parts {
+		if part.milliseconds == 0 {
+			continue
+		}
+		bar.WriteString(strings.Repeat(part.mark, max(1, int(float64(part.milliseconds)/total*timelineWidth))))
+		legend = append(legend, fmt.Sprintf("%s %s", cli.FormatMilliseconds(part.milliseconds), part.name))
+	}
+	return fmt.Sprintf("[%s] %s", bar.String(), strings.Join(legend, ", "))
 }
 
 // networkFields say what of the network a call could reach, and what was refused to it.

@@ -63,6 +63,30 @@ func TestWhichCallsLeadToTheirReason(t *testing.T) {
 	}
 }
 
+func TestTimelineIsToScale(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, timings := range map[string]*v1alpha1.CallTimings{
+		"": nil,
+		"[" + strings.Repeat("-", 20) + strings.Repeat("#", 20) + "] 500ms until started, 500ms until finished": {
+			AcceptedMilliseconds: ptr.To(int64(0)), StartedMilliseconds: ptr.To(int64(500)), FinishedMilliseconds: ptr.To(int64(1000)),
+		},
+		"[.-" + strings.Repeat("#", 39) + "] 1ms until accepted, 1ms until started, 10.0s until finished": {
+			AcceptedMilliseconds: ptr.To(int64(1)), StartedMilliseconds: ptr.To(int64(2)), FinishedMilliseconds: ptr.To(int64(10_000)),
+		},
+		"[" + strings.Repeat(".", 4) + strings.Repeat("-", 36) + "] 2.0s until accepted, 18.0s waiting": {AcceptedMilliseconds: ptr.To(int64(2000))},
+		"[" + strings.Repeat(".", 10) + strings.Repeat("-", 10) + strings.Repeat("#", 20) + "] 5.0s until accepted, 5.0s until started, 10.0s running": {
+			AcceptedMilliseconds: ptr.To(int64(5000)), StartedMilliseconds: ptr.To(int64(10_000)),
+		},
+	} {
+		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-20 * time.Second))}}
+		call.Status.Timings = timings
+		if got := timeline(call, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // describe shows the Events of this very call, oldest first, and says when it can't.
 func TestDescribeShowsEvents(t *testing.T) {
 	t.Parallel()
@@ -92,6 +116,20 @@ func TestDescribeShowsEvents(t *testing.T) {
 	})
 	f.Eventually("right to read calls", func() bool { return f.Run("get", "c", "--as", user).Code == 0 })
 	f.Run("describe", "c", "--as", user).Expect(t, 0, "Events: not shown: you have no permission to list events in this namespace")
+}
+
+// Whatever a status says, the bar is as long as it can be.
+func TestATimelineOfNonsenseIsShort(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, milliseconds := range [][3]int64{{-5, -10, 1 << 62}, {1 << 62, -1 << 62, 1}, {-1, -1, -1}, {1 << 62, 1 << 62, 1 << 62}} {
+		call := &v1alpha1.ToolCall{Status: v1alpha1.ToolCallStatus{Timings: &v1alpha1.CallTimings{
+			AcceptedMilliseconds: &milliseconds[0], StartedMilliseconds: &milliseconds[1], FinishedMilliseconds: &milliseconds[2],
+		}}}
+		if got := timeline(call, now); len(got) > 10*timelineWidth {
+			t.Errorf("%v: %d characters", milliseconds, len(got))
+		}
+	}
 }
 
 func TestDescribeOfEachAction(t *testing.T) {

@@ -150,6 +150,7 @@ func TestInvalidFlags(t *testing.T) {
 		"a negative time to live":      {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
 		"input that isn't text":        {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
 		"input without end":            {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
+		"an unknown way to show":       {[]string{"--live=sometimes", "--", "ls"}, "", "always or never"},
 		"an unknown dry run":           {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
 		"detaching from a dry run":     {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
 		"a server without a session":   {[]string{"--background", "--", "ls"}, "", "--background needs --session"},

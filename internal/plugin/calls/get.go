@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -23,7 +27,8 @@ The API server selects the calls and makes the table. --limit shows the newest c
 lists calls by name, so --since and --limit read all that the other flags select before they leave calls out: to read less, use -l,
 --phase, --session or --requested-by.
 
-To follow changes, use kubectl get toolcalls --watch.
+--watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
+phases of --phase gets no line. --limit bounds only the list that --watch begins with.
 
 The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist.`
 
@@ -33,12 +38,14 @@ const getExample = `  kubectl toolcall get
   kubectl toolcall get --requested-by system:serviceaccount:agents:agent
   kubectl toolcall get -l team=search -o name
   kubectl toolcall get --session dev --phase Running
+  kubectl toolcall get --watch
   kubectl toolcall get nightly -o jsonpath='{.status.exitCode}'`
 
 // getOptions are the flags of get.
 type getOptions struct {
 	callFilter
 	allNamespaces bool
+	watch         bool
 	limit         int
 	formats       *cli.Formats
 }
@@ -58,6 +65,7 @@ func newGet(c *cli.CLI) *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the calls of all namespaces")
 	o.callFilter.add(command, c)
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on with calls that are created or change")
 	flags.IntVar(&o.limit, "limit", 0, "list at most so many calls, the newest (default: all)")
 	o.formats.Add(command)
 	c.AddRawFlag(command)
@@ -66,10 +74,12 @@ func newGet(c *cli.CLI) *cobra.Command {
 
 func (o *getOptions) validate(command *cobra.Command, names []string) error {
 	switch {
-	case len(names) > 0 && (o.allNamespaces || o.isSet()):
-		return errors.New("names can't be used together with --all-namespaces or flags that select calls: use one or the other")
+	case o.allNamespaces && len(names) > 0:
+		return errors.New("names and --all-namespaces can't be used together: select one namespace with -n")
 	case o.limit < 0 || o.limit == 0 && command.Flags().Changed("limit"):
 		return fmt.Errorf("--limit %d: must be at least 1; without --limit, all calls are listed", o.limit)
+	case o.watch && len(names) > 1:
+		return errors.New("--watch can be used with one name, or with flags that select calls, not with several names")
 	default:
 		return o.callFilter.validate()
 	}
@@ -82,38 +92,52 @@ func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) er
 	namespace, where := c.Scope(o.allNamespaces)
 	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.Format() != ""}
 	table, err := o.read(ctx, c, q, names)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	version, show := table.ResourceVersion, o.tablePrinter(c.Out)
+	switch {
 	case o.formats.IsObject():
-		return o.printObjects(c.Out, table, len(names) == 1)
+		show = func(table *metav1.Table) error { return o.printObjects(c.Out, table, o.watch || len(names) == 1) }
 	case len(table.Rows) == 0:
 		fmt.Fprintln(c.ErrOut, "No calls found"+where)
 	}
-	return o.printTable(c.Out, table)
+	if err := show(table); err != nil || !o.watch {
+		return err
+	}
+	if len(names) == 1 {
+		q = named(q, names[0])
+	}
+	return watchCalls(ctx, c, q, version, func(changed *metav1.Table) error {
+		o.keepRecent(changed)
+		return show(changed)
+	})
 }
 
-// read reads the named calls, in their order, or the selected ones: newest first.
+// named returns a query for one call that the flags select too.
+func named(q callQuery, name string) callQuery {
+	selected := fields.ParseSelectorOrDie(q.options.FieldSelector)
+	q.options.FieldSelector = fields.AndSelectors(fields.OneTermEqualSelector(fieldName, name), selected).String()
+	return q
+}
+
+// read reads the selected calls: newest first, and with names in their order.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
 	all := &metav1.Table{}
+	if len(names) == 0 {
+		names = []string{""}
+	}
 	for _, name := range names {
-		q.name = name
-		table, err := callTable(ctx, c, q)
+		table, err := o.readOne(ctx, c, q, name)
 		if err != nil {
 			return nil, err
 		}
 		appendTable(all, table)
 	}
-	if len(names) > 0 {
-		return all, nil
+	// Objects that flags select are sorted, whether they are named or not.
+	if names[0] == "" || o.formats.IsObject() && o.isSet() {
+		sortNewestFirst(all.Rows)
 	}
-	all, err := callTable(ctx, c, q)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(all.Rows, func(a, b metav1.TableRow) int {
-		return rowCall(&b).CreationTimestamp.Compare(rowCall(&a).CreationTimestamp.Time)
-	})
 	o.keepRecent(all)
 	if o.limit > 0 && len(all.Rows) > o.limit {
 		all.Rows = all.Rows[:o.limit]
@@ -121,27 +145,59 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 	return all, nil
 }
 
-func (o *getOptions) printTable(out io.Writer, table *metav1.Table) error {
-	wide := o.formats.Format() == "wide"
-	if wide {
-		addSessionColumn(table)
+// readOne reads one call, which must exist, and leaves it out if the flags do. Without a name, it reads all that they select.
+func (o *getOptions) readOne(ctx context.Context, c *cli.Cluster, q callQuery, name string) (*metav1.Table, error) {
+	existing := q
+	existing.name = name
+	table, err := callTable(ctx, c, existing)
+	if err != nil || name == "" || !o.isSet() {
+		return table, err
 	}
-	tidyRows(table)
-	aligned := printers.GetNewTabWriter(out)
-	if err := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: o.allNamespaces, Wide: wide}).PrintObj(table, aligned); err != nil {
-		return fmt.Errorf("print the table: %w", err)
-	}
-	return aligned.Flush()
+	return callTable(ctx, c, named(q, name))
 }
 
-// printObjects prints the calls of a table as one list, or the only one by itself.
-func (o *getOptions) printObjects(out io.Writer, table *metav1.Table, isOne bool) error {
-	if isOne {
-		return o.formats.Print(out, rowCall(&table.Rows[0]))
+func (o *getOptions) keepRecent(table *metav1.Table) {
+	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
+		return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now())
+	})
+}
+
+// tablePrinter returns a function that prints tables below each other.
+func (o *getOptions) tablePrinter(to io.Writer) func(*metav1.Table) error {
+	wide := o.formats.Format() == "wide"
+	printer := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: o.allNamespaces, Wide: wide})
+	out := printers.GetNewTabWriter(to)
+	var columns []metav1.TableColumnDefinition
+	return func(table *metav1.Table) error {
+		// The API server says the columns once for each watch.
+		if table.ColumnDefinitions != nil {
+			columns = table.ColumnDefinitions
+		}
+		table.ColumnDefinitions = columns
+		if wide {
+			addSessionColumn(table)
+		}
+		tidyRows(table)
+		if err := printer.PrintObj(table, out); err != nil {
+			return fmt.Errorf("print the table: %w", err)
+		}
+		return out.Flush()
 	}
+}
+
+// printObjects prints the calls of a table as one list, or each by itself.
+func (o *getOptions) printObjects(out io.Writer, table *metav1.Table, each bool) error {
 	list := &v1alpha1.ToolCallList{ListMeta: table.ListMeta}
 	for i := range table.Rows {
-		list.Items = append(list.Items, *rowCall(&table.Rows[i]))
+		call := rowCall(&table.Rows[i])
+		if !each {
+			list.Items = append(list.Items, *call)
+		} else if err := o.formats.Print(out, call); err != nil {
+			return err
+		}
+	}
+	if each {
+		return nil
 	}
 	return o.formats.Print(out, list)
 }
@@ -149,4 +205,76 @@ func (o *getOptions) printObjects(out io.Writer, table *metav1.Table, isOne bool
 // PhaseOf returns Pending for a call that the operator has not seen yet.
 func PhaseOf(call *v1alpha1.ToolCall) string {
 	return string(cmp.Or(call.Status.Phase, v1alpha1.PhasePending))
+}
+
+// watchPause is how long to wait before a watch is begun again.
+const watchPause = time.Second
+
+// watchCalls passes on each call that is added or changed after a resource version, until show fails or the context ends. A watch
+// that ends is begun again where it was, or anew where the API server forgot what happened. A note says why nothing comes, once in
+// each interruption.
+func watchCalls(ctx context.Context, c *cli.Cluster, q callQuery, from string, show func(*metav1.Table) error) error {
+	q.options.Watch, q.options.AllowWatchBookmarks = true, true
+	isNoted := false
+	for {
+		q.options.ResourceVersion = from
+		watching, err := request(c, &q).Watch(ctx)
+		hasBegun := err == nil
+		if hasBegun {
+			isNoted = false
+			from, err = passEvents(watching, from, show)
+			watching.Stop()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsGone(err) || apierrors.IsResourceExpired(err):
+			c.Note(false, "note: the watch was too far behind and begins again: changes may be missing")
+			from = ""
+			continue
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			return c.ReadError("watch calls", err)
+		case err != nil && hasBegun:
+			return err
+		case err != nil && !isNoted:
+			c.Note(false, "note: the watch failed, retrying: %s", err)
+			isNoted = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(watchPause):
+		}
+	}
+}
+
+// passEvents passes the events of one watch on, and returns the last resource version.
+func passEvents(watching watch.Interface, from string, show func(*metav1.Table) error) (string, error) {
+	for event := range watching.ResultChan() {
+		if event.Type == watch.Error {
+			if err := apierrors.FromObject(event.Object); apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {
+				return from, err
+			}
+			return from, nil // The next watch says whether it lasts.
+		}
+		table, ok := event.Object.(*metav1.Table)
+		if !ok {
+			continue
+		}
+		if err := decodeRows(table); err != nil {
+			return from, fmt.Errorf("watch calls: %w", err)
+		}
+		version := table.ResourceVersion
+		if version == "" && len(table.Rows) > 0 {
+			version = rowCall(&table.Rows[0]).ResourceVersion
+		}
+		from = cmp.Or(version, from)
+		if event.Type != watch.Added && event.Type != watch.Modified {
+			continue
+		}
+		if err := show(table); err != nil {
+			return from, err
+		}
+	}
+	return from, nil
 }

@@ -1,16 +1,19 @@
 package calls
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
@@ -80,6 +83,14 @@ func TestGetSelectsOnTheServer(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s, asked %q", line, code, errs, asked)
 		}
 	}
+	// Of calls that are named, nothing else is read, in any format.
+	for _, format := range []string{"-o=name", "-o=wide"} {
+		asked = nil
+		_, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "get", "inside", "--session", "dev", format)
+		if code != 0 || len(asked) != 2 || !strings.HasPrefix(asked[1], "metadata.name=inside,spec.sessionRef.name=dev ") {
+			t.Errorf("%s: exit code %d, %s, asked %q", format, code, errs, asked)
+		}
+	}
 	f.Run("get", "--requested-by", "nobody").Expect(t, 0, "No calls found in namespace")
 	f.Run("get", "--session", "dev", "-o", "name").Expect(t, 0, "toolcall.toolcall.dev/inside")
 	if got := f.Run("get", "--since", "1h", "--limit", "2", "-o", "name"); got.Code != 0 || strings.Count(got.Out, "\n") != 2 {
@@ -91,7 +102,51 @@ func TestGetSelectsOnTheServer(t *testing.T) {
 	f.Run("get", "--since", "1ns").Expect(t, 0, "No calls found")
 	f.Run("get", "--limit", "0").Expect(t, 1, "--limit 0: must be at least 1")
 	f.Run("get", "--since", "-1m").Expect(t, 1, "--since -1m0s: must not be negative")
-	f.Run("get", "inside", "--session", "dev").Expect(t, 1, "names can't be used together with")
+	f.Run("get", "a", "b", "--watch").Expect(t, 1, "--watch can be used with one name")
+}
+
+// A watch survives an API server that is away for a moment, or that forgot what happened, and says so.
+func TestGetWatchesThroughInterruptions(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("first")
+	var mu sync.Mutex
+	watches := 0
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Query().Get("watch") != "" {
+			mu.Lock()
+			watches++
+			n := watches
+			mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			switch n {
+			case 1:
+				w.WriteHeader(http.StatusBadGateway)
+				_, _ = w.Write([]byte(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 502, "message": "it is away"}`))
+				return
+			case 2:
+				_, _ = w.Write([]byte(`{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old"}}`))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &plugintest.LockedBuffer{}
+	root := cli.NewRoot(plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}))
+	root.SetArgs([]string{"--kubeconfig", config, "-n", f.Namespace, "get", "--watch"})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = root.ExecuteContext(ctx)
+	}()
+	f.Eventually("a note about the outage", func() bool { return strings.Contains(out.String(), "note: the watch failed, retrying: ") })
+	f.Eventually("a note about the gap", func() bool { return strings.Contains(out.String(), "note: the watch was too far behind") })
+	f.Detached("second")
+	f.Eventually("the second call", func() bool { return strings.Contains(out.String(), "second") })
+	stop()
+	<-ended
 }
 
 // A list comes in pages. When the API server forgot it before its end, it is read again, and nothing comes twice.
@@ -135,6 +190,59 @@ func TestGetReadsPages(t *testing.T) {
 	}
 }
 
+// A watch shows each change with a line, survives the end of its connection, and shows no other calls than the flags select.
+func TestGetWatches(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("first")
+	var mu sync.Mutex
+	watches, cut := 0, func() {}
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Query().Get("watch") != "" {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			mu.Lock()
+			watches, cut = watches+1, cancel
+			mu.Unlock()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return watches
+	}
+	for _, format := range []string{"", "-o=name"} {
+		ctx, stop := context.WithCancel(t.Context())
+		out := &plugintest.LockedBuffer{}
+		c := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out})
+		root := cli.NewRoot(c)
+		root.SetArgs(append([]string{"--kubeconfig", config, "-n", f.Namespace, "get", "--watch", "-l", "skip!=yes"}, strings.Fields(format)...))
+		ended := make(chan struct{})
+		before := count()
+		go func() {
+			defer close(ended)
+			_ = root.ExecuteContext(ctx)
+		}()
+		f.Eventually("a watch", func() bool { return count() > before })
+		f.Run("run", "--detach", "--name", "second"+strings.TrimPrefix(format, "-o="), "--", "ls").Expect(t, 0)
+		f.Run("run", "--detach", "-l", "skip=yes", "--name", "other"+strings.TrimPrefix(format, "-o="), "--", "ls").Expect(t, 0)
+		f.Eventually("the second call", func() bool { return strings.Contains(out.String(), "second") })
+		mu.Lock()
+		cut()
+		mu.Unlock()
+		f.Eventually("a second watch", func() bool { return count() > before+1 })
+		f.Run("run", "--detach", "--name", "third"+strings.TrimPrefix(format, "-o="), "--", "ls").Expect(t, 0)
+		f.Eventually("the third call", func() bool { return strings.Contains(out.String(), "third") })
+		stop()
+		<-ended
+		if text := out.String(); !strings.Contains(text, "first") || strings.Contains(text, "other") || strings.Count(text, "NAME ") > 1 {
+			t.Errorf("%s: got\n%s", format, text)
+		}
+	}
+}
+
 // The newest call comes first; names, phases and labels select.
 func TestGetSelectsCalls(t *testing.T) {
 	t.Parallel()
@@ -160,6 +268,7 @@ func TestGetSelectsCalls(t *testing.T) {
 		"-l name=b":                 "b",
 		"-l name!=b":                "a c",
 		"b a":                       "a b",
+		"b a --phase Succeeded":     "a",
 	} {
 		got := strings.Fields(names(strings.Fields(line)...))
 		if sorted := plugintest.SortedFields(strings.Join(got, " ")); sorted != want {

@@ -13,35 +13,36 @@ import (
 // cancelTimeout bounds the request that cancels a call.
 const cancelTimeout = 10 * time.Second
 
-// interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
+// Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
 // signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
 // request to cancel it has an answer, and the third stops at once.
-type interrupts struct {
+type Interrupts struct {
 	// creating ends with the first signal, waiting with the second or third.
-	creating, waiting context.Context
+	creating, Waiting context.Context
 	signals           chan os.Signal
 	lost              chan struct{}
 	done              chan struct{}
 
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
+	first  os.Signal
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
-func catchInterrupts(ctx context.Context) (i *interrupts, release func()) {
+func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 	signals := make(chan os.Signal, 2)
 	// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	i = newInterrupts(ctx, signals)
-	return i, func() { signal.Stop(signals); i.close() }
+	i = NewInterrupts(ctx, signals)
+	return i, func() { signal.Stop(signals); i.Close() }
 }
 
-func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
-	i := &interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
+func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
+	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
 	var stopCreating context.CancelFunc
 	var stopWaiting context.CancelCauseFunc
 	i.creating, stopCreating = context.WithCancel(ctx)
-	i.waiting, stopWaiting = context.WithCancelCause(ctx)
+	i.Waiting, stopWaiting = context.WithCancelCause(ctx)
 	go i.run(stopCreating, stopWaiting)
 	return i
 }
@@ -49,7 +50,7 @@ func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
 // errLeft is why waiting ends when the user stops following the call.
 var errLeft = errors.New("stopped following the call")
 
-func (i *interrupts) run(stopCreating context.CancelFunc, stopWaiting context.CancelCauseFunc) {
+func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.CancelCauseFunc) {
 	defer stopWaiting(nil)
 	defer stopCreating()
 	for cancelled := (chan struct{})(nil); ; {
@@ -61,6 +62,7 @@ func (i *interrupts) run(stopCreating context.CancelFunc, stopWaiting context.Ca
 			if s == syscall.SIGPIPE {
 				continue
 			}
+			i.setFirst(s)
 		case <-i.lost:
 			why = "nobody reads the output any more"
 		}
@@ -79,8 +81,23 @@ func (i *interrupts) run(stopCreating context.CancelFunc, stopWaiting context.Ca
 	}
 }
 
+func (i *Interrupts) setFirst(s os.Signal) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.first == nil {
+		i.first = s
+	}
+}
+
+// FirstSignal is the first signal of the user, nil if there was none.
+func (i *Interrupts) FirstSignal() os.Signal {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first
+}
+
 // cancelCall cancels the call, if there is one.
-func (i *interrupts) cancelCall(why string) {
+func (i *Interrupts) cancelCall(why string) {
 	i.mu.Lock()
 	cancel := i.cancel
 	i.mu.Unlock()
@@ -94,7 +111,7 @@ func (i *interrupts) cancelCall(why string) {
 
 // onInterrupt sets how to cancel the call that was created. It cancels the call at once if a signal came while the
 // call was being created.
-func (i *interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
+func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
 	i.mu.Lock()
 	i.cancel = cancel
 	i.mu.Unlock()
@@ -104,7 +121,7 @@ func (i *interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
 }
 
 // readerLost handles the loss of the output's reader like a signal.
-func (i *interrupts) readerLost() {
+func (i *Interrupts) readerLost() {
 	select {
 	case i.lost <- struct{}{}:
 	default:
@@ -112,6 +129,6 @@ func (i *interrupts) readerLost() {
 }
 
 // hasLeft reports whether the user stopped following the call.
-func (i *interrupts) hasLeft() bool { return errors.Is(context.Cause(i.waiting), errLeft) }
+func (i *Interrupts) hasLeft() bool { return errors.Is(context.Cause(i.Waiting), errLeft) }
 
-func (i *interrupts) close() { close(i.done) }
+func (i *Interrupts) Close() { close(i.done) }

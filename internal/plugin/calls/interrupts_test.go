@@ -11,24 +11,24 @@ import (
 func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
-		defer i.close()
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.Close()
 		release, asked := make(chan struct{}), 0
 		i.onInterrupt(func(context.Context, string) { asked++; <-release })
 		i.signals <- os.Interrupt
 		synctest.Wait()
-		if asked != 1 || i.creating.Err() == nil || i.waiting.Err() != nil {
-			t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.waiting.Err())
+		if asked != 1 || i.creating.Err() == nil || i.Waiting.Err() != nil {
+			t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.Waiting.Err())
 		}
 		i.signals <- os.Interrupt
 		synctest.Wait()
-		if i.waiting.Err() != nil || i.hasLeft() {
+		if i.Waiting.Err() != nil || i.hasLeft() {
 			t.Fatal("it left before the request was through")
 		}
 		close(release)
 		synctest.Wait()
-		if i.waiting.Err() == nil || !i.hasLeft() || asked != 1 {
-			t.Errorf("after the second: %v, asked %d times", i.waiting.Err(), asked)
+		if i.Waiting.Err() == nil || !i.hasLeft() || asked != 1 {
+			t.Errorf("after the second: %v, asked %d times", i.Waiting.Err(), asked)
 		}
 	})
 }
@@ -36,8 +36,8 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
-		defer i.close()
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.Close()
 		release := make(chan struct{})
 		defer close(release)
 		i.onInterrupt(func(context.Context, string) { <-release })
@@ -45,8 +45,8 @@ func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
 			i.signals <- os.Interrupt
 			synctest.Wait()
 		}
-		if i.waiting.Err() == nil || !i.hasLeft() {
-			t.Errorf("got %v, %t", i.waiting.Err(), i.hasLeft())
+		if i.Waiting.Err() == nil || !i.hasLeft() {
+			t.Errorf("got %v, %t", i.Waiting.Err(), i.hasLeft())
 		}
 	})
 }
@@ -55,14 +55,14 @@ func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
 func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
-		defer i.close()
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.Close()
 		i.signals <- os.Interrupt
 		synctest.Wait()
 		asked := 0
 		i.onInterrupt(func(context.Context, string) { asked++ })
-		if asked != 1 || i.waiting.Err() != nil {
-			t.Errorf("asked %d times, %v", asked, i.waiting.Err())
+		if asked != 1 || i.Waiting.Err() != nil {
+			t.Errorf("asked %d times, %v", asked, i.Waiting.Err())
 		}
 	})
 }

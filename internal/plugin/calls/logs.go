@@ -8,9 +8,12 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
@@ -22,14 +25,18 @@ import (
 const logsLong = `Print the output of calls: all of it, also what their status doesn't have.
 
 Standard output goes to standard output, standard error to standard error; --stream selects one. Of a call that runs, print
-its output so far, or with -f go on until the call has finished. --tail selects the last lines of each stream.
+its output so far, or with -f go on until the call has finished. --offset and --limit select bytes of each stream, --tail
+its last lines.
 
 -f begins with all that there is, or with what --tail selects, waits for a call that hasn't started, and goes on where it was
 when a connection breaks or the operator is restarted. A line "note:" on standard error says which part of a long stream
 wasn't kept.
 
-Of several calls, each line begins with the name of its call, in brackets. Without -f they come one after the other, and
-with -l and --all the oldest call comes first.
+Of several calls, each line begins with the name of its call, in brackets; --prefix=false turns that off. Without -f they
+come one after the other, and with -l and --all the oldest call comes first.
+
+--since leaves out calls that ended longer ago. Output has no times: it is printed whole, or as --tail says, for every call
+that ran within that time.
 
 The exit code is 0 whatever the outcome of the calls: use wait to get that. It is 1 if output can't be read, and if -l or --all
 select no call.
@@ -40,15 +47,20 @@ unchanged.`
 const logsExample = `  kubectl toolcall logs nightly
   kubectl toolcall logs -f nightly
   kubectl toolcall logs nightly --tail 20
-  kubectl toolcall logs -l team=search --tail 5
-  kubectl toolcall logs nightly --stream stdout > out.bin     # byte for byte`
+  kubectl toolcall logs -l team=search --since 10m --tail 5
+  kubectl toolcall logs nightly --stream stdout > out.bin     # byte for byte
+  kubectl toolcall logs nightly --offset 0 --limit 4096`
 
 // logsOptions are the flags of logs.
 type logsOptions struct {
 	callTargets
-	stream    string
-	tail      int
-	following bool
+	stream        string
+	offset, limit int64
+	tail          int
+	since         time.Duration
+	following     bool
+	prefix        bool
+	changed       func(flag string) bool
 }
 
 func newLogs(c *cli.CLI) *cobra.Command {
@@ -65,9 +77,14 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	c.AddRawFlag(command)
 	o.callTargets.add(command)
 	flags := command.Flags()
+	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
 	flags.StringVar(&o.stream, "stream", "", "print only this stream: stdout or stderr")
+	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
+	flags.Int64Var(&o.limit, "limit", 0, "print at most so many bytes of each stream (default: all)")
 	flags.IntVar(&o.tail, "tail", -1, "print only so many last lines of each stream; -1 means all")
+	flags.DurationVar(&o.since, "since", 0, "leave out calls that ended longer ago, e.g. 10m")
+	flags.BoolVar(&o.prefix, "prefix", false, "begin each line with the name of its call (default: for several calls)")
 	cli.Must(command.RegisterFlagCompletionFunc("stream", cli.CompleteFrom(string(output.Stdout), string(output.Stderr))))
 	return command
 }
@@ -79,8 +96,16 @@ func (o *logsOptions) validate(command *cobra.Command, names []string) error {
 	switch {
 	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
 		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
+	case o.offset < 0:
+		return fmt.Errorf("--offset %d: must not be negative; the first byte is 0", o.offset)
+	case o.limit < 0 || o.limit == 0 && o.changed("limit"):
+		return fmt.Errorf("--limit %d: must be at least 1; without --limit, all is printed", o.limit)
 	case o.tail < -1:
 		return fmt.Errorf("--tail %d: must be a number of lines, or -1 for all", o.tail)
+	case o.tail >= 0 && (o.changed("offset") || o.changed("limit")):
+		return errors.New("--tail can't be used together with --offset or --limit: it counts lines from the end, they count bytes from the start")
+	case o.since < 0 || o.since == 0 && o.changed("since"):
+		return fmt.Errorf("--since %s: must be how long ago, e.g. 10m", o.since)
 	default:
 		return nil
 	}
@@ -106,17 +131,8 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 	if o.following && len(names) > cli.MaxFollowed {
 		return fmt.Errorf("-f follows at most %d calls at the same time, and these are %d: choose fewer with -l or by name", cli.MaxFollowed, len(names))
 	}
-	var calls []*v1alpha1.ToolCall
-	var failed []error
-	for _, name := range names {
-		call, err := c.GetCall(ctx, name)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		calls = append(calls, call)
-	}
-	prefixed := len(names) > 1
+	calls, failed := o.readCalls(ctx, c, names)
+	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
 	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
 		p := &printer{Cluster: c, call: calls[i], options: o, mu: shared, prefixed: prefixed}
@@ -152,6 +168,30 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 func isLost(err error) bool {
 	var exit *cli.ExitError
 	return errors.As(err, &exit) && exit.Code == cli.CodePipe
+}
+
+// readCalls reads the calls whose output is printed.
+func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
+	for _, name := range names {
+		call, err := c.GetCall(ctx, name)
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case o.since > 0 && endedBefore(call, time.Now().Add(-o.since)):
+			if !o.isSelection() {
+				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(name), o.since)
+			}
+		default:
+			calls = append(calls, call)
+		}
+	}
+	return calls, failed
+}
+
+// endedBefore reports whether a call ended before a time.
+func endedBefore(call *v1alpha1.ToolCall, limit time.Time) bool {
+	finished := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionFinished)
+	return finished != nil && finished.Status == metav1.ConditionTrue && finished.LastTransitionTime.Time.Before(limit)
 }
 
 // printer prints the streams of a call.
@@ -221,7 +261,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	}
 	query := outputclient.Query{
 		Namespace: p.call.Namespace, Name: p.call.Name, UID: p.call.UID, Stream: stream,
-		Offset: offset, Follow: p.options.following,
+		Offset: offset, Limit: p.options.limit, Follow: p.options.following,
 	}
 	if !p.options.following {
 		query.Patience = cli.OutputPatience
@@ -245,7 +285,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 func (p *printer) begin(ctx context.Context, stream output.Stream) (int64, error) {
 	hasOutput := p.call.Status.Streams != nil || p.call.Status.Phase == v1alpha1.PhaseRunning
 	if p.options.tail < 0 || !hasOutput {
-		return 0, nil
+		return p.options.offset, nil
 	}
 	return tailOffset(ctx, p.Cluster, p.call, stream, p.options.tail)
 }

@@ -37,10 +37,11 @@ func TestLogsOfAFinishedCall(t *testing.T) {
 		}
 	}
 	for flags, want := range map[string]plugintest.Printed{
-		"--stream stdout":             {Out: "out\nmore"},
-		"--stream stderr":             {Err: "err\n"},
-		"--tail 1":                    {Out: "more", Err: "err\n"},
-		"-f --stream stdout --tail 1": {Out: "more"},
+		"--stream stdout":                         {Out: "out\nmore"},
+		"--stream stderr":                         {Err: "err\n"},
+		"--offset 2":                              {Out: "t\nmore", Err: "r\n"},
+		"--stream stdout --offset 1 --limit 4":    {Out: "ut\nm"},
+		"-f --stream stdout --offset 1 --limit 4": {Out: "ut\nm"},
 	} {
 		if got := f.Run(append([]string{"logs", "both"}, strings.Fields(flags)...)...); got != want {
 			t.Errorf("logs %s: %+v", flags, got)
@@ -133,6 +134,9 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	f.Run("logs", "c", "--as", user).Expect(t, 1, "it needs permission to get toolcalls/log", "the ClusterRoles toolcall-viewer and toolcall-user grant")
 	f.Run("logs", "none").Expect(t, 1, `call none not found in namespace "`+f.Namespace)
 	f.Run("logs", "c", "--stream", "all").Expect(t, 1, "--stream=all: must be stdout or stderr")
+	f.Run("logs", "c", "--offset", "-1").Expect(t, 1, "--offset -1: must not be negative")
+	f.Run("logs", "c", "--limit", "0").Expect(t, 1, "--limit 0: must be at least 1")
+	f.Run("logs", "c", "--offset", "7").Expect(t, 1, "the stream has no byte at offset 7: it has 6 bytes")
 	f.Detached("lost")
 	f.End("lost", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonPodLost, RetrySafe: ptr.To(false)})
 	f.Run("logs", "lost").Expect(t, 1, "is not kept", "kubectl toolcall describe lost")

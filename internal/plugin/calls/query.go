@@ -28,8 +28,30 @@ func listUnfinishedCalls(ctx context.Context, c *cli.Cluster) ([]string, error) 
 	return (&callTargets{all: true}).resolve(ctx, c, nil, unfinished...)
 }
 
+// listRequesters lists the users who created the namespace's calls, or those of all namespaces if the command is for them.
+func listRequesters(command *cobra.Command) cli.Lister {
+	return func(ctx context.Context, c *cli.Cluster) ([]string, error) {
+		q := callQuery{namespace: c.Namespace}
+		if all, err := command.Flags().GetBool("all-namespaces"); err == nil && all {
+			q.namespace = ""
+		}
+		table, err := callTable(ctx, c, q)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		column := columnIndex(table.ColumnDefinitions, "Requested-By")
+		for i := range table.Rows {
+			names = append(names, terminal.SafeLine(cellText(&table.Rows[i], column)))
+		}
+		slices.Sort(names)
+		return slices.Compact(names), nil
+	}
+}
+
 // Fields by which the API server selects calls.
 const (
+	fieldName        = "metadata.name"
 	fieldPhase       = "status.phase"
 	fieldRequestedBy = "spec.requestedBy.username"
 	FieldSession     = "spec.sessionRef.name"
@@ -55,6 +77,7 @@ func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
+	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
 	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
 }
 
@@ -110,12 +133,9 @@ func phaseSelectors(wanted []string) []fields.Selector {
 	return selectors
 }
 
-// keepRecent leaves out the calls that were not created within --since.
-func (f *callFilter) keepRecent(table *metav1.Table) {
-	earliest := time.Now().Add(-f.since)
-	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
-		return f.since > 0 && rowCall(&row).CreationTimestamp.Time.Before(earliest)
-	})
+// isRecent reports whether a call was created within --since.
+func (f *callFilter) isRecent(created metav1.Time, now time.Time) bool {
+	return f.since == 0 || now.Sub(created.Time) <= f.since
 }
 
 // pageSize is how many calls one request reads.
@@ -204,6 +224,13 @@ func decodeRows(table *metav1.Table) error {
 
 // rowCall is the call of a decoded row: only its metadata, unless the query was for the whole.
 func rowCall(row *metav1.TableRow) *v1alpha1.ToolCall { return row.Object.Object.(*v1alpha1.ToolCall) }
+
+// sortNewestFirst sorts rows by the creation of their calls.
+func sortNewestFirst(rows []metav1.TableRow) {
+	slices.SortStableFunc(rows, func(a, b metav1.TableRow) int {
+		return rowCall(&b).CreationTimestamp.Compare(rowCall(&a).CreationTimestamp.Time)
+	})
+}
 
 // columnIndex finds a column by its name, whatever its case; -1 if the operator's version has none.
 func columnIndex(columns []metav1.TableColumnDefinition, name string) int {

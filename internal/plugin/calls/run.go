@@ -36,7 +36,7 @@ With --session, the call runs in a session: see "kubectl toolcall session". With
 the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
 any other.
 
-` + outputHelp + `
+` + liveHelp + `
 
 ` + cli.ExitCodesHelp
 
@@ -68,10 +68,10 @@ const runExample = `  # A program with arguments, in the namespace's default env
 type RunOptions struct {
 	*cli.CLI
 	Call   Flags
+	output ShowFlags
 	dryRun cli.DryRun
 	detach bool
-	// Quiet leaves out progress messages.
-	Quiet bool
+	quiet  bool
 	// origin is the call that is run again, empty for none.
 	origin string
 }
@@ -99,10 +99,11 @@ func newRun(c *cli.CLI) *cobra.Command {
 
 // AddFlags adds the flags that don't describe the call.
 func (o *RunOptions) AddFlags(command *cobra.Command) {
+	o.output.add(command)
 	o.AddRawFlag(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
-	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "print no progress messages")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
 	o.dryRun.Add(command, "call")
 }
 
@@ -125,7 +126,7 @@ func (o *RunOptions) Run(ctx context.Context, args []string) error {
 // submit creates the call and follows it, or prints it where the flags say so.
 func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (err error) {
 	if o.dryRun.Mode != "client" {
-		if err := joinSession(ctx, c, call, o.Quiet); err != nil {
+		if err := joinSession(ctx, c, call, o.quiet); err != nil {
 			return err
 		}
 	}
@@ -137,11 +138,6 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if o.dryRun.Mode != "none" {
 		return o.dryRun.PrintInstead(o.Out, call)
 	}
-	return o.Start(ctx, c, call)
-}
-
-// Start creates the call and follows it, unless it is detached.
-func (o *RunOptions) Start(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
 	interrupts, release := catchInterrupts(ctx)
 	defer release()
 	created, err := c.Follow().Create(interrupts.creating, call)
@@ -155,15 +151,15 @@ func (o *RunOptions) Start(ctx context.Context, c *cli.Cluster, call *v1alpha1.T
 }
 
 func (o *RunOptions) validate() error {
-	return o.dryRun.Validate("call", o.detach)
+	return cmp.Or(o.dryRun.Validate("call", o.detach), o.output.validate())
 }
 
 func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
 	if o.origin != "" {
-		o.Note(o.Quiet, "call %s created, a rerun of %s", call.Name, o.origin)
+		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
 		return
 	}
-	o.Note(o.Quiet, "call %s created", call.Name)
+	o.Note(o.quiet, "call %s created", call.Name)
 }
 
 func (o *RunOptions) printDetached(call *v1alpha1.ToolCall) error {
@@ -184,26 +180,26 @@ func (o *RunOptions) printName(call *v1alpha1.ToolCall) error {
 
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
 // the output.
-func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *interrupts) error {
+func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
 	// The name comes first: it is what is needed to look for a call whose follower was ended.
 	o.noteCreated(call)
-	shown := newDisplay(o.CLI)
+	shown := o.output.Display(o.CLI)
 	if o.dryRun.IsObject() {
 		shown = noDisplay(o.CLI)
 	}
-	p := cli.NewProgress(o.ErrOut, o.Quiet, delayOf(call))
+	p := cli.NewProgress(o.ErrOut, o.quiet, delayOf(call))
 	defer p.Stop()
-	shown.changed = p.Update
+	shown.Changed = p.Update
 	if call.Spec.Background {
 		shown.until = isRunning
 	}
-	done, err := wait(c, call, shown, i)
+	done, err := Wait(c, call, shown, i)
 	if err != nil {
 		return err
 	}
 	if !follow.Finished(done) {
 		p.Stop()
-		o.Note(o.Quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
+		o.Note(o.quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
 		return o.printName(done)
 	}
 	if o.dryRun.IsObject() {
@@ -212,7 +208,7 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *interrup
 		}
 	}
 	p.Stop()
-	return reportOutcome(o.CLI, done)
+	return ReportOutcome(o.CLI, done)
 }
 
 func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
@@ -225,9 +221,9 @@ func delayOf(call *v1alpha1.ToolCall) time.Duration {
 	return cli.ProgressDelay
 }
 
-// wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
+// Wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
 // the output any more.
-func wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *interrupts) (*v1alpha1.ToolCall, error) {
+func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
@@ -236,7 +232,7 @@ func wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *interrupts
 		}
 	})
 	shown.readerLost = i.readerLost
-	done, err := c.Follow().Wait(i.waiting, key, shown.watcher())
+	done, err := c.Follow().Wait(i.Waiting, key, shown.watcher())
 	c.Flush()
 	if apierrors.IsNotFound(err) {
 		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
@@ -252,9 +248,9 @@ func wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *interrupts
 	return done, nil
 }
 
-// reportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
+// ReportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
 // exit by itself, or to whose command a program or a host was refused.
-func reportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
+func ReportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
 	code := cli.ExitCode(call)
 	status := &call.Status
 	switch {
@@ -287,7 +283,7 @@ says both. describe shows of which call a call is the rerun.
 The call runs as you: your rights and the policies of today decide, not those of the requester and the day of the old call. A
 call of a session runs in the same session again, with the files that are there now.
 
-` + outputHelp + `
+` + liveHelp + `
 
 ` + cli.ExitCodesHelp
 

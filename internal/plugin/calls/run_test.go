@@ -158,7 +158,7 @@ func TestRunCancelsWhenNobodyReads(t *testing.T) {
 		}
 	})
 	var errs bytes.Buffer
-	args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "run", "--name", "c", "--", "yes"}
+	args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "run", "--live=always", "--name", "c", "--", "yes"}
 	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute(args)
 	if code != cli.CodePipe || !strings.Contains(errs.String(), "nobody reads the output any more: cancelling call c") || !f.Call("c").Spec.Cancel {
 		t.Errorf("exit code %d, %s", code, errs.String())
@@ -192,8 +192,8 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			signals := make(chan os.Signal, 2)
-			i := newInterrupts(t.Context(), signals)
-			defer i.close()
+			i := NewInterrupts(t.Context(), signals)
+			defer i.Close()
 			go func() {
 				signals <- os.Interrupt
 				if interrupts == 2 {
@@ -201,7 +201,7 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 					signals <- os.Interrupt
 				}
 			}()
-			done, err := wait(cluster, f.Call("c"), noDisplay(c), i)
+			done, err := Wait(cluster, f.Call("c"), noDisplay(c), i)
 			var exit *cli.ExitError
 			if interrupts == 1 && (err != nil || done.Status.Phase != v1alpha1.PhaseCancelled) {
 				t.Errorf("got %v, %v", done, err)

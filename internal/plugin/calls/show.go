@@ -5,23 +5,52 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// outputHelp is part of the help of the commands that show output.
-const outputHelp = `Output is shown while the command writes it, standard output and standard error each in its place. A line "note:" on
-standard error says which part of long output wasn't kept.
+// Values of --live.
+const (
+	LiveAlways = "always"
+	liveNever  = "never"
+)
+
+// liveHelp is part of the help of the commands that show output.
+const liveHelp = `Output is shown while the command writes it, standard output and standard error each in its place. --live=never shows it
+when the call has finished. A line "note:" on standard error says which part of long output wasn't kept.
 
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
 can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
 
-// newDisplay shows the output of a call.
-func newDisplay(c *cli.CLI) *display {
-	// In one place, people want both streams in the order in which they come.
-	return &display{Out: c.Out, errs: c.ErrOut, mixed: sameFile(c.Unfiltered.Out, c.Unfiltered.ErrOut)}
+// ShowFlags are the flags of the commands that show output.
+type ShowFlags struct {
+	Live string
+}
+
+func (f *ShowFlags) add(command *cobra.Command) {
+	command.Flags().StringVar(&f.Live, "live", LiveAlways, "show output while the call runs: always or never")
+	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(LiveAlways, liveNever)))
+}
+
+func (f *ShowFlags) validate() error {
+	if f.Live != LiveAlways && f.Live != liveNever {
+		return fmt.Errorf("--live=%s: must be always or never", f.Live)
+	}
+	return nil
+}
+
+// Display returns how to show the output of a call.
+func (f *ShowFlags) Display(c *cli.CLI) *display {
+	return &display{
+		Out: c.Out, errs: c.ErrOut, live: f.Live != liveNever,
+		// In one place, people want both streams in the order in which they come.
+		Mixed: sameFile(c.Unfiltered.Out, c.Unfiltered.ErrOut),
+	}
 }
 
 // noDisplay shows messages and no output.
@@ -42,10 +71,10 @@ func sameFile(a, b io.Writer) bool {
 // display writes the output of a call.
 type display struct {
 	// Out is nil to show no output.
-	Out, errs io.Writer
-	mixed     bool
-	// changed is called with each state of the call.
-	changed func(*v1alpha1.ToolCall)
+	Out, errs   io.Writer
+	live, Mixed bool
+	// Changed is called with each state of the call.
+	Changed func(*v1alpha1.ToolCall)
 	// until, if set, ends the display before the call has finished.
 	until func(*v1alpha1.ToolCall) bool
 	// readerLost is called once a write has failed, because nobody reads the output any more.
@@ -55,15 +84,16 @@ type display struct {
 
 func (d *display) watcher() follow.Watcher {
 	w := follow.Watcher{
-		Changed: d.changed,
+		Changed: d.Changed,
 		Until:   d.until,
+		AtEnd:   !d.live,
 		Notice:  func(text string) { fmt.Fprintln(d.errs, "note: "+terminal.Safe(text)) },
 	}
 	if d.Out == nil {
 		return w
 	}
 	w.Output = func(chunk []byte) { d.write(d.Out, chunk) }
-	if !d.mixed {
+	if !d.Mixed {
 		w.Errors = func(chunk []byte) { d.write(d.errs, chunk) }
 	}
 	return w

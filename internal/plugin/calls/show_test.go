@@ -57,15 +57,19 @@ func TestHowOutputIsShown(t *testing.T) {
 	t.Parallel()
 	shared := &bytes.Buffer{}
 	for name, c := range map[string]struct {
-		out, errs io.Writer
-		errors    bool
+		live          string
+		out, errs     io.Writer
+		errors, atEnd bool
 	}{
-		"one place":  {shared, shared, false},
-		"two places": {&bytes.Buffer{}, &bytes.Buffer{}, true},
+		"one place":              {LiveAlways, shared, shared, false, false},
+		"one place, at the end":  {liveNever, shared, shared, false, true},
+		"two places":             {LiveAlways, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
+		"two places, at the end": {liveNever, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
 	} {
-		w := newDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})).watcher()
-		if (w.Errors != nil) != c.errors || w.Output == nil {
-			t.Errorf("%s: errors %t", name, w.Errors != nil)
+		cli := plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})
+		w := (&ShowFlags{Live: c.live}).Display(cli).watcher()
+		if (w.Errors != nil) != c.errors || w.AtEnd != c.atEnd || w.Output == nil {
+			t.Errorf("%s: errors %t, at the end %t", name, w.Errors != nil, w.AtEnd)
 		}
 	}
 }
@@ -74,7 +78,7 @@ func TestHowOutputIsShown(t *testing.T) {
 func TestOutputGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	w := newDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
+	w := (&ShowFlags{Live: LiveAlways}).Display(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
 	w.Output([]byte("out\x1b\n"))
 	w.Errors([]byte("err\n"))
 	w.Notice("mind\x1b")
@@ -89,7 +93,7 @@ func TestNoDisplay(t *testing.T) {
 	var errs bytes.Buffer
 	shown := noDisplay(plugintest.TestCLI(genericiooptions.IOStreams{ErrOut: &errs}))
 	changed := 0
-	shown.changed = func(*v1alpha1.ToolCall) { changed++ }
+	shown.Changed = func(*v1alpha1.ToolCall) { changed++ }
 	w := shown.watcher()
 	w.Notice("x")
 	w.Changed(&v1alpha1.ToolCall{})

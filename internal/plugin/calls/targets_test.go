@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -54,6 +55,8 @@ func TestWaysToChooseCalls(t *testing.T) {
 		"delete a -o json":              `--output "json": must be name`,
 		"delete a --finished":           "--finished is for -l and --all",
 		"logs a --tail -2":              "--tail -2: must be a number of lines, or -1 for all",
+		"logs a --tail 2 --offset 1":    "--tail can't be used together with --offset or --limit",
+		"logs a --since 0s":             "--since 0s: must be how long ago",
 	} {
 		if out, errs, code := plugintest.CommandAt(plugintest.Offline(t), strings.Fields(line)...); code != 1 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
@@ -148,7 +151,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// The lines of several calls say whose they are.
+// The lines of several calls say whose they are; those of calls that ended long ago are left out with --since.
 func TestLogsOfSeveralCalls(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
@@ -162,7 +165,22 @@ func TestLogsOfSeveralCalls(t *testing.T) {
 	if got != (plugintest.Printed{Out: "[one] a\n[one] b\n[two] c\n", Err: "[two] oops\n"}) {
 		t.Errorf("got %+v", got)
 	}
+	if got := f.Run("logs", "one", "two", "--prefix=false", "--stream", "stdout"); got != (plugintest.Printed{Out: "a\nbc\n"}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.Run("logs", "one", "--prefix"); got != (plugintest.Printed{Out: "[one] a\n[one] b\n"}) {
+		t.Errorf("got %+v", got)
+	}
 	f.Run("logs", "-f", "-l", "job=x", "--tail", "1").Expect(t, 0, "[one] b", "[two] c", "[two] oops")
+	f.Run("logs", "one", "--since", "1h").Expect(t, 0, "a b")
+	// The end of a call is recorded in whole seconds.
+	f.Eventually("a second passed", func() bool { return time.Since(f.Call("one").CreationTimestamp.Time) > 3*time.Second })
+	if got := f.Run("logs", "one", "--since", "1s"); got.Out != "" || !strings.Contains(got.Err, "call one ended more than 1s ago") {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.Run("logs", "--all", "--since", "1s"); got != (plugintest.Printed{Code: 0}) {
+		t.Errorf("got %+v", got)
+	}
 	// When nobody reads any more, calls that are followed and silent don't keep the command alive.
 	f.Labelled("silent", "job=z")
 	var errs bytes.Buffer

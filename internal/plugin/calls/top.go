@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,7 +94,7 @@ func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error 
 		}
 		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
 	}
-	o.keepRecent(table)
+	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool { return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now()) })
 	report := countUsage(table, environments.Items)
 	if o.formats.IsObject() {
 		return o.formats.PrintReport(c.Out, "Usage", "usage", report)

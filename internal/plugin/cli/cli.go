@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
@@ -113,10 +116,15 @@ func NewRoot(c *CLI) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	c.Flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(c.commands(c)...)
-	Must(root.RegisterFlagCompletionFunc("namespace", c.Complete(listNamespaces)))
-	// Flags and arguments that have no completion of their own aren't files.
-	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	documentExitCodes(root)
+	for name, complete := range map[string]Completer{
+		"namespace": c.Complete(listNamespaces),
+		"context":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Contexts) }),
+		"cluster":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Clusters) }),
+		"user":      c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.AuthInfos) }),
+	} {
+		Must(root.RegisterFlagCompletionFunc(name, complete))
+	}
+	completeHelp(root)
 	return root
 }
 

@@ -187,15 +187,6 @@ func (c *Cluster) GetCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 	return call, nil
 }
 
-// GetEnvironment reads one environment.
-func (c *Cluster) GetEnvironment(ctx context.Context, name string) (*v1alpha1.ExecutionEnvironment, error) {
-	env := &v1alpha1.ExecutionEnvironment{}
-	if err := c.Client.Get(ctx, c.Key(name), env); err != nil {
-		return nil, c.ReadError("environment "+name, err)
-	}
-	return env, nil
-}
-
 // ReadError adds what the user can do to the error of a request for an existing object.
 func (c *Cluster) ReadError(what string, err error) error {
 	if follow.NotInstalled(err) {

@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +26,12 @@ import (
 // completionTimeout bounds how long the shell waits after the tab key.
 const completionTimeout = 3 * time.Second
 
-type Completer = cobra.CompletionFunc
+type Completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// CompleteFrom completes given values.
 func CompleteFrom(values ...string) Completer {
-	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // Lister lists what an argument or the value of a flag can be.
@@ -46,9 +50,7 @@ func (c *CLI) Complete(list Lister) Completer {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
-		slices.Sort(names)
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -101,30 +103,60 @@ func listNames(kind client.ObjectList) Lister {
 
 // listPrograms lists the tools that the user may use.
 func listPrograms(ctx context.Context, c *Cluster) ([]string, error) {
-	rights, err := c.ToolRights(ctx)
+	rights, err := c.ToolRights(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	return rights.Programs(), nil
 }
 
+// completeConfig completes names that the kubeconfig has.
+func (c *CLI) completeConfig(names func(*api.Config) iter.Seq[string]) Completer {
+	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		config, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return withPrefix(slices.Collect(names(&config)), prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func withPrefix(names []string, prefix string) []string {
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
+	return names
+}
+
 // plainExitCodes is part of the help of commands whose help says nothing else about their exit code.
 const plainExitCodes = "The exit code is 0 if the command did what it was asked to do, and 1 otherwise."
 
-// documentExitCodes adds exit codes to the help of all commands.
-func documentExitCodes(command *cobra.Command) {
+// completeHelp adds to all commands what they have in common: documented exit codes, and no proposals of local files for flags
+// and arguments that take something else.
+func completeHelp(command *cobra.Command) {
 	for _, child := range command.Commands() {
-		documentExitCodes(child)
+		completeHelp(child)
 	}
-	if !command.HasSubCommands() && !strings.Contains(strings.ToLower(command.Long), "exit code") {
+	if command.HasSubCommands() {
+		return
+	}
+	if !strings.Contains(strings.ToLower(command.Long), "exit code") {
 		command.Long = strings.TrimSpace(command.Long + "\n\n" + plainExitCodes)
 	}
+	if command.ValidArgsFunction == nil {
+		command.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		_, isFile := flag.Annotations[cobra.BashCompFilenameExt]
+		if _, isComplete := command.GetFlagCompletionFunc(flag.Name); isComplete || isFile || flag.Value.Type() == "bool" {
+			return
+		}
+		Must(command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions))
+	})
 }
 
 // These accept the name of one object, or of one or more.
 var (
 	RequireCall         = requireNames(1, `the name of one call: "kubectl toolcall get" lists the calls`)
-	RequireEnvironment  = requireNames(1, `the name of one environment: "kubectl toolcall env list" lists the environments`)
 	RequireEnvironments = requireNames(math.MaxInt, `the names of the environments: "kubectl toolcall env list" lists the environments`)
 	RequireSession      = requireNames(1, `the name of one session: "kubectl toolcall session list" lists the sessions`)
 	RequireSessions     = requireNames(math.MaxInt, `the names of the sessions: "kubectl toolcall session list" lists the sessions`)

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -110,25 +109,6 @@ func (c *Cluster) WriteEvents(ctx context.Context, object client.Object, now tim
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", terminal.SafeLine(e.Type), terminal.SafeLine(e.Reason), age, terminal.SafeLine(e.Message))
 	}
 	return w.Flush()
-}
-
-// Describer makes a command that shows one object by a description, or prints the object with -o.
-func Describer[T client.Object](
-	c *CLI, command *cobra.Command, get func(*Cluster, context.Context, string) (T, error), describe func(context.Context, *Cluster, T, time.Time) error,
-) *cobra.Command {
-	formats := NewFormats()
-	command.RunE = c.Connected(func(ctx context.Context, cluster *Cluster, args []string) error {
-		object, err := get(cluster, ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if formats.IsObject() {
-			return formats.Print(c.Out, object)
-		}
-		return describe(ctx, cluster, object, time.Now())
-	})
-	formats.Add(command)
-	return command
 }
 
 // Field is one line of a description: its name and its value.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,28 @@ const (
 	storeLabel      = "toolcall-store"
 	labelName       = "app.kubernetes.io/name"
 )
+
+// operatorTag is the tag of the operator's image.
+func operatorTag(ctx context.Context, c *cli.Cluster) (string, error) {
+	deployment, err := operatorDeployment(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for i := range deployment.Spec.Template.Spec.Containers {
+		if tag := imageTag(deployment.Spec.Template.Spec.Containers[i].Image); tag != "" {
+			return tag, nil
+		}
+	}
+	return "", fmt.Errorf("the image of Deployment %s has no tag", deployment.Name)
+}
+
+// imageTag is the tag of an image, empty if it has none.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, _ := strings.Cut(name, ":")
+	return tag
+}
 
 // operatorDeployment reads the Deployment of the operator.
 func operatorDeployment(ctx context.Context, c *cli.Cluster) (*appsv1.Deployment, error) {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/docurl"
 	"toolcall.dev/operator/internal/kubeversion"
 )
@@ -23,11 +26,16 @@ var (
 	signalsKernel  = utilversion.MustParseGeneric("6.12")
 )
 
-// checkNodes tells from versions what nodes can do.
+// sampledCalls is how many calls are looked at for what they found on their nodes.
+const sampledCalls = 50
+
+// checkNodes tells from versions what nodes can do, and from calls what held them there.
 func (d *doctor) checkNodes(ctx context.Context) []finding {
+	sampled := d.landlockByNode(ctx)
 	list := &corev1.NodeList{}
 	if err := d.Client.List(ctx, list); err != nil {
-		return unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", err)
+		unseen := unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", err)
+		return append(unseen, sampledFindings(sampled)...)
 	}
 	var all []finding
 	info := &apimachineryversion.Info{}
@@ -35,8 +43,36 @@ func (d *doctor) checkNodes(ctx context.Context) []finding {
 	_ = readJSON(ctx, d.Cluster, "version", info)
 	mounts := !kubeversion.IsOlder(info.GitVersion, kubeversion.ImageVolumes)
 	for i := range list.Items {
-		all = append(all, nodeFinding(&list.Items[i], mounts))
+		node := &list.Items[i]
+		all = append(all, nodeFinding(node, sampled[node.Name], mounts))
 	}
+	return all
+}
+
+// landlockByNode is the version of Landlock that held calls of the namespace, by their nodes. Calls that needed none say
+// nothing about their node.
+func (d *doctor) landlockByNode(ctx context.Context) map[string]int32 {
+	found := map[string]int32{}
+	list := &v1alpha1.ToolCallList{}
+	if err := d.Client.List(ctx, list, client.InNamespace(d.environmentNamespace()), client.Limit(sampledCalls)); err != nil {
+		return found // Other checks say what is wrong with calls.
+	}
+	for i := range list.Items {
+		s := &list.Items[i].Status
+		if s.Isolation != nil && s.Node != "" && s.Isolation.LandlockABI > 0 {
+			found[s.Node] = s.Isolation.LandlockABI
+		}
+	}
+	return found
+}
+
+// sampledFindings are what calls tell of their nodes, for somebody who can't see nodes.
+func sampledFindings(sampled map[string]int32) []finding {
+	var all []finding
+	for node, abi := range sampled {
+		all = append(all, found(stateOK, fmt.Sprintf("Landlock %d held calls on node %s", abi, node), ""))
+	}
+	slices.SortFunc(all, func(a, b finding) int { return strings.Compare(a.Detail, b.Detail) })
 	return all
 }
 
@@ -50,10 +86,14 @@ const (
 // adviceDelivery: the operator looks at the nodes when it starts.
 const adviceDelivery = "upgrade the node, or restart the operator, which then copies the runner into each pod: kubectl rollout restart deployment -n toolcall-system toolcall-operator"
 
-// nodeFinding tells what a node can do. mounts says that the API server has image volumes.
-func nodeFinding(node *corev1.Node, mounts bool) finding {
+// nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known; mounts says
+// that the API server has image volumes.
+func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 	info := &node.Status.NodeInfo
 	about := fmt.Sprintf("%s: Linux %s, %s, kubelet %s", node.Name, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion)
+	if abi > 0 {
+		about += fmt.Sprintf(", Landlock %d held calls", abi)
+	}
 	noImages := kubeversion.NoImageVolumes(info)
 	switch {
 	case info.OperatingSystem != "" && info.OperatingSystem != "linux":
@@ -66,7 +106,7 @@ func nodeFinding(node *corev1.Node, mounts bool) finding {
 		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
 	case isOlder(info.KernelVersion, gateKernel):
 		return found(stateWarning, about, noGate)
-	case isOlder(info.KernelVersion, landlockKernel):
+	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
 	case isOlder(info.KernelVersion, signalsKernel):
 		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")

@@ -48,7 +48,7 @@ func (d *doctor) checkOperator(ctx context.Context) []finding {
 }
 
 func (d *doctor) checkVersion(ctx context.Context) []finding {
-	operator, err := readOperatorVersion(ctx, d.Cluster)
+	operator, err := operatorVersion(ctx, d.Cluster)
 	if err != nil {
 		return []finding{found(stateUnknown, "plugin "+version.String()+"; the operator's version can't be found out: "+err.Error(), adviceAdmin)}
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -22,8 +23,8 @@ ask. The exit code is 1 if it can't be found out.`
 
 // versions are what version prints with -o.
 type versions struct {
-	Plugin   pluginVersion    `json:"plugin"`
-	Operator *operatorVersion `json:"operator,omitempty"`
+	Plugin   pluginVersion   `json:"plugin"`
+	Operator *sourcedVersion `json:"operator,omitempty"`
 }
 
 type pluginVersion struct {
@@ -33,8 +34,10 @@ type pluginVersion struct {
 	API       string `json:"api"`
 }
 
-type operatorVersion struct {
+// sourcedVersion is a version, and where it was read.
+type sourcedVersion struct {
 	Version string `json:"version"`
+	Source  string `json:"source"`
 }
 
 func newVersion(c *cli.CLI) *cobra.Command {
@@ -63,7 +66,7 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 		cluster, err := c.Connect()
 		if err != nil {
 			unknown = err
-		} else if all.Operator, err = readOperatorVersion(ctx, cluster); err != nil {
+		} else if all.Operator, err = operatorVersion(ctx, cluster); err != nil {
 			unknown = fmt.Errorf("the operator's version is unknown: %w", err)
 		}
 	}
@@ -73,22 +76,25 @@ func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cl
 	p := all.Plugin
 	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", p.Version, p.Platform, p.GoVersion, p.API)
 	if all.Operator != nil {
-		fmt.Fprintf(c.Out, "operator %s\n", terminal.SafeLine(all.Operator.Version))
+		fmt.Fprintf(c.Out, "operator %s (%s)\n", terminal.SafeLine(all.Operator.Version), terminal.SafeLine(all.Operator.Source))
 	}
 	return unknown
 }
 
-// readOperatorVersion asks the aggregated API.
-func readOperatorVersion(ctx context.Context, c *cli.Cluster) (*operatorVersion, error) {
+// operatorVersion asks the aggregated API, and for an operator that doesn't say its version there, its Deployment.
+func operatorVersion(ctx context.Context, c *cli.Cluster) (*sourcedVersion, error) {
 	headers, err := get(ctx, c, "apis/"+outputGroup)
-	if err != nil {
-		return nil, err
+	if said := headers.Get(headerVersion); said != "" {
+		return &sourcedVersion{Version: said, Source: "says the API " + outputGroup}, nil
 	}
-	said := headers.Get(headerVersion)
-	if said == "" {
-		return nil, fmt.Errorf("the API %s doesn't say it", outputGroup)
+	if err == nil {
+		err = fmt.Errorf("the API %s doesn't say it: the operator is older than this plugin", outputGroup)
 	}
-	return &operatorVersion{Version: said}, nil
+	tag, tagErr := operatorTag(ctx, c)
+	if tagErr != nil {
+		return nil, errors.Join(err, tagErr)
+	}
+	return &sourcedVersion{Version: tag, Source: "tag of the operator's image"}, nil
 }
 
 // get asks for a path of the API server, and returns the headers of the answer.

@@ -25,19 +25,19 @@ func TestVersionNamesTheAPI(t *testing.T) {
 func TestVersionOfTheOperator(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
-	f.Run("version", "--as", "nobody").Expect(t, 0, "operator "+version.String())
-	f.Run("version", "-o", "yaml").Expect(t, 0, "kind: Versions", "operator: version: "+version.String())
+	f.Run("version", "--as", "nobody").Expect(t, 0, "operator "+version.String()+" (says the API subresources.toolcall.dev/v1alpha1)")
+	f.Run("version", "-o", "yaml").Expect(t, 0, "kind: Versions", "operator: source: says the API")
 }
 
-// An answer without a version is an error.
-func TestVersionOfAnOperatorThatSaysNone(t *testing.T) {
+// An older operator doesn't say its version: then the tag of its image counts, and who can't see that is told so.
+func TestVersionOfAnOlderOperator(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
 	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		next.ServeHTTP(&withoutVersion{w}, r)
 	})
 	out, errs, code := plugintest.Run("", "--kubeconfig", config, "version")
-	if code != 1 || !strings.HasPrefix(out, "kubectl-toolcall ") || !strings.Contains(errs, "the operator's version is unknown: the API subresources.toolcall.dev/v1alpha1 doesn't say it") {
+	if code != 1 || !strings.HasPrefix(out, "kubectl-toolcall ") || !strings.Contains(errs, "the operator is older than this plugin") || !strings.Contains(errs, "no operator was found") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 }
@@ -52,3 +52,14 @@ func (w *withoutVersion) WriteHeader(code int) {
 
 // Unwrap lets the proxy flush.
 func (w *withoutVersion) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func TestTagsOfImages(t *testing.T) {
+	t.Parallel()
+	for image, want := range map[string]string{
+		"toolcall.dev/manager:dev": "dev", "registry:5000/team/manager": "", "registry:5000/team/manager:v1.2.3@sha256:00": "v1.2.3", "manager@sha256:00": "",
+	} {
+		if got := imageTag(image); got != want {
+			t.Errorf("%s: %q, want %q", image, got, want)
+		}
+	}
+}

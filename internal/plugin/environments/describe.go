@@ -18,27 +18,60 @@ import (
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
-const envDescribeLong = `Show the details of an environment: whether calls can run in it and why not, its image, policy, limits, variables and
+const envDescribeLong = `Show the details of environments: whether calls can run in them and why not, their image, policy, limits, variables and
 secrets (names and sources, never values), conditions and Events.
 
 What the policy allows is shown if you have permission to read policies. "kubectl toolcall tools" shows what of it you may use.
 
--o prints the environment itself. The exit code is 0 whatever the state of the environment, and 1 if it can't be read.`
+-o prints the environments themselves. The exit code is 0 whatever the state of the environments, and 1 if one can't be read.`
 
 func newEnvDescribe(c *cli.CLI) *cobra.Command {
-	return cli.Describer(c, &cobra.Command{
-		Use:               "describe NAME",
-		Short:             "Show the details of an environment",
+	formats := cli.NewFormats()
+	command := &cobra.Command{
+		Use:               "describe NAME...",
+		Short:             "Show the details of environments",
 		Long:              envDescribeLong,
 		Example:           "  kubectl toolcall env describe tools",
-		Args:              cli.RequireEnvironment,
-		ValidArgsFunction: c.CompleteArguments(1, cli.ListEnvironments),
-	}, (*cli.Cluster).GetEnvironment, func(ctx context.Context, cluster *cli.Cluster, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
-		if err := describeEnvironment(ctx, c.Out, newPolicyReader(cluster), env, now); err != nil {
-			return err
+		Args:              cli.RequireEnvironments,
+		ValidArgsFunction: c.CompleteArguments(-1, cli.ListEnvironments),
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			list, err := environments(ctx, cluster, args)
+			switch {
+			case err != nil:
+				return err
+			case formats.IsObject() && len(list.Items) == 1:
+				return formats.Print(c.Out, &list.Items[0])
+			case formats.IsObject():
+				return formats.Print(c.Out, list)
+			}
+			policies, now := newPolicyReader(cluster), time.Now()
+			for i := range list.Items {
+				if i > 0 {
+					fmt.Fprintln(c.Out)
+				}
+				if err := describeEnvironment(ctx, c.Out, policies, &list.Items[i], now); err != nil {
+					return err
+				}
+				if err := cluster.WriteEvents(ctx, &list.Items[i], now); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	formats.Add(command)
+	return command
+}
+
+// environments reads environments by their names.
+func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha1.ExecutionEnvironmentList, error) {
+	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
+	for i, name := range names {
+		if err := c.Client.Get(ctx, c.Key(name), &list.Items[i]); err != nil {
+			return nil, c.ReadError("environment "+name, err)
 		}
-		return cluster.WriteEvents(ctx, env, now)
-	})
+	}
+	return list, nil
 }
 
 func describeEnvironment(ctx context.Context, out io.Writer, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) error {

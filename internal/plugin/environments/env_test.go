@@ -135,7 +135,7 @@ func TestSummariesOfWarmPools(t *testing.T) {
 	}
 }
 
-// A user without permission to read policies learns whether the tool may be used, and that the result is unknown.
+// A user without permission to read policies still learns what is certain under every policy.
 func TestCheckWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
@@ -145,8 +145,8 @@ func TestCheckWithoutPolicies(t *testing.T) {
 	agent := f.As(user)
 	check := func(args ...string) plugintest.Printed { return agent(append([]string{"check"}, args...)...) }
 	check("--environment", "none", "--", "ls").Expect(t, 125, "EnvironmentNotFound", "Allowed: no, the call would fail before it starts")
-	check("--skill", "none", "--", "ls").Expect(t, 125, "Allowed: unknown")
-	check("--tool", "teleport").Expect(t, 125, "Allowed: unknown", "Policy: "+f.Namespace)
+	check("--skill", "none", "--", "ls").Expect(t, 125, "SkillNotFound")
+	check("--tool", "teleport").Expect(t, 126, "UnknownTool", "Allowed: no, the call would be denied", "Policy: "+f.Namespace)
 	check("--", "ls").Expect(t, 125, "Allowed: unknown", "ls, which you may use", "unknown whether the call would be allowed")
 	check("--", "a/b").Expect(t, 125, "Allowed: unknown")
 	check("--shell", "ls").Expect(t, 125, "Allowed: unknown", "bash, which you may not use")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -130,13 +131,35 @@ func (e *evaluator) readPolicies(ctx context.Context) (err error) {
 		return err
 	}
 	e.policiesUnreadable = fmt.Errorf("%w: %w", errUnreadable, err)
-	if e.action == nil {
-		return e.policiesUnreadable
+	if refusal := e.refusalUnderAnyPolicy(); refusal != nil {
+		return refusal
 	}
 	if may, err := e.Cluster.MayUse(ctx, e.action.Tool()); err == nil {
 		e.evaluation.mayUse = &may
 	}
 	return e.policiesUnreadable
+}
+
+// refusalUnderAnyPolicy returns why the call would not run, if that is the same for every policy.
+func (e *evaluator) refusalUnderAnyPolicy() error {
+	permissive := v1alpha1.ExecutionPolicy{Spec: v1alpha1.ExecutionPolicySpec{
+		Access: v1alpha1.AccessOpen,
+		Shell:  &v1alpha1.ShellPolicy{Enabled: ptr.To(true)},
+		Code:   &v1alpha1.CodePolicy{Languages: []string{}, DeniedModules: []string{}, NetworkAccess: ptr.To(true)},
+	}}
+	trial := *e.snapshot
+	trial.Policies = decide.Policies{Named: &permissive, Defaults: []v1alpha1.ExecutionPolicy{permissive}}
+	_, err := decide.Decide(&trial)
+	var refusal *decide.Refusal
+	if !errors.As(err, &refusal) {
+		return nil
+	}
+	context := refusal.Reason == v1alpha1.ReasonEnvironmentNotFound || refusal.Reason == v1alpha1.ReasonSkillNotFound ||
+		decide.DuplicateDefault(e.snapshot.Defaults) != ""
+	if !context && e.action != nil {
+		return nil // The actual policy may deny the call for another reason.
+	}
+	return refusal
 }
 
 // readAccess checks the permission to use the tool, if the decision depends on it.

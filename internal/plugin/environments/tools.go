@@ -21,8 +21,9 @@ import (
 const toolsLong = `Show which tools you may use in the namespace, and what of that the policy of each environment allows.
 
 The first lines are your own rights: the verb "use" on tools, as the API server lists them. A tool is a program, bash for
-shell command lines, a language for code, or a file tool. The file tools are file.read, which also lists and searches, and
-file.write, which also edits, moves and deletes.
+shell command lines, a language for code, or a file tool. Where the cluster can't list all rights, the tools of the policies
+are asked for one by one. The file tools are file.read, which also lists and searches, and file.write, which also edits, moves and
+deletes.
 
 The table shows both together: a call needs the right to use its tool, unless the policy's ACCESS is Open, and the policy must
 allow it. ? stands for what you have no permission to see: policies need the ClusterRole toolcall-policy-viewer. What a single
@@ -89,7 +90,7 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 		return c.ReadError("environments", listErr)
 	}
 	policies := newPolicyReader(c)
-	rights, err := c.ToolRights(ctx)
+	rights, err := c.ToolRights(ctx, candidateTools(ctx, policies, list.Items))
 	if err != nil {
 		return err
 	}
@@ -109,6 +110,25 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 		return err
 	}
 	return c.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
+}
+
+// candidateTools are the tools that policies name, after those that need no name in a policy.
+func candidateTools(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
+	var tools []string
+	for i := range environments {
+		policy, err := policies.policyFor(ctx, &environments[i])
+		if err != nil || policy == nil {
+			continue
+		}
+		if b := policy.Spec.Binaries; b != nil {
+			tools = append(tools, b.Allowed...)
+		}
+		if code := policy.Spec.Code; code != nil {
+			tools = append(tools, code.Languages...)
+		}
+	}
+	slices.Sort(tools)
+	return append([]string{toolShell, "python", guards.ToolFileRead, guards.ToolFileWrite}, slices.Compact(tools)...)
 }
 
 // usableIn is what the user may use in an environment.
@@ -221,7 +241,7 @@ func (r *toolsReport) write(c *cli.Cluster) error {
 	d := cli.NewDescription(c.Out)
 	text := r.Rights.Text()
 	if !r.Rights.Complete && !r.Rights.AnyTool {
-		text += ", and perhaps others, as the cluster doesn't list all rights: ask for one call with kubectl toolcall check"
+		text += ", and perhaps others: the cluster doesn't list all rights"
 	}
 	d.Section("", []cli.Field{{"Namespace", r.Namespace}, {"You may use", text}})
 	if err := d.Flush(); err != nil {

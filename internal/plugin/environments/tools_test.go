@@ -71,21 +71,25 @@ func TestToolsWithoutPolicies(t *testing.T) {
 	f.As(user)("tools").Expect(t, 0, "You may use: git", "repo yes "+f.Namespace+" ? ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
 }
 
-// Where an authorizer can't list all rights, those that it lists are shown, and that there may be others.
+// Where an authorizer can't list rights, the tools of the policies are asked for one by one.
 func TestToolsOfAnIncompleteList(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
+	f.Policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "git"}}
+	})
+	f.Environment("repo", true)
+	user := f.User([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "cat", "file.write")
 	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if strings.HasSuffix(r.URL.Path, "/selfsubjectrulesreviews") {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1", "status": {"incomplete": true, "nonResourceRules": [],
-"resourceRules": [{"verbs": ["use"], "apiGroups": ["toolcall.dev"], "resources": ["tools"], "resourceNames": ["git"]}]}}`))
+			_, _ = w.Write([]byte(`{"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1", "status": {"incomplete": true, "resourceRules": [], "nonResourceRules": []}}`))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "tools")
-	if text := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(text, "You may use: git, and perhaps others, as the cluster doesn't list all rights") {
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "tools", "--as", user)
+	if text := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(text, "You may use: file.write, git, and perhaps others: the cluster doesn't list all rights") {
 		t.Errorf("exit code %d, %s%s", code, out, errs)
 	}
 }

@@ -24,6 +24,7 @@ func besideName(name string) string {
 }
 
 func (o *copying) note(format string, args ...any) {
+	o.progress.end()
 	fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(fmt.Sprintf(format, args...)))
 }
 
@@ -56,33 +57,38 @@ func (o *copying) downloadDirectory(ctx context.Context, from, to place) error {
 		return err
 	}
 	defer body.Close()
-	if err := extract(root, &tailReader{Reader: body}, o.note); err != nil {
+	counted := &countingReader{Reader: body, progress: o.progress.report}
+	if err := extract(root, counted, o.note); err != nil {
 		return err
 	}
 	return os.Rename(temporary, name)
 }
 
-// tailReader keeps the end of what is read.
-type tailReader struct {
+// countingReader reports what is read, and keeps the end of it.
+type countingReader struct {
 	io.Reader
-	tail []byte
+	progress func(done, total int64)
+	done     int64
+	tail     []byte
 }
 
 // tarEnd is how many bytes of zeros end an archive.
 const tarEnd = 1024
 
-func (c *tailReader) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
+	c.done += int64(n)
+	c.progress(c.done, -1)
 	c.tail = append(c.tail, p[:n]...)
 	c.tail = append(c.tail[:0], c.tail[max(0, len(c.tail)-tarEnd):]...)
 	return n, err
 }
 
 // isWhole says whether what was read ends as archives do.
-func (c *tailReader) isWhole() bool { return bytes.Equal(c.tail, make([]byte, tarEnd)) }
+func (c *countingReader) isWhole() bool { return bytes.Equal(c.tail, make([]byte, tarEnd)) }
 
 // extract writes what an archive has below root, and nothing elsewhere, whatever its entries are named.
-func extract(root *os.Root, archive *tailReader, note func(format string, args ...any)) error {
+func extract(root *os.Root, archive *countingReader, note func(format string, args ...any)) error {
 	var links []string
 	reader := tar.NewReader(archive)
 	for {
@@ -186,7 +192,7 @@ func (o *copying) uploadDirectory(ctx context.Context, from, to place) error {
 		go func() { writer.CloseWithError(archiveOf(root, writer, o.note)) }()
 		return reader, nil
 	}
-	return o.Output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, nil)
+	return o.Output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 }
 
 // archiveOf writes what is below root into an archive. It follows no symbolic link.

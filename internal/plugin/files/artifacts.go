@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +29,9 @@ With PATH, as the list shows it, the artifact is written into the working direct
 -o under another name; "-" is standard output. It appears whole or not at all, and its SHA-256 is compared with what the call
 recorded.
 
+--open shows it with the program that the system has for such files. It is somebody else's data: only images, text, PDF, audio and
+video are opened, by what the artifact's recorded type says, and never a program or a page.
+
 For programs, the list is in "kubectl toolcall describe NAME -o json", under status.artifacts.
 
 The exit code is 0 also if the call kept no files, and 1 if an artifact can't be got whole.
@@ -34,24 +40,33 @@ It needs permission to get toolcalls/log in the group subresources.toolcall.dev,
 toolcall-user grant.`
 
 const artifactsExample = `  kubectl toolcall artifacts report
-  kubectl toolcall artifacts report out/plot.png
+  kubectl toolcall artifacts report plot.png --open
   kubectl toolcall artifacts report result.json -o - | jq .`
 
 // artifactsOptions are the flags of artifacts.
-type artifactsOptions struct{ output string }
+type artifactsOptions struct {
+	output string
+	open   bool
+	quiet  bool
+	// view starts the system's viewer.
+	view func(file string) error
+}
 
 func newArtifacts(c *cli.CLI) *cobra.Command {
-	o := &artifactsOptions{}
+	o := &artifactsOptions{view: view}
 	command := &cobra.Command{
 		Use:               "artifacts NAME [PATH]",
 		Short:             "List the files that a call kept, and get one",
 		Long:              artifactsLong,
 		Example:           artifactsExample,
 		Args:              o.validate,
-		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
+		ValidArgsFunction: completeArtifacts(c),
 		RunE:              c.Connected(o.run),
 	}
-	command.Flags().StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
+	flags := command.Flags()
+	flags.StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
+	flags.BoolVar(&o.open, "open", false, "show the artifact with the system's program for it")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
 	cli.Must(command.MarkFlagFilename("output"))
 	return command
 }
@@ -60,8 +75,10 @@ func (o *artifactsOptions) validate(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 || len(args) > 2 || args[0] == "":
 		return errors.New("specify the name of one call, and of one artifact to get it: \"kubectl toolcall get\" lists the calls")
-	case len(args) == 1 && o.output != "":
-		return errors.New("-o is for one artifact: give its path after the name of the call")
+	case len(args) == 1 && (o.output != "" || o.open):
+		return errors.New("-o and --open are for one artifact: give its path after the name of the call")
+	case o.open && o.output == standardStream:
+		return errors.New("--open needs a file: leave out \"-o -\"")
 	default:
 		return nil
 	}
@@ -110,8 +127,13 @@ func list(c *cli.Cluster, call *v1alpha1.ToolCall) error {
 }
 
 func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
+	if o.open && !canOpen(a) {
+		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
+	}
+	progress := newTransferProgress(c.CLI, o.quiet)
+	defer progress.end()
 	copyTo := func(w io.Writer) error {
-		err := copyArtifact(ctx, c.Output, call, a, w)
+		err := copyArtifact(ctx, c.Output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
 		if err != nil {
 			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
 		}
@@ -127,8 +149,15 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 	if err := writeWhole(name, copyTo); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.Out, terminal.SafeLine(name))
-	return err
+	progress.end()
+	fmt.Fprintln(c.Out, terminal.SafeLine(name))
+	if !o.open {
+		return nil
+	}
+	if err := o.view(name); err != nil {
+		return fmt.Errorf("open %s: %w", name, err)
+	}
+	return nil
 }
 
 // target is the file that is written. Only the last part of a path that a call chose counts. A file that is there already is
@@ -159,4 +188,63 @@ func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1
 		err = fmt.Errorf("not all of its %d bytes were kept", a.Bytes)
 	}
 	return err
+}
+
+// canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
+// the content looks like: both must be such.
+func canOpen(a *v1alpha1.Artifact) bool {
+	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(a.Path)))
+	recorded, _, _ := mime.ParseMediaType(a.MediaType)
+	return isPassive(byName) && isPassive(recorded)
+}
+
+func isPassive(mediaType string) bool {
+	kind, _, _ := strings.Cut(mediaType, "/")
+	switch mediaType {
+	case "application/pdf", "text/plain", "text/csv", "application/json":
+		return true
+	case "image/svg+xml":
+		return false
+	default:
+		return kind == "image" || kind == "audio" || kind == "video"
+	}
+}
+
+// view starts the system's program for a file, which goes on when this one ends.
+func view(file string) error {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	name, args := "xdg-open", []string{absolute}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", absolute}
+	}
+	command := exec.Command(name, args...) //nolint:noctx // it goes on when this program ends
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%w: the file is at %s", err, absolute)
+	}
+	return command.Process.Release()
+}
+
+// completeArtifacts completes a call, and then its artifacts.
+func completeArtifacts(c *cli.CLI) cli.Completer {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return c.CompleteArguments(1, cli.ListCalls)(command, args, prefix)
+		}
+		return c.Complete(func(ctx context.Context, cluster *cli.Cluster) (names []string, err error) {
+			call, err := cluster.GetCall(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			for _, a := range call.Status.Artifacts {
+				names = append(names, terminal.SafeLine(a.Path))
+			}
+			return names, nil
+		})(command, args, prefix)
+	}
 }

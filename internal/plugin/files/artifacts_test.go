@@ -100,14 +100,23 @@ func TestArtifactsAreListed(t *testing.T) {
 	if out, errs, code = plugintest.Run("", "--kubeconfig", kubeconfig, "artifacts", "c"); code != 0 || out != "" || errs != "call c has no artifacts: it kept no files\n" {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
+	if got := plugintest.Completions(t, kubeconfig, "space", "artifacts", "c", "o"); got != "" {
+		t.Errorf("completes to %q", got)
+	}
+	server, kubeconfig = newArtifactServer(t)
+	if got := plugintest.Completions(t, kubeconfig, "space", "artifacts", "c", "o"); got != "out/plot.png" {
+		t.Errorf("completes to %q", got)
+	}
+	_ = server
 }
 
-// A plot that a call made is a file that a person gets with one command.
-func TestAnArtifactIsWritten(t *testing.T) {
+// A plot that a call made is a PNG that a person opens with one command.
+func TestAnArtifactIsWrittenAndOpened(t *testing.T) {
 	// The working directory is the process's.
 	server, kubeconfig := newArtifactServer(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
+	var opened []string
 	get := func(args ...string) plugintest.Printed {
 		var out, errs strings.Builder
 		c := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
@@ -116,17 +125,22 @@ func TestAnArtifactIsWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &artifactsOptions{}
-		if len(args) > 1 {
-			o.output = args[1]
+		o := &artifactsOptions{view: func(file string) error { opened = append(opened, file); return nil }}
+		for i := 1; i < len(args); i++ {
+			switch args[i] {
+			case "--open":
+				o.open = true
+			default:
+				o.output = args[i]
+			}
 		}
 		if err := o.run(t.Context(), cluster, []string{"c", args[0]}); err != nil {
 			return plugintest.Printed{Out: out.String(), Err: err.Error(), Code: 1}
 		}
 		return plugintest.Printed{Out: out.String(), Err: errs.String()}
 	}
-	if got := get("out/plot.png"); got != (plugintest.Printed{Out: "plot.png\n"}) || content(t, "plot.png") != pixel {
-		t.Errorf("%+v", got)
+	if got := get("out/plot.png", "--open"); got != (plugintest.Printed{Out: "plot.png\n"}) || content(t, "plot.png") != pixel || !slices.Equal(opened, []string{"plot.png"}) {
+		t.Errorf("%+v, opened %q", got, opened)
 	}
 	if got := get("result.json", "-"); got != (plugintest.Printed{Out: "{}\n"}) {
 		t.Errorf("%+v", got)
@@ -144,12 +158,17 @@ func TestAnArtifactIsWritten(t *testing.T) {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
+	for _, path := range []string{"page.png", "page.html", "empty.txt"} {
+		if got := get(path, "--open"); got.Code != 1 || !strings.Contains(got.Err, "--open doesn't open") {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
 	server.lying = true
 	if got := get("result.json", "lie"); got.Code != 1 || !strings.Contains(got.Err, "don't have the hash") {
 		t.Errorf("%+v", got)
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "plot.png"}) {
-		t.Errorf("the folder has %q", got)
+	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "plot.png"}) || len(opened) != 1 {
+		t.Errorf("the folder has %q, opened %q", got, opened)
 	}
 }
 
@@ -157,10 +176,12 @@ func TestArgumentsOfArtifacts(t *testing.T) {
 	t.Parallel()
 	_, kubeconfig := newArtifactServer(t)
 	for line, want := range map[string]string{
-		"":          "specify the name of one call",
-		"c a b":     "specify the name of one call",
-		"c -o file": "-o is for one artifact",
-		"none":      "call none: ",
+		"":                          "specify the name of one call",
+		"c a b":                     "specify the name of one call",
+		"c --open":                  "-o and --open are for one artifact",
+		"c -o file":                 "-o and --open are for one artifact",
+		"c result.json --open -o -": "--open needs a file",
+		"none":                      "call none: ",
 	} {
 		out, errs, code := plugintest.Run("", append([]string{"--kubeconfig", kubeconfig, "artifacts"}, strings.Fields(line)...)...)
 		plugintest.Printed{Out: out, Err: errs, Code: code}.Expect(t, 1, want)

@@ -46,7 +46,7 @@ const cpExample = `  kubectl toolcall cp data.csv demo:/workspace/data.csv
   kubectl toolcall cp -r ./src demo:/workspace/src`
 
 func newCp(c *cli.CLI) *cobra.Command {
-	var recursive bool
+	var recursive, quiet bool
 	command := &cobra.Command{
 		Use:               "cp [-r] FROM TO",
 		Short:             "Copy files into a session or out of it",
@@ -62,13 +62,15 @@ func newCp(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := &copying{cluster}
+			o := &copying{Cluster: cluster, progress: newTransferProgress(c, quiet)}
+			defer o.progress.end()
 			ctx, stop := cli.EndedBySignals(command.Context())
 			defer stop()
 			return o.run(ctx, from, to, recursive)
 		},
 	}
 	command.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy a directory with what is in it")
+	command.Flags().BoolVarP(&quiet, "quiet", "q", false, "print no progress")
 	return command
 }
 
@@ -128,7 +130,10 @@ func parsePlace(text string) place {
 }
 
 // copying is one run of cp.
-type copying struct{ *cli.Cluster }
+type copying struct {
+	*cli.Cluster
+	progress *transferProgress
+}
 
 func (o *copying) run(ctx context.Context, from, to place, recursive bool) error {
 	var err error
@@ -179,7 +184,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, nil)
+		return o.Output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 	}
 	info, err := os.Stat(from.path)
 	switch {
@@ -191,7 +196,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 		return fmt.Errorf("%s isn't a regular file: pass it on standard input, with \"-\"", from.path)
 	}
 	open := func() (io.ReadCloser, error) { return openSized(from.path, info.Size()) }
-	return o.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, nil)
+	return o.Files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
 }
 
 // openSized opens a file, of which no more than the size is read: what is appended meanwhile isn't part of it.
@@ -208,14 +213,14 @@ func openSized(name string, size int64) (io.ReadCloser, error) {
 
 func (o *copying) download(ctx context.Context, from, to place) error {
 	if to.path == standardStream {
-		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, nil)
+		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, o.progress.report)
 	}
 	name, err := localTarget(from.path, to.path)
 	if err != nil {
 		return err
 	}
 	return writeWhole(name, func(w io.Writer) error {
-		return o.Files.Download(ctx, o.file(from), w, nil)
+		return o.Files.Download(ctx, o.file(from), w, o.progress.report)
 	})
 }
 

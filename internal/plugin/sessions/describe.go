@@ -25,20 +25,31 @@ const sessionDescribeLong = `Show the details of a session: its phase and why, e
 conditions, timings, and the calls in it that have not finished. -o prints the session itself.`
 
 func newSessionDescribe(c *cli.CLI) *cobra.Command {
-	return cli.Describer(c, &cobra.Command{
+	formats := cli.NewFormats()
+	command := &cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a session",
 		Long:              sessionDescribeLong,
 		Example:           "  kubectl toolcall session describe dev",
 		Args:              cli.RequireSession,
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
-	}, (*cli.Cluster).GetSession, func(ctx context.Context, cluster *cli.Cluster, session *v1alpha1.ToolSession, now time.Time) error {
-		calls, err := unfinishedCalls(ctx, cluster, session)
-		if err != nil {
-			c.Note(false, "note: the calls of the session are not shown: %s", terminal.SafeLine(err.Error()))
-		}
-		return writeSession(c.Out, session, calls, now)
-	})
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			session, err := cluster.GetSession(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if formats.IsObject() {
+				return formats.Print(c.Out, session)
+			}
+			calls, err := unfinishedCalls(ctx, cluster, session)
+			if err != nil {
+				c.Note(false, "note: the calls of the session are not shown: %s", terminal.SafeLine(err.Error()))
+			}
+			return writeSession(c.Out, session, calls, time.Now())
+		}),
+	}
+	formats.Add(command)
+	return command
 }
 
 // unfinishedCalls lists the calls of a session that wait or run, in the order of their creation. The finished ones, with

@@ -192,6 +192,7 @@ func TestDescribeListsUnfinishedCalls(t *testing.T) {
 	for line, want := range map[string]string{
 		"get --session other -o name":               "elsewhere",
 		"get --session dev --phase Running -o name": "runs",
+		"get runs elsewhere --session dev -o name":  "runs",
 	} {
 		if got := names(line); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)

@@ -1,13 +1,14 @@
 package sessions
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"strings"
-	"unicode/utf8"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,31 +23,36 @@ const sessionShellLong = `Run each line of standard input as a shell call of a s
 
 This is not a terminal. Each line is a call of its own, judged by the policy like any other: files stay from line to line,
 but variables, the directory, the umask and background processes don't. To use them, put the commands on one line, or set
-them for all lines with -e and -w. Programs get no input.
+them for all lines with -e and -w. Programs get no input, and output is shown when the command has ended.
 
 Ctrl-C cancels the running call. "exit", Ctrl-D or the end of the input leaves the shell; the session goes on.
 
-The exit code is that of the last call, as for run. If standard input is not a terminal, a call that is cancelled, or that could
-not be created or followed, ends the shell.`
+The exit code is that of the last call, as for run, or 125 if a call could not be created or followed. If standard input is
+not a terminal, such an error ends the shell.`
 
 const sessionShellExample = `  kubectl toolcall session shell dev
   kubectl toolcall session shell dev -w /workspace/repo -e CI=true
   kubectl toolcall session shell dev --quiet < commands.txt`
 
-// maxLine bounds a line in bytes. The API bounds a command line in characters.
-const maxLine = 131071
-
 // sessionShell runs lines as calls of a session.
 type sessionShell struct {
 	*cli.CLI
-	call  calls.Flags
-	quiet bool
+	call   calls.Flags
+	output calls.ShowFlags
+	quiet  bool
+
+	cluster *cli.Cluster
+	session *v1alpha1.ToolSession
+	lines   *lineReader
+	signals chan os.Signal
 	// interactive says that a person types the lines: errors and interrupts don't end the shell.
 	interactive bool
+	// code is the exit code of the last call.
+	code int
 }
 
 func newSessionShell(c *cli.CLI) *cobra.Command {
-	s := &sessionShell{CLI: c}
+	s := &sessionShell{CLI: c, output: calls.ShowFlags{Live: calls.LiveAlways}}
 	command := &cobra.Command{
 		Use:               "shell NAME",
 		Short:             "Run each line of standard input as a call of a session",
@@ -55,11 +61,14 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 		Args:              cli.RequireSession,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
-		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
-			file, ok := c.In.(*os.File)
-			s.interactive = ok && term.IsTerminal(int(file.Fd()))
-			return s.run(ctx, cluster, args[0])
-		}),
+		RunE: func(command *cobra.Command, args []string) error {
+			s.interactive = isTerminal(c.In)
+			s.signals = make(chan os.Signal, 2)
+			// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
+			signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+			defer signal.Stop(s.signals)
+			return s.run(command.Context(), args[0])
+		},
 	}
 	s.call.AddContext(command)
 	c.AddRawFlag(command)
@@ -67,110 +76,219 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (s *sessionShell) run(ctx context.Context, c *cli.Cluster, name string) error {
+// isTerminal reports whether a person can type into a reader.
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// errLeave ends the shell with the exit code of the last call.
+var errLeave = errors.New("leave the shell")
+
+func (s *sessionShell) run(ctx context.Context, name string) error {
 	if _, err := s.build("true"); err != nil {
 		return err // A flag is wrong: better now than after the first line.
 	}
-	session, err := c.GetSession(ctx, name)
-	if err != nil {
+	var err error
+	if s.cluster, err = s.Connect(); err != nil {
 		return err
 	}
-	if err := calls.TakesCalls(session); err != nil {
+	if s.session, err = s.cluster.GetSession(ctx, name); err != nil {
 		return err
 	}
-	s.greet(session)
-	lines := bufio.NewScanner(s.In)
-	lines.Buffer(nil, maxLine+len("\r\n"))
-	code := 0
-	for s.prompt(session); lines.Scan(); s.prompt(session) {
-		line := strings.TrimSpace(lines.Text())
-		if line == "exit" {
-			return leave(code)
+	if err := calls.TakesCalls(s.session); err != nil {
+		return err
+	}
+	s.greet()
+	s.lines = newLineReader(s.In)
+	defer s.lines.close()
+	for {
+		line, err := s.read(ctx)
+		if err == nil {
+			err = s.runLine(ctx, line)
 		}
-		if line == "" {
-			continue
-		}
-		err := s.runLine(ctx, c, session, line)
-		code = codeOf(err)
 		switch {
-		case code == cli.CodePipe, !s.interactive && (code == cli.CodeFailed || code == cli.CodeCancelled):
+		case errors.Is(err, errLeave) && s.code == 0:
+			return nil
+		case errors.Is(err, errLeave):
+			return &cli.ExitError{Code: s.code}
+		case err != nil && !s.survives(err):
 			return err
 		case err != nil:
-			s.explain(err)
+			s.Flush()
+			fmt.Fprintln(s.ErrOut, "error: "+terminal.Safe(err.Error()))
 		}
-		s.Note(s.quiet, "[exit code %d]", code)
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read standard input, in which a line has at most %d bytes: %w", maxLine, err)
-	}
-	return leave(code)
 }
 
-// leave ends the shell with the exit code of the last call.
-func leave(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return &cli.ExitError{Code: code}
-}
-
-// codeOf is the exit code of a line.
-func codeOf(err error) int {
+// survives reports whether the shell goes on after an error: a person sees it and decides.
+func (s *sessionShell) survives(err error) bool {
 	var exit *cli.ExitError
+	var input *inputError
 	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.Code
+	case errors.As(err, &input), errors.As(err, &exit) && (exit.Code == cli.CodePipe || errors.Is(err, errSessionOver)):
+		return false
 	default:
-		return cli.CodeFailed
-	}
-}
-
-// explain prints an error after which the shell goes on, unless it is only an exit code.
-func (s *sessionShell) explain(err error) {
-	s.Flush()
-	var exit *cli.ExitError
-	if !errors.As(err, &exit) || exit.Err != nil {
-		fmt.Fprintln(s.ErrOut, "error: "+terminal.Safe(err.Error()))
+		return s.interactive
 	}
 }
 
 // greet says what the shell is and isn't.
-func (s *sessionShell) greet(session *v1alpha1.ToolSession) {
-	s.Note(s.quiet, "Each line runs as a call of its own in session %s: this is not a terminal.", session.Name)
+func (s *sessionShell) greet() {
+	s.Note(s.quiet, "Each line runs as a call of its own in session %s: this is not a terminal.", s.session.Name)
 	s.Note(s.quiet, "Files stay from line to line; variables, the directory and background processes don't.")
 	s.Note(s.quiet, "Ctrl-C cancels the running call. \"exit\" or Ctrl-D leaves; the session goes on.")
-	if session.Spec.Suspend {
-		s.Note(s.quiet, "The session is suspended: calls wait until you run kubectl toolcall session resume %s -n %s", session.Name, session.Namespace)
+	if s.session.Spec.Suspend {
+		s.Note(s.quiet, "The session is suspended: calls wait until you run kubectl toolcall session resume %s -n %s", s.session.Name, s.session.Namespace)
 	}
 }
 
-func (s *sessionShell) prompt(session *v1alpha1.ToolSession) {
+// inputError says that no more lines can be read.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return "read standard input: " + e.err.Error() }
+
+func (e *inputError) Unwrap() error { return e.err }
+
+// read shows the prompt and returns the next line. A signal that ends the program leaves the shell.
+func (s *sessionShell) read(ctx context.Context) (string, error) {
+	s.prompt()
+	for {
+		select {
+		case <-ctx.Done():
+			return "", &inputError{ctx.Err()}
+		case got := <-s.signals:
+			switch {
+			case got == syscall.SIGPIPE:
+			case got == os.Interrupt && s.interactive:
+				fmt.Fprintln(s.ErrOut)
+				s.prompt()
+			default:
+				s.code = cli.CodeCancelled
+				return "", errLeave
+			}
+		case line := <-s.lines.next():
+			s.lines.received()
+			return s.received(line)
+		}
+	}
+}
+
+func (s *sessionShell) received(line inputLine) (string, error) {
+	var wrong *lineError
+	switch {
+	case errors.Is(line.err, io.EOF):
+		if s.interactive {
+			fmt.Fprintln(s.ErrOut)
+		}
+		return "", errLeave
+	case errors.As(line.err, &wrong):
+		s.code = cli.CodeFailed
+		return "", line.err
+	case line.err != nil:
+		return "", &inputError{line.err}
+	case strings.TrimSpace(line.text) == "exit":
+		return "", errLeave
+	default:
+		return line.text, nil
+	}
+}
+
+func (s *sessionShell) prompt() {
 	if s.interactive {
-		fmt.Fprint(s.ErrOut, terminal.SafeLine(session.Name)+"> ")
+		fmt.Fprint(s.ErrOut, terminal.SafeLine(s.session.Name)+"> ")
 	}
 }
 
 // build builds the call of a line.
 func (s *sessionShell) build(line string) (*v1alpha1.ToolCall, error) {
-	if !utf8.ValidString(line) {
-		return nil, errors.New("the line is not UTF-8 text: a call can only carry text, so encode the data, for example with base64")
-	}
 	flags := s.call
 	flags.Shell = line
 	flags.Changed = func(flag string) bool { return flag == "shell" || s.call.Changed(flag) }
 	return flags.Build(nil, nil)
 }
 
-// runLine runs a line as a call of this very session, and shows its output.
-func (s *sessionShell) runLine(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession, line string) error {
+// errSessionOver says that no more line of a shell can run.
+var errSessionOver = errors.New("no more line can run in the session")
+
+// runLine runs a line as a call, and shows its output and exit code.
+func (s *sessionShell) runLine(ctx context.Context, line string) error {
+	if strings.TrimSpace(line) == "" {
+		return nil
+	}
 	call, err := s.build(line)
 	if err != nil {
 		return err
 	}
-	call.Namespace, call.Spec.SessionRef = session.Namespace, calls.ReferenceTo(session)
-	o := calls.NewRunOptions(s.CLI)
-	o.Quiet = true
-	return o.Start(ctx, c, call)
+	call.Namespace, call.Spec.SessionRef = s.session.Namespace, calls.ReferenceTo(s.session)
+	interrupts := calls.NewInterrupts(ctx, s.signals)
+	defer interrupts.Close()
+	s.code = cli.CodeFailed
+	// The first interrupt doesn't stop the creation: a call that may exist must be known, so that it can be cancelled.
+	created, err := s.cluster.Follow().Create(interrupts.Waiting, call)
+	if err != nil {
+		return s.interrupted(interrupts, err)
+	}
+	done, newline, err := s.show(created, interrupts)
+	if err != nil {
+		return s.interrupted(interrupts, err)
+	}
+	if newline {
+		fmt.Fprintln(s.ErrOut)
+	}
+	return s.interrupted(interrupts, s.report(done))
+}
+
+// show shows the output of a call until it finishes. newline says that a message needs a line of its own.
+func (s *sessionShell) show(call *v1alpha1.ToolCall, i *calls.Interrupts) (done *v1alpha1.ToolCall, newline bool, err error) {
+	p := cli.NewProgress(s.ErrOut, s.quiet, cli.SessionCallDelay)
+	defer p.Stop()
+	shown := s.output.Display(s.CLI)
+	end := &endWriter{Writer: shown.Out, last: '\n'}
+	shown.Out, shown.Changed = end, p.Update
+	done, err = calls.Wait(s.cluster, call, shown, i)
+	return done, shown.Mixed && end.last != '\n' && !s.quiet, err
+}
+
+// endWriter remembers the last byte that was written.
+type endWriter struct {
+	io.Writer
+	last byte
+}
+
+func (e *endWriter) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		e.last = p[len(p)-1]
+	}
+	return e.Writer.Write(p)
+}
+
+// report prints the exit code of a call, and why it failed if its command has none.
+func (s *sessionShell) report(call *v1alpha1.ToolCall) error {
+	err := calls.ReportOutcome(s.CLI, call)
+	s.code = cli.ExitCode(call)
+	took := ""
+	if ms := call.Status.DurationMilliseconds; ms != nil {
+		took = " after " + cli.FormatMilliseconds(*ms)
+	}
+	s.Note(s.quiet, "[exit code %d%s]", s.code, took)
+	switch call.Status.Reason {
+	case v1alpha1.ReasonSessionEnded, v1alpha1.ReasonSessionNotFound, v1alpha1.ReasonSessionNotAllowed:
+		return &cli.ExitError{Code: s.code, Err: fmt.Errorf("%w %s: start another one with kubectl toolcall session start", errSessionOver, terminal.Safe(s.session.Name))}
+	}
+	var exit *cli.ExitError
+	if errors.As(err, &exit) && exit.Err == nil {
+		return nil
+	}
+	return err
+}
+
+// interrupted ends the shell after a signal that is meant for the program, or that no person sent.
+func (s *sessionShell) interrupted(i *calls.Interrupts, err error) error {
+	got := i.FirstSignal()
+	if got == nil || s.interactive && got != syscall.SIGTERM || !s.interactive && err != nil {
+		return err
+	}
+	s.code = cli.CodeCancelled
+	return errLeave
 }

@@ -1,10 +1,15 @@
 package sessions
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -13,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
@@ -67,7 +73,7 @@ func TestShellRunsEachLine(t *testing.T) {
 	s := f.ReadySession("dev")
 	echo(f)
 	got := shellOf(f, "one | two\n\n  \nexit 3\r\nthree", "dev", "-w", "x", "-e", "A=1", "--timeout", "5s")
-	want := greeting + "[exit code 0]\n[exit code 3]\n[exit code 0]\n"
+	want := greeting + "[exit code 0 after 7ms]\n[exit code 3 after 7ms]\n[exit code 0 after 7ms]\n"
 	if got != (plugintest.Printed{Out: "one | two\nexit 3\nthree\n", Err: want}) {
 		t.Errorf("got %+v", got)
 	}
@@ -97,9 +103,10 @@ func TestShellExits(t *testing.T) {
 		"exit 3\n exit \none": {3, "exit 3", ""},
 		"rm\n":                {126, "rm", "ShellCommandNotAllowed): no rm\nTo see what the policy allows"},
 		"rm\none\n":           {0, "one rm", "[exit code 126]"},
-		"end\none\n":          {125, "end", "SessionEnded"},
+		"end\none\n":          {125, "end", "no more line can run in the session dev: start another one with kubectl toolcall session start"},
 		"a\xffb\none\n":       {125, "", "the line is not UTF-8 text"},
-		strings.Repeat("x", maxLine+9) + "\none\n": {125, "", "a line has at most 131071 bytes"},
+		"a\x00b\none\n":       {125, "", "the line has a NUL character"},
+		strings.Repeat("x", maxLine+1) + "\none\n": {125, "", "the line is longer than 131071 bytes"},
 	} {
 		f := plugintest.New(t)
 		f.ReadySession("dev")
@@ -120,57 +127,101 @@ func TestErrorsOfAnInteractiveShell(t *testing.T) {
 	f := plugintest.New(t)
 	f.ReadySession("dev")
 	echo(f)
-	out, err := interactive(f, strings.NewReader("a\xffb\nrm\nend\none\nexit"), nil)
-	if err != nil {
+	s, out := newShell(f, strings.NewReader("a\xffb\nrm\none\nexit"))
+	s.interactive = true
+	if err := s.run(t.Context(), "dev"); err != nil {
 		t.Errorf("got %v", err)
 	}
-	for _, part := range []string{"dev> error: the line is not UTF-8 text", "ShellCommandNotAllowed", "[exit code 126]\ndev> ", "[exit code 125]\ndev> one\n[exit code 0]\ndev> "} {
-		if !strings.Contains(out, part) {
-			t.Errorf("%q isn't in %s", part, out)
+	for _, part := range []string{"dev> error: the line is not UTF-8 text", "ShellCommandNotAllowed", "[exit code 126]\ndev> one\n[exit code 0 after 7ms]\ndev> "} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q isn't in %s", part, out.String())
 		}
 	}
+	s, _ = newShell(f, strings.NewReader("end\none"))
+	s.interactive = true
+	if err := s.run(t.Context(), "dev"); !errors.Is(err, errSessionOver) {
+		t.Errorf("of an ended session: %v", err)
+	}
 	broken := errors.New("broken")
-	if _, err := interactive(f, iotest.ErrReader(broken), nil); !errors.Is(err, broken) {
+	s, _ = newShell(f, iotest.ErrReader(broken))
+	s.interactive = true
+	if err := s.run(t.Context(), "dev"); !errors.Is(err, broken) {
 		t.Errorf("of a broken input: %v", err)
 	}
 }
 
-// interactive runs a shell as if a person typed. It returns what is printed to out, unless that is given.
-func interactive(f *plugintest.Fixture, in io.Reader, out io.Writer) (string, error) {
+// newShell returns a shell whose signals the test sends.
+func newShell(f *plugintest.Fixture, in io.Reader) (*sessionShell, *plugintest.LockedBuffer) {
 	f.T.Helper()
-	printed := &plugintest.LockedBuffer{}
-	streams := genericiooptions.IOStreams{In: in, Out: printed, ErrOut: printed}
-	if out != nil {
-		streams.Out = out
-	}
-	c := plugintest.TestCLI(streams)
+	out := &plugintest.LockedBuffer{}
+	c := plugintest.TestCLI(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
 	*c.Flags.KubeConfig, *c.Flags.Namespace = f.Kubeconfig, f.Namespace
-	cluster, err := c.Connect()
-	if err != nil {
-		f.T.Fatal(err)
-	}
-	s := &sessionShell{CLI: c, interactive: true}
+	s := &sessionShell{CLI: c, output: calls.ShowFlags{Live: calls.LiveAlways}, signals: make(chan os.Signal, 2)}
 	s.call.Changed = func(string) bool { return false }
-	err = s.run(f.T.Context(), cluster, "dev")
-	return printed.String(), err
+	return s, out
 }
 
-// A call that is cancelled ends a script. A person goes on.
-func TestACancelledCallOfAShell(t *testing.T) {
+// An interrupt cancels the running call. In a terminal the next line comes; otherwise, and after SIGTERM, the shell ends.
+func TestInterruptsOfAShell(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		interactive bool
+		signal      os.Signal
+		code        int
+		lines       string
+	}{
+		"Ctrl-C in a terminal":  {true, os.Interrupt, 0, "one sleep"},
+		"Ctrl-C in a script":    {false, os.Interrupt, cli.CodeCancelled, "sleep"},
+		"SIGTERM in a terminal": {true, syscall.SIGTERM, cli.CodeCancelled, "sleep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := plugintest.New(t)
+			f.ReadySession("dev")
+			s, out := newShell(f, strings.NewReader("sleep\none\n"))
+			s.interactive = c.interactive
+			f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+				switch {
+				case call.Spec.Shell.Command == "one":
+					return plugintest.Finished(plugintest.Succeeded())
+				case call.Spec.Cancel:
+					return plugintest.Finished(v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested})
+				case call.Status.Phase == "":
+					s.signals <- c.signal
+					return plugintest.Running("pod")
+				}
+				return nil
+			})
+			err := s.run(context.Background(), "dev")
+			var exit *cli.ExitError
+			if c.code == 0 && err != nil || c.code != 0 && (!errors.As(err, &exit) || exit.Code != c.code) {
+				t.Errorf("got %v: %s", err, out.String())
+			}
+			if lines := strings.Join(lines(f), " "); lines != c.lines || !strings.Contains(out.String(), "interrupted: cancelling call") {
+				t.Errorf("calls %q: %s", lines, out.String())
+			}
+		})
+	}
+}
+
+// At the prompt, Ctrl-C gives a new prompt, and SIGTERM leaves.
+func TestInterruptsAtThePrompt(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
 	f.ReadySession("dev")
-	f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-		if call.Spec.Shell.Command == "sleep" {
-			return plugintest.Finished(v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested})
-		}
-		return plugintest.Finished(plugintest.Succeeded())
-	})
-	if got := shellOf(f, "sleep\none\n", "dev"); got.Code != cli.CodeCancelled || strings.Join(lines(f), " ") != "sleep" {
-		t.Errorf("%+v, calls %q", got, lines(f))
-	}
-	if out, err := interactive(f, strings.NewReader("sleep\none\n"), nil); err != nil || strings.Join(lines(f), " ") != "one sleep sleep" {
-		t.Errorf("%v, calls %q: %s", err, lines(f), out)
+	in, typing := io.Pipe()
+	defer typing.Close()
+	s, out := newShell(f, in)
+	s.interactive, s.quiet = true, true
+	done := make(chan error, 1)
+	go func() { done <- s.run(context.Background(), "dev") }()
+	s.signals <- syscall.SIGPIPE
+	s.signals <- os.Interrupt
+	f.Eventually("second prompt", func() bool { return out.String() == "dev> \ndev> " })
+	s.signals <- syscall.SIGTERM
+	var exit *cli.ExitError
+	if err := <-done; !errors.As(err, &exit) || exit.Code != cli.CodeCancelled {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -180,12 +231,45 @@ func TestShellEndsWhenNobodyReads(t *testing.T) {
 	f := plugintest.New(t)
 	f.ReadySession("dev")
 	echo(f)
-	_, err := interactive(f, strings.NewReader("one\ntwo\n"), plugintest.BrokenPipe{})
+	s, _ := newShell(f, strings.NewReader("one\ntwo\n"))
+	s.Out, s.interactive = plugintest.BrokenPipe{}, true
 	var exit *cli.ExitError
-	if !errors.As(err, &exit) || exit.Code != cli.CodePipe {
+	if err := s.run(context.Background(), "dev"); !errors.As(err, &exit) || exit.Code != cli.CodePipe {
 		t.Errorf("got %v", err)
 	}
 	if lines := lines(f); len(lines) != 1 {
 		t.Errorf("calls %q", lines)
+	}
+}
+
+// A message begins a line of its own where output and messages go to one place, and no byte is added to a file.
+func TestMessagesBeginALine(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.ReadySession("dev")
+	f.Operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		return plugintest.Finished(plugintest.WithOutput(plugintest.Succeeded(), "no newline", ""))
+	})
+	s, out := newShell(f, strings.NewReader("one"))
+	if err := s.run(context.Background(), "dev"); err != nil || !strings.HasSuffix(out.String(), "no newline\n[exit code 0 after 7ms]\n") {
+		t.Errorf("got %v, %q", err, out.String())
+	}
+	if got := shellOf(f, "one", "dev"); got.Out != "no newline" || !strings.HasSuffix(got.Err, ".\n[exit code 0 after 7ms]\n") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestLinesAreReadOneByOne(t *testing.T) {
+	t.Parallel()
+	longest := strings.Repeat("x", maxLine)
+	in := bufio.NewReaderSize(strings.NewReader("a\nb\r\n"+longest+"\n"+longest+longest+"x\nä\n\nlast"), 16)
+	for i, want := range []string{"a", "b", longest, "!longer than", "ä", "", "last", "!EOF", "!EOF"} {
+		got, err := readLine(in)
+		if wrong, isError := strings.CutPrefix(want, "!"); isError && (err == nil || !strings.Contains(err.Error(), wrong)) || !isError && (err != nil || got != want) {
+			t.Errorf("line %d: %.20q, %v", i, got, err)
+		}
+	}
+	if _, err := readLine(bufio.NewReader(io.MultiReader(bytes.NewReader([]byte("half")), iotest.ErrReader(os.ErrClosed)))); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("of a broken input: %v", err)
 	}
 }
