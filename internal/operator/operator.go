@@ -245,25 +245,17 @@ func (r *replica) awaitCluster(ctx context.Context) (features *clusterFeatures, 
 	defer registering.Wait()
 	defer stop()
 	registering.Go(func() { r.api.registerFirst(waiting) })
-	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error {
-			return awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log)
-		},
-		func(ctx context.Context) (err error) {
-			features, err = awaitFeatures(ctx, r.clients, r.options, r.log)
-			return err
-		},
-		func(ctx context.Context) error {
-			return awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log)
-		},
-		func(ctx context.Context) (err error) {
-			service, err = awaitService(ctx, r.clients, r.options, r.log)
-			return err
-		},
-	} {
-		if err := retry(ctx, r.log, part); err != nil {
-			return nil, nil, err
-		}
+	if err := awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log); err != nil {
+		return nil, nil, err
+	}
+	if features, err = awaitFeatures(ctx, r.clients, r.options, r.log); err != nil {
+		return nil, nil, err
+	}
+	if err := awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log); err != nil {
+		return nil, nil, err
+	}
+	if service, err = awaitService(ctx, r.clients, r.options, r.log); err != nil {
+		return nil, nil, err
 	}
 	features.report(r.log)
 	return features, service, nil
