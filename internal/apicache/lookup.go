@@ -148,8 +148,8 @@ func (r Reader) LiveJob(ctx context.Context, key types.NamespacedName) (*batchv1
 // PodOf finds a Job's newest pod in the cache, nil when there is none.
 func (r Reader) PodOf(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	if err := r.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingFields{IndexPodOwner: string(job.UID)}); err != nil {
-		return nil, fmt.Errorf("list the Job's pods: %w", err)
+	if err := r.listBy(ctx, pods, job.Namespace, IndexPodOwner, string(job.UID)); err != nil {
+		return nil, err
 	}
 	if len(pods.Items) == 0 {
 		return nil, nil
@@ -202,11 +202,17 @@ func (r Reader) SealedDecision(ctx context.Context, call *v1alpha1.ToolCall) (st
 // CallsOfJob are the calls in flight that record a Job as theirs.
 func (r Reader) CallsOfJob(ctx context.Context, job types.NamespacedName) ([]v1alpha1.ToolCall, error) {
 	calls := &v1alpha1.ToolCallList{}
-	err := r.List(ctx, calls, client.InNamespace(job.Namespace), client.MatchingFields{IndexCallJob: job.Name})
-	if err != nil {
-		return nil, fmt.Errorf("list the calls of Job %s: %w", job.Name, err)
+	err := r.listBy(ctx, calls, job.Namespace, IndexCallJob, job.Name)
+	return calls.Items, err
+}
+
+// listBy lists the objects of a namespace that have a value in an index.
+func (r Reader) listBy(ctx context.Context, list client.ObjectList, namespace, index, value string, options ...client.ListOption) error {
+	options = append(options, client.InNamespace(namespace), client.MatchingFields{index: value})
+	if err := r.List(ctx, list, options...); err != nil {
+		return fmt.Errorf("list %T by %s %s: %w", list, index, value, err)
 	}
-	return calls.Items, nil
+	return nil
 }
 
 // CountInFlight counts the calls that have not ended, by environment; none while the cache isn't filled. A call that isn't

@@ -108,11 +108,8 @@ func (r Reader) SealedOrigin(ctx context.Context, session *v1alpha1.ToolSession)
 // CallsOfSession are the calls of a session that have not ended, as the cache has them.
 func (r Reader) CallsOfSession(ctx context.Context, session *v1alpha1.ToolSession) ([]v1alpha1.ToolCall, error) {
 	calls := &v1alpha1.ToolCallList{}
-	err := r.List(ctx, calls, client.InNamespace(session.Namespace), client.MatchingFields{IndexCallSession: session.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the session's calls: %w", err)
-	}
-	return ofSession(calls.Items, session), nil
+	err := r.listBy(ctx, calls, session.Namespace, IndexCallSession, session.Name, client.UnsafeDisableDeepCopy)
+	return ofSession(calls.Items, session), err
 }
 
 // AnyCall says whether a session has a call that has not ended and of which is says true. That it has none nobody may be wrong
@@ -163,21 +160,15 @@ func ofSession(calls []v1alpha1.ToolCall, session *v1alpha1.ToolSession) []v1alp
 // SessionsOfJob are the sessions that have not ended and record a Job as theirs.
 func (r Reader) SessionsOfJob(ctx context.Context, job types.NamespacedName) ([]v1alpha1.ToolSession, error) {
 	sessions := &v1alpha1.ToolSessionList{}
-	err := r.List(ctx, sessions, client.InNamespace(job.Namespace), client.MatchingFields{IndexSessionJob: job.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the sessions of Job %s: %w", job.Name, err)
-	}
-	return sessions.Items, nil
+	err := r.listBy(ctx, sessions, job.Namespace, IndexSessionJob, job.Name, client.UnsafeDisableDeepCopy)
+	return sessions.Items, err
 }
 
 // SessionsIn are the sessions of an environment that have not ended. They are not to be changed.
 func (r Reader) SessionsIn(ctx context.Context, environment types.NamespacedName) ([]v1alpha1.ToolSession, error) {
 	sessions := &v1alpha1.ToolSessionList{}
-	err := r.List(ctx, sessions, client.InNamespace(environment.Namespace), client.MatchingFields{IndexSessionEnvironment: environment.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the environment's sessions: %w", err)
-	}
-	return sessions.Items, nil
+	err := r.listBy(ctx, sessions, environment.Namespace, IndexSessionEnvironment, environment.Name, client.UnsafeDisableDeepCopy)
+	return sessions.Items, err
 }
 
 // IsNodeGone says that a Node is deleted, or that somebody vouches that it is out of service: no process runs on it. It is

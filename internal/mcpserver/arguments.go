@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 )
 
 var (
@@ -71,7 +72,7 @@ func (a *arguments) decode(raw json.RawMessage) bool {
 	for _, name := range slices.Sorted(maps.Keys(a.values)) {
 		switch {
 		case !slices.Contains(a.names, name):
-			a.fail(truncate(name, 64), "is unknown: use %s", joinNames(a.names))
+			a.fail(bounds.Text(name, 64), "is unknown: use %s", joinNames(a.names))
 		case string(a.values[name]) == "null":
 			delete(a.values, name)
 		}
@@ -186,7 +187,7 @@ func (a *arguments) variables(description string) (env []v1alpha1.CallEnvVar) {
 	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		var text *string
-		label := "env." + truncate(name, 64)
+		label := "env." + bounds.Text(name, 64)
 		if json.Unmarshal(values[name], &text) != nil || text == nil {
 			a.fail(label, "must be a string, not %s", kind(values[name]))
 			continue
@@ -237,7 +238,7 @@ func (a *arguments) whole(name, description, shape string, lowest, highest int64
 		return nil
 	}
 	if value != math.Trunc(value) || value < float64(lowest) || value > float64(highest) {
-		a.fail(name, "must be %s, at least %d and at most %d, not %s", shape, lowest, highest, truncate(string(a.values[name]), 40))
+		a.fail(name, "must be %s, at least %d and at most %d, not %s", shape, lowest, highest, bounds.Text(string(a.values[name]), 40))
 		return nil
 	}
 	return new(int64(value))
@@ -263,7 +264,7 @@ func (a *arguments) choice(name, description string, words ...string) string {
 		return words[0]
 	}
 	if !slices.Contains(words, chosen) {
-		a.fail(name, "must be %s, not %q", strings.Join(words, " or "), truncate(chosen, 40))
+		a.fail(name, "must be %s, not %q", strings.Join(words, " or "), bounds.Text(chosen, 40))
 	}
 	return chosen
 }
@@ -326,12 +327,4 @@ func kind(raw json.RawMessage) string {
 	default:
 		return "a number"
 	}
-}
-
-// truncate keeps the beginning of a text.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

@@ -3,10 +3,8 @@ package mcpserver
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -219,19 +217,7 @@ func (c *conversations) end(client *mcp.ServerSession) {
 
 // endForSure asks for the end of a session until the API server has answered.
 func endForSure(ctx context.Context, who *identity.Requester, key types.NamespacedName) error {
-	for {
-		err := requestEnd(ctx, who, key)
-		switch {
-		case err == nil, apierrors.IsNotFound(err):
-			return nil
-		case ctx.Err() != nil, !isResponseLost(err) && !isBusy(err):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(cancelRetry):
-		}
-	}
+	return client.IgnoreNotFound(untilAnswered(ctx, func() error { return requestEnd(ctx, who, key) }))
 }
 
 // joins reports whether a call runs in the session of its conversation: it names neither a session nor an environment.

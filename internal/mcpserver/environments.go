@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 )
 
@@ -65,7 +66,7 @@ func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, w
 
 // environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
 func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (described []environment, more bool, err error) {
-	release, err := s.lists.Acquire(ctx, who.Tenant)
+	release, err := s.lists.Acquire(ctx, who.Tenant, 1)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for other lists: %w", err)
 	}
@@ -98,7 +99,7 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	slices.Sort(d.Languages)
 	if ready := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		// On one line, it can't be taken for another line of the answer.
-		d.Ready, d.Message = ready.Status == metav1.ConditionTrue, truncate(strings.Join(strings.Fields(ready.Message), " "), maxReadiness)
+		d.Ready, d.Message = ready.Status == metav1.ConditionTrue, bounds.Text(strings.Join(strings.Fields(ready.Message), " "), maxReadiness)
 	}
 	if d.Ready {
 		d.Message = ""

@@ -62,7 +62,7 @@ func TestEnvironmentsAreReadInPages(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	for range maxListsPerTenant {
-		release, err := s.lists.Acquire(t.Context(), requester.Tenant)
+		release, err := s.lists.Acquire(t.Context(), requester.Tenant, 1)
 		must(t, err)
 		defer release()
 	}

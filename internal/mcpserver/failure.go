@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 )
@@ -44,7 +45,7 @@ func notChanged(call, session string, err error) error {
 // notReady means that a session was created, or may have been, and that nobody knows what became of it.
 func notReady(session string, err error) error {
 	message := fmt.Sprintf("session %s may have been started, and may not be ready: %s", session, err)
-	return &failure{reason: reasonUnknown, message: truncate(message, maxMessage), session: session, mayHaveRun: true, cause: err}
+	return &failure{reason: reasonUnknown, message: bounds.Text(message, maxMessage), session: session, mayHaveRun: true, cause: err}
 }
 
 // unknownOutcome means that the call was created, or may have been, and that its outcome is unknown.
@@ -54,7 +55,7 @@ func unknownOutcome(call types.NamespacedName, err error) error {
 		reason = reasonDeleted
 	}
 	return &failure{reason: reason, call: call.Name, mayHaveRun: true, cause: err, message: fmt.Sprintf(
-		"the outcome of call %s in namespace %s is unknown, and its command may have run: %s", call.Name, call.Namespace, truncate(err.Error(), maxMessage))}
+		"the outcome of call %s in namespace %s is unknown, and its command may have run: %s", call.Name, call.Namespace, bounds.Text(err.Error(), maxMessage))}
 }
 
 // stillRunning means that the server doesn't wait any longer for a call, which goes on.
@@ -73,7 +74,7 @@ func isFailure(err error) bool {
 func resultOfError(who *identity.Requester, err error) *Result {
 	var f *failure
 	if !errors.As(err, &f) {
-		f = &failure{reason: reasonUnknown, message: truncate(err.Error(), maxMessage), mayHaveRun: true}
+		f = &failure{reason: reasonUnknown, message: bounds.Text(err.Error(), maxMessage), mayHaveRun: true}
 	}
 	r := &Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(!f.mayHaveRun), Call: f.call, Session: f.session}
 	if r.Output == "" {
@@ -95,7 +96,7 @@ func apiReason(err error) string {
 
 // explain adds how to correct an error of the API server.
 func explain(who *identity.Requester, err error) string {
-	text := truncate(err.Error(), maxMessage)
+	text := bounds.Text(err.Error(), maxMessage)
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("%s has no permission to do this in namespace %s. An administrator can bind the ClusterRole toolcall-user there, "+

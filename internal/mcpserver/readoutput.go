@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/output"
@@ -132,7 +133,7 @@ func unreadable(who *identity.Requester, call *v1alpha1.ToolCall, err error) err
 	switch {
 	case apierrors.IsForbidden(err):
 		message = "the output needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRole toolcall-user grants, and " +
-			"of a call in a session the right to use the session: " + truncate(err.Error(), maxMessage)
+			"of a call in a session the right to use the session: " + bounds.Text(err.Error(), maxMessage)
 	case reason == reasonUnknown:
 		reason = reasonOutputUnavailable
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -212,24 +213,35 @@ func isResponseLost(err error) bool {
 		apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
 }
 
+// untilAnswered sends a request until the API server has answered it, or the context ends.
+func untilAnswered(ctx context.Context, send func() error) error {
+	for {
+		err := send()
+		if ctx.Err() != nil || !isResponseLost(err) && !isBusy(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(cancelRetry):
+		}
+	}
+}
+
 // cancel cancels the call and waits until it has finished. The context of the request has ended by then.
 func cancel(ctx context.Context, at identity.Calls, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout+finishTimeout)
 	defer end()
 	requesting, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
-	for {
+	err := untilAnswered(requesting, func() error {
 		err := at.CancelExactly(requesting, keyOf(call), call.UID)
-		if err == nil || apierrors.IsNotFound(err) || errors.Is(err, follow.ErrDeleted) {
-			break
+		if errors.Is(err, follow.ErrDeleted) {
+			return nil
 		}
-		if requesting.Err() != nil || !isResponseLost(err) && !isBusy(err) {
-			return nil, notChanged(call.Name, "", fmt.Errorf("cancel the call, which may still run: %w", err))
-		}
-		select {
-		case <-requesting.Done():
-		case <-time.After(cancelRetry):
-		}
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return nil, notChanged(call.Name, "", fmt.Errorf("cancel the call, which may still run: %w", err))
 	}
 	done, err := at.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID})
 	if errors.Is(err, context.DeadlineExceeded) {

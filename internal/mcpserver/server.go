@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 )
@@ -57,7 +58,7 @@ type Server struct {
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limits.Limit
 	// lists are the lists of environments that are read.
-	lists         *limits.Queue
+	lists         *fair.Turns[string]
 	conversations *conversations
 
 	stopping context.Context
@@ -74,9 +75,7 @@ func NewServer(o Options) *Server {
 		options: o, calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		// Not more can wait than the limit of queries lets in.
-		lists: limits.NewQueue(limits.QueueLimits{
-			Running: maxLists, RunningPerSource: maxListsPerTenant, Waiting: o.MaxCalls, WaitingPerSource: o.MaxCalls,
-		}),
+		lists: fair.NewTurns[string](maxLists, maxListsPerTenant),
 	}
 	s.conversations = newConversations(func(key types.NamespacedName, err error) {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())

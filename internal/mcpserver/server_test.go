@@ -82,7 +82,7 @@ func TestToolsAreListedWithSchemas(t *testing.T) {
 	arguments := map[string]any{
 		"run_command": fields{"command": "x"}, "run_program": fields{"program": "x"}, "run_code": fields{"language": "python", "code": "x"},
 		"list_environments": nil,
-		"read_file": fields{"path": "x"}, "write_file": fields{"path": "x", "content": ""}, "edit_file": fields{"path": "x", "old_string": "y"},
+		"read_file":         fields{"path": "x"}, "write_file": fields{"path": "x", "content": ""}, "edit_file": fields{"path": "x", "old_string": "y"},
 		"list_files": nil, "search_files": fields{"pattern": "x"}, "start_session": fields{"timeout_seconds": 0}, "end_session": fields{"session": "none"},
 		"get_call": fields{"call": "none"}, "cancel_call": fields{"call": "none"}, "read_output": fields{"call": "none"},
 	}

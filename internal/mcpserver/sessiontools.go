@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 )
@@ -83,7 +84,7 @@ func startSessionSpec(a *arguments) *sessionRequest {
 	if text := a.text("workspace", "put the workspace and the home directory on a volume of this size, such as 1Gi"); text != "" {
 		size, err := resource.ParseQuantity(text)
 		if err != nil || size.Sign() <= 0 || len(text) > maxQuantity {
-			a.fail("workspace", "must be a size such as 1Gi, not %q", truncate(text, 40))
+			a.fail("workspace", "must be a size such as 1Gi, not %q", bounds.Text(text, 40))
 		}
 		r.spec.Workspace = &v1alpha1.SessionWorkspace{Size: size}
 	}

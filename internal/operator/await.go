@@ -21,12 +21,11 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 )
 
-// How long the operator waits for what it needs, and how often it asks. What is installed at the same moment comes
-// sooner than an API server after an outage.
 const (
-	apiTimeout     = 5 * time.Minute
-	installTimeout = time.Minute
-	awaitPoll      = 500 * time.Millisecond
+	// apiTimeout is how long the operator waits for the API server. For what is installed beside it, it waits as long as that takes.
+	apiTimeout = 5 * time.Minute
+	// awaitPoll is how often it asks.
+	awaitPoll = 500 * time.Millisecond
 )
 
 // unsupportedError says why the operator can't work in this cluster, however long it waits.
@@ -37,11 +36,11 @@ func isUnsupported(err error) bool {
 	return errors.As(err, &unsupported)
 }
 
-// await runs a check until it succeeds or finds the cluster unsupported, and logs why it waits. When the time is up the error is the check's last one: it
-// says more. A check that the end of the time cut short doesn't count, unless it is the only one.
-func await(ctx context.Context, log logr.Logger, what string, timeout time.Duration, check func(context.Context) error) error {
+// await runs a check until it succeeds, finds the cluster unsupported or the context ends, and logs why it waits. When the context ends, the
+// error is the check's last one: it says more. A check that this end cut short doesn't count, unless it is the only one.
+func await(ctx context.Context, log logr.Logger, what string, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, awaitPoll, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, awaitPoll, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if isUnsupported(err) {
 			last = err
@@ -51,7 +50,8 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 			log.Info("Waiting for "+what, "reason", err.Error())
 		}
 		// A request fails at the deadline, shortly before the context ends.
-		if deadline, _ := ctx.Deadline(); last == nil || ctx.Err() == nil && time.Now().Before(deadline) {
+		deadline, hasDeadline := ctx.Deadline()
+		if last == nil || ctx.Err() == nil && (!hasDeadline || time.Now().Before(deadline)) {
 			last = err
 		}
 		return err == nil, nil
@@ -62,28 +62,13 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 	return err
 }
 
-// retry tries until there is no error, the cluster is unsupported or the context ends, and logs each error: each try has already waited as
-// long as an installation takes.
-func retry(ctx context.Context, log logr.Logger, try func(context.Context) error) error {
-	for {
-		err := try(ctx)
-		if err == nil || ctx.Err() != nil || isUnsupported(err) {
-			return err
-		}
-		log.Error(err, "The operator can't work yet, and goes on waiting")
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(awaitPoll):
-		}
-	}
-}
-
 // awaitAPI waits for an API server that can't be reached now, or that has only just started and allows nobody
 // anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
 // kubelet at ever longer intervals, and would be back minutes after the API server.
 func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
-	err := await(ctx, log, "the API server", apiTimeout, func(context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	err := await(ctx, log, "the API server", func(context.Context) error {
 		_, err := server.ServerVersion()
 		return err
 	})
@@ -95,7 +80,7 @@ func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log 
 
 // awaitService waits for the Service that leads runners to whichever replica is the leader.
 func awaitService(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (service *corev1.Service, err error) {
-	err = await(ctx, log, "the Service for runners", installTimeout, func(ctx context.Context) (err error) {
+	err = await(ctx, log, "the Service for runners", func(ctx context.Context) (err error) {
 		service, err = clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
 		return err
 	})
@@ -121,7 +106,7 @@ var kinds = []struct {
 
 // awaitKinds waits until the cluster serves each kind in the way that this operator reads it.
 func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
-	return await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
+	return await(ctx, log, "the CustomResourceDefinitions", func(ctx context.Context) error {
 		for _, kind := range kinds {
 			path := "/apis/" + v1alpha1.GroupVersion.String()
 			if len(namespaces) > 0 && !kind.isCluster {
@@ -157,19 +142,15 @@ func awaitRights(ctx context.Context, reviews authorizationv1client.SelfSubjectA
 	if err != nil {
 		return err
 	}
-	err = await(ctx, log, "the operator's rights", installTimeout, func(ctx context.Context) error {
+	return await(ctx, log, "the operator's rights", func(ctx context.Context) error {
 		lacking, err := lackingRights(ctx, reviews, needed)
-		if err == nil && len(lacking) > 0 {
-			err = fmt.Errorf("the operator's account lacks rights that config/rbac/role.yaml lists: %s", describeRights(lacking))
+		switch {
+		case apierrors.IsForbidden(err):
+			log.Info("Can't ask which rights the operator has; going on", "reason", err.Error())
+			return nil
+		case err == nil && len(lacking) > 0:
+			return fmt.Errorf("the operator's account lacks rights that config/rbac/role.yaml lists: %s", describeRights(lacking))
 		}
 		return err
 	})
-	switch {
-	case apierrors.IsForbidden(err):
-		log.Info("Can't ask which rights the operator has; going on", "reason", err.Error())
-		return nil
-	case err != nil:
-		return fmt.Errorf("check the operator's rights: %w", err)
-	}
-	return nil
 }

@@ -217,11 +217,8 @@ func TestTheStartWaitsForWhatTheClusterHas(t *testing.T) {
 			whole(w, r)
 		}))
 		t.Cleanup(server.Close)
-		var found *clusterFeatures
-		err := retry(t.Context(), logr.Discard(), func(ctx context.Context) (err error) {
-			found, err = awaitFeatures(ctx, kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), &Options{RunnerDelivery: DeliverCopied}, logr.Discard())
-			return err
-		})
+		clients := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
+		found, err := awaitFeatures(t.Context(), clients, &Options{RunnerDelivery: DeliverCopied}, logr.Discard())
 		if isSupported && (err != nil || found.version != version) || !isSupported && !isUnsupported(err) {
 			t.Errorf("Kubernetes %s: %+v, %v", version, found, err)
 		}

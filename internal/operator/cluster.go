@@ -65,7 +65,7 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options,
 
 // awaitFeatures waits until the cluster says what it has.
 func awaitFeatures(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (found *clusterFeatures, err error) {
-	err = await(ctx, log, "what the cluster has", installTimeout, func(ctx context.Context) (err error) {
+	err = await(ctx, log, "what the cluster has", func(ctx context.Context) (err error) {
 		found, err = findFeatures(ctx, clients, o, log)
 		return err
 	})
@@ -90,7 +90,9 @@ func findStamp(ctx context.Context, clients kubernetes.Interface, log logr.Logge
 		return "the cluster serves no mutatingadmissionpolicies in " + group, nil
 	}
 	// What is installed at the same moment may come later.
-	err = await(ctx, log, "the MutatingAdmissionPolicies", stampTimeout, func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
+	defer cancel()
+	err = await(ctx, log, "the MutatingAdmissionPolicies", func(ctx context.Context) error {
 		for _, name := range stampPolicies {
 			if _, err := clients.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{}); err != nil {
 				return fmt.Errorf("look for MutatingAdmissionPolicy %s: %w", name, err)

@@ -30,13 +30,8 @@ func listenForHealth(ctx context.Context, address string) (net.Listener, error) 
 // restart would not help, and would close the port of the aggregated API.
 func serveHealth(ctx context.Context, listener net.Listener, ready healthz.Checker) error {
 	mux := http.NewServeMux()
-	for path, handler := range map[string]*healthz.Handler{
-		"/healthz": {Checks: map[string]healthz.Checker{"alive": healthz.Ping}},
-		"/readyz":  {Checks: map[string]healthz.Checker{"caches": ready}},
-	} {
-		mux.Handle(path, http.StripPrefix(path, handler))
-		mux.Handle(path+"/", http.StripPrefix(path, handler))
-	}
+	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
+	mux.Handle("/readyz", healthz.CheckHandler{Checker: ready})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -42,11 +42,7 @@ func loadIdentity(ctx context.Context, o *Options, clients kubernetes.Interface,
 	if err != nil {
 		return nil, err
 	}
-	isMade := false
-	err = retry(ctx, log, func(ctx context.Context) error {
-		isMade, err = awaitCreated(ctx, clients, secret, log)
-		return err
-	})
+	isMade, err := awaitCreated(ctx, clients, secret, log)
 	switch {
 	case err != nil:
 		return nil, err
@@ -61,7 +57,7 @@ func loadIdentity(ctx context.Context, o *Options, clients kubernetes.Interface,
 // awaitCreated waits until the Secret is there, and says whether this replica made it. The right to create it may be installed at
 // the same moment.
 func awaitCreated(ctx context.Context, clients kubernetes.Interface, secret *corev1.Secret, log logr.Logger) (isMade bool, err error) {
-	err = await(ctx, log, "the identity to be created", installTimeout, func(ctx context.Context) error {
+	err = await(ctx, log, "the identity to be created", func(ctx context.Context) error {
 		_, err := clients.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 		isMade = err == nil
 		if apierrors.IsAlreadyExists(err) {

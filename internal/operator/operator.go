@@ -32,7 +32,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
-	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/tracing"
@@ -129,12 +128,7 @@ func (r *replica) listen(ctx context.Context) (err error) {
 		return fmt.Errorf("make the client that reads past the cache: %w", err)
 	}
 	r.records = &dispatch.Records{Cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetCache() }), Live: live}
-	r.api, err = newOutputAPI(ctx, r.options, outputOptions{
-		clients: r.clients, live: live, cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetClient() }),
-		identity: r.identity, reviews: r.memory.Reviews, log: r.log.WithName("output"),
-		sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, stored: r.kept.sources(),
-		hub: r.memory.Hub,
-	})
+	r.api, err = r.newOutputAPI(ctx, live)
 	return err
 }
 
@@ -144,9 +138,10 @@ func (r *replica) close(ctx context.Context) {
 		_ = r.health.Close()
 	}
 	r.kept.close()
-	if r.trace != nil {
-		endTracing(ctx, r.trace)
-	}
+	// The last traces are sent, also when ctx has ended.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	_ = r.trace.Shutdown(last)
 }
 
 // run works, and serves the kubelet and the aggregated API from the same moment: they don't wait for the cluster.
@@ -245,35 +240,20 @@ func (r *replica) awaitCluster(ctx context.Context) (features *clusterFeatures, 
 	defer registering.Wait()
 	defer stop()
 	registering.Go(func() { r.api.registerFirst(waiting) })
-	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error {
-			return awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log)
-		},
-		func(ctx context.Context) (err error) {
-			features, err = awaitFeatures(ctx, r.clients, r.options, r.log)
-			return err
-		},
-		func(ctx context.Context) error {
-			return awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log)
-		},
-		func(ctx context.Context) (err error) {
-			service, err = awaitService(ctx, r.clients, r.options, r.log)
-			return err
-		},
-	} {
-		if err := retry(ctx, r.log, part); err != nil {
-			return nil, nil, err
-		}
+	if err := awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log); err != nil {
+		return nil, nil, err
+	}
+	if features, err = awaitFeatures(ctx, r.clients, r.options, r.log); err != nil {
+		return nil, nil, err
+	}
+	if err := awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log); err != nil {
+		return nil, nil, err
+	}
+	if service, err = awaitService(ctx, r.clients, r.options, r.log); err != nil {
+		return nil, nil, err
 	}
 	features.report(r.log)
 	return features, service, nil
-}
-
-// endTracing sends the last traces, also when ctx has ended.
-func endTracing(ctx context.Context, trace *tracing.Tracer) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	_ = trace.Shutdown(last)
 }
 
 func newScheme() (*runtime.Scheme, error) {

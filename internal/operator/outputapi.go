@@ -6,9 +6,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -39,25 +38,9 @@ type outputAPI struct {
 	elected chan struct{}
 }
 
-// outputOptions are what the aggregated API is made of, besides the operator's own options.
-type outputOptions struct {
-	clients kubernetes.Interface
-	// live reads from the API server, and cached what the manager keeps in memory, once it runs.
-	live     client.Client
-	cached   client.Reader
-	identity *dispatch.Identity
-	reviews  *access.Reviews
-	// sources have the output of calls, in the order in which they are asked.
-	sources []output.Source
-	// stored have that of calls that have ended.
-	stored []output.Source
-	// hub has the runners whose files are served.
-	hub *dispatch.Hub
-	log logr.Logger
-}
-
-// newOutputAPI makes the aggregated API; nil when it is turned off.
-func newOutputAPI(ctx context.Context, o *Options, with outputOptions) (*outputAPI, error) {
+// newOutputAPI makes the aggregated API; nil when it is turned off. live reads from the API server.
+func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*outputAPI, error) {
+	o, log := r.options, r.log.WithName("output")
 	if !o.OutputAPI {
 		return nil, nil
 	}
@@ -67,25 +50,27 @@ func newOutputAPI(ctx context.Context, o *Options, with outputOptions) (*outputA
 	}
 	api := &outputAPI{elected: make(chan struct{})}
 	// A replica whose caches aren't filled yet answers, too, and says that it can't.
-	cached := apicache.ReaderWithTimeout(with.cached, outputReadTimeout)
-	live := apicache.ReaderWithTimeout(with.live, outputReadTimeout)
+	cached := r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetClient() })
+	objects := apicache.Reader{
+		Reader: apicache.ReaderWithTimeout(cached, outputReadTimeout), Live: apicache.ReaderWithTimeout(live, outputReadTimeout),
+	}
 	api.server, err = subresources.New(subresources.Options{
-		Identity: with.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
-		Live: live, Cached: cached,
-		Requesters: &access.Requesters{Reader: cached}, Reviews: with.reviews,
-		Sources: with.sources, Stored: with.stored, Runners: with.hub,
-		Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: cached, Live: live}, Identity: with.identity},
+		Identity: r.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: r.clients,
+		Live: objects.Live, Cached: objects.Reader,
+		Requesters: &access.Requesters{Reader: objects.Reader}, Reviews: r.memory.Reviews,
+		Sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, Stored: r.kept.sources(),
+		Runners: r.memory.Hub, Origins: &toolsession.Servings{Objects: objects, Identity: r.identity},
 		Leader: &subresources.LeaseLeader{
-			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: clock.RealClock{},
+			Leases: r.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: clock.RealClock{},
 		},
-		Clock: clock.RealClock{}, Log: with.log,
+		Clock: clock.RealClock{}, Log: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if o.OutputAPICertDir == "" {
 		api.registration = &subresources.Registration{
-			Client: with.live, Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: with.log,
+			Client: live, Identity: r.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: log,
 		}
 	}
 	if api.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.OutputAPIAddress); err != nil {

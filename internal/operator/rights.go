@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
@@ -99,32 +101,16 @@ func lackingRights(ctx context.Context, reviews authorizationv1client.SelfSubjec
 	return lacking, nil
 }
 
-// describeRights lists rights by namespace.
+// describeRights lists rights.
 func describeRights(rights []authorizationv1.ResourceAttributes) string {
-	var places []string
-	in := map[string][]string{}
+	var all []string
 	for _, r := range rights {
-		place := "in namespace " + r.Namespace
-		if r.Namespace == "" {
-			place = "in the whole cluster"
+		place := "in the whole cluster"
+		if r.Namespace != "" {
+			place = "in namespace " + r.Namespace
 		}
-		if in[place] == nil {
-			places = append(places, place)
-		}
-		resource := r.Resource
-		if r.Subresource != "" {
-			resource += "/" + r.Subresource
-		}
-		if r.Group != "" {
-			resource += "." + r.Group
-		}
-		if r.Name != "" {
-			resource += " " + r.Name
-		}
-		in[place] = append(in[place], r.Verb+" "+resource)
+		resource := schema.GroupResource{Group: r.Group, Resource: path.Join(r.Resource, r.Subresource)}
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", place, r.Verb, resource, r.Name)))
 	}
-	for i, place := range places {
-		places[i] = place + ": " + strings.Join(in[place], ", ")
-	}
-	return strings.Join(places, "; ")
+	return strings.Join(all, "; ")
 }

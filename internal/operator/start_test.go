@@ -337,7 +337,7 @@ func TestWaitingIsTriedAgainUntilTheProcessEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	tries := 0
-	err := retry(ctx, logr.Discard(), func(context.Context) error {
+	err := await(ctx, logr.Discard(), "a test", func(context.Context) error {
 		if tries++; tries < 3 {
 			return errors.New("not there")
 		}
@@ -346,7 +346,7 @@ func TestWaitingIsTriedAgainUntilTheProcessEnds(t *testing.T) {
 	if err != nil || tries != 3 {
 		t.Errorf("%d tries: %v", tries, err)
 	}
-	err = retry(ctx, logr.Discard(), func(context.Context) error {
+	err = await(ctx, logr.Discard(), "a test", func(context.Context) error {
 		stop()
 		return errors.New("never there")
 	})
