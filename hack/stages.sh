@@ -122,7 +122,7 @@ go_test() {
   env --default-signal=INT bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
     --raw-command -- go -C "$module" test -json "$@" || status=$?
   [[ $status != 0 && ${mode:-} == default ]] || return "$status"
-  failed=$(go -C hack run ./failedtests "$logs/$name.json") && [[ -n $failed ]] || return "$status"
+  failed=$(go -C hack run ./firstfailure -list "$logs/$name.json") && [[ -n $failed ]] || return "$status"
   (($(wc -l <<<"$failed") <= max_again)) || return "$status"
   for argument in "$@"; do
     [[ $argument != -* || $argument == -run=* || $argument == -count=* ]] || flags+=("$argument")
@@ -169,10 +169,8 @@ summary() {
   printf 'The logs are in %s.\n' "${logs#"$PWD"/}"
   failed=$(awk '$2 == "FAILED" { print $1; exit }' "$done")
   [[ -n $failed ]] || return 0
-  printf '\nThe first stage that failed, %s:\n' "$failed"
-  if grep -qs '"Action":"fail"' "$logs/$failed.json"; then
-    bin/gotestsum --format=none --hide-summary=skipped --raw-command -- cat "$logs/$failed.json" || true
-  else
+  printf '\nThe first failure, in the stage %s:\n' "$failed"
+  if [[ ! -s $logs/$failed.json ]] || ! go -C hack run ./firstfailure "$logs/$failed.json"; then
     tail -n 40 "$logs/$failed.log"
   fi
 }

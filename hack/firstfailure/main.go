@@ -1,25 +1,32 @@
-// Command failedtests lists the failed tests of the events of go test -json in the files that its arguments name: each with its package,
-// without those that are parts of others. It exits with 1 when a package failed otherwise: it doesn't compile, or it ended before its
-// tests did, as after a panic.
+// Command firstfailure prints the output of the test that failed first, from the events of go test -json in the files that its
+// arguments name. It exits with 1 when no test failed.
+//
+// With -list it prints the failed tests instead, each with its package, without those that are parts of others. It exits with 1 when a
+// package failed otherwise: it doesn't compile, or it ended before its tests did, as after a panic.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // event is one line of go test -json; go doc test2json describes it.
 type event struct {
+	Time                          time.Time
 	Action, Package, Test, Output string
 }
 
 func main() {
+	list := flag.Bool("list", false, "print the failed tests")
+	flag.Parse()
 	var all []event
-	for _, path := range os.Args[1:] {
+	for _, path := range flag.Args() {
 		file, err := os.Open(path)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "error:", err)
@@ -28,11 +35,19 @@ func main() {
 		all = append(all, read(file)...)
 		file.Close()
 	}
-	failed, isWhole := failures(all)
-	fmt.Print(failed)
-	if !isWhole {
+	if *list {
+		failed, isWhole := failures(all)
+		fmt.Print(failed)
+		if !isWhole {
+			os.Exit(1)
+		}
+		return
+	}
+	first, found := firstFailure(all)
+	if !found {
 		os.Exit(1)
 	}
+	fmt.Print(first)
 }
 
 // read leaves out what isn't an event: a build can print beside it.
@@ -49,6 +64,28 @@ func read(in io.Reader) []event {
 			return all
 		}
 	}
+}
+
+// firstFailure returns the name and the output of the test that failed first. A test that fails because a subtest did comes after
+// it. A package that fails without a failed test, such as one that doesn't compile, counts as a test.
+func firstFailure(all []event) (string, bool) {
+	var first event
+	for _, e := range all {
+		if e.Action == "fail" && (first.Action == "" || e.Time.Before(first.Time)) {
+			first = e
+		}
+	}
+	if first.Action == "" {
+		return "", false
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s\n", first.Package, first.Test)
+	for _, e := range all {
+		if e.Action == "output" && e.Package == first.Package && e.Test == first.Test {
+			text.WriteString(e.Output)
+		}
+	}
+	return text.String(), true
 }
 
 // failures returns a line for each failed test that is no part of another: its package and its name. isWhole is false if a package
