@@ -52,20 +52,14 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 		if sessions[namespace], err = readSessions(ctx, api, namespace); err != nil {
 			return err
 		}
-		for page := ""; ; {
-			calls := &metav1.PartialObjectMetadataList{}
-			calls.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-			err := api.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: apicache.InSession()}, client.Limit(maxEarlier), client.Continue(page))
-			if err != nil {
-				return fmt.Errorf("list the sessions' calls that an operator before may have handed over: %w", err)
-			}
+		err = eachPage(ctx, api, "ToolCallList", func(calls *metav1.PartialObjectMetadataList) {
 			for i := range calls.Items {
 				uids[calls.Items[i].UID] = struct{}{}
 				names[client.ObjectKeyFromObject(&calls.Items[i])] = calls.Items[i].UID
 			}
-			if page = calls.Continue; page == "" {
-				break
-			}
+		}, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: apicache.InSession()})
+		if err != nil {
+			return err
 		}
 	}
 	e.mu.Lock()
@@ -79,18 +73,30 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 // readSessions lists the sessions of a namespace.
 func readSessions(ctx context.Context, api client.Reader, namespace string) (*earlierSessions, error) {
 	earlier := &earlierSessions{of: map[types.UID]int64{}}
-	for page := ""; ; {
-		sessions := &metav1.PartialObjectMetadataList{}
-		sessions.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSessionList"))
-		if err := api.List(ctx, sessions, client.InNamespace(namespace), client.Limit(maxEarlier), client.Continue(page)); err != nil {
-			return nil, fmt.Errorf("list the sessions that there were before: %w", err)
-		}
+	err := eachPage(ctx, api, "ToolSessionList", func(sessions *metav1.PartialObjectMetadataList) {
 		earlier.revision = apicache.Revision(sessions.ResourceVersion)
 		for i := range sessions.Items {
 			earlier.of[sessions.Items[i].UID] = apicache.Revision(sessions.Items[i].ResourceVersion)
 		}
-		if page = sessions.Continue; page == "" {
-			return earlier, nil
+	}, client.InNamespace(namespace))
+	return earlier, err
+}
+
+// takeList takes a page of a list.
+type takeList func(*metav1.PartialObjectMetadataList)
+
+// eachPage lists the metadata of a kind's objects.
+func eachPage(ctx context.Context, api client.Reader, kind string, take takeList, options ...client.ListOption) error {
+	for page := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		paged := append([]client.ListOption{client.Limit(maxEarlier), client.Continue(page)}, options...)
+		if err := api.List(ctx, list, paged...); err != nil {
+			return fmt.Errorf("%s: list what an operator before may have known: %w", kind, err)
+		}
+		take(list)
+		if page = list.Continue; page == "" {
+			return nil
 		}
 	}
 }
