@@ -73,7 +73,9 @@ func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, erro
 	}
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: authenticator, closing: ctx,
-		sessions:     &sessions{Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{}},
+		sessions: &sessions{
+			Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
+		},
 		requestBytes: limits.New(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
