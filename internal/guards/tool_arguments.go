@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/big"
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -83,8 +84,8 @@ func (a *arguments) wholeMilliseconds(names ...string) (*time.Duration, error) {
 	if name == "" {
 		return nil, nil
 	}
-	var number float64
-	if json.Unmarshal(raw, &number) != nil || number != math.Trunc(number) {
+	number, ok := parseNumber(raw)
+	if !ok || !number.IsInt() {
 		return nil, wrongType(name, raw, "a whole number of milliseconds")
 	}
 	return clampDuration(number, time.Millisecond), nil
@@ -95,21 +96,36 @@ func (a *arguments) seconds(name string) (*time.Duration, error) {
 	if name == "" {
 		return nil, nil
 	}
-	var number float64
-	if json.Unmarshal(raw, &number) != nil {
+	number, ok := parseNumber(raw)
+	if !ok {
 		return nil, wrongType(name, raw, "a number of seconds")
 	}
 	return clampDuration(number, time.Second), nil
 }
 
+// parseNumber reads a JSON number exactly. Exponents are bounded first, so that 1e999999999 costs nothing.
+func parseNumber(raw json.RawMessage) (*big.Rat, bool) {
+	var number float64
+	if json.Unmarshal(raw, &number) != nil {
+		return nil, false
+	}
+	if math.Abs(number) > 1e30 || (number != 0 && math.Abs(number) < 1e-30) || len(raw) > 64 {
+		exact := new(big.Rat).SetFloat64(number)
+		return exact, exact != nil
+	}
+	return new(big.Rat).SetString(string(bytes.TrimSpace(raw)))
+}
+
 // clampDuration converts without overflow.
-func clampDuration(number float64, unit time.Duration) *time.Duration {
+func clampDuration(number *big.Rat, unit time.Duration) *time.Duration {
+	product := new(big.Rat).Mul(number, new(big.Rat).SetInt64(int64(unit)))
+	nanoseconds := new(big.Int).Quo(product.Num(), product.Denom())
 	limit := time.Duration(math.MaxInt64)
-	switch nanoseconds := math.Round(number * float64(unit)); {
-	case nanoseconds <= math.MinInt64:
+	switch {
+	case nanoseconds.IsInt64():
+		limit = time.Duration(nanoseconds.Int64())
+	case nanoseconds.Sign() < 0:
 		limit = math.MinInt64
-	case nanoseconds < math.MaxInt64:
-		limit = time.Duration(nanoseconds)
 	}
 	return &limit
 }
