@@ -14,6 +14,13 @@ func (t Thread) Open(dirfd int, path string, flags int) (int, unix.Errno) {
 		return -1, unix.ENOENT
 	}
 	follow := flags&unix.AT_SYMLINK_NOFOLLOW == 0
+	if follow && strings.HasPrefix(path, "/") {
+		// Within the root's file system nothing leads to /proc/self.
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS}
+		if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
+			return fd, 0
+		}
+	}
 	base, errno := t.base(dirfd, path)
 	if errno != 0 || path == "" {
 		return base, errno
