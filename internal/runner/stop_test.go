@@ -15,15 +15,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// atoi is -1 for what isn't a number.
-func atoi(s string) int {
-	n, err := strconv.Atoi(strings.TrimSpace(s))
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // untilSaid is a context that ends, with cause, when the process has written text.
 func untilSaid(t *testing.T, text string, cause error) (context.Context, *trigger) {
 	t.Helper()

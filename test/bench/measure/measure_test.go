@@ -42,7 +42,7 @@ func TestPercentilesAreMeasuredValues(t *testing.T) {
 type story []string
 
 // scenario takes as many seconds as it is told.
-func (s *story) scenario(name string, each int, seconds time.Duration) *Scenario {
+func (s *story) scenario(name string, each, seconds int) *Scenario {
 	note := func(what string) func(context.Context) error {
 		return func(context.Context) error {
 			*s = append(*s, what+" "+name)
@@ -53,7 +53,7 @@ func (s *story) scenario(name string, each int, seconds time.Duration) *Scenario
 		Name: name, Each: each, Prepare: note("prepare"), Clear: note("clear"),
 		Operate: func(ctx context.Context, n int) error {
 			*s = append(*s, fmt.Sprint(name, n))
-			return Pause(ctx, seconds*time.Second)
+			return Pause(ctx, time.Duration(seconds)*time.Second)
 		},
 	}
 }
