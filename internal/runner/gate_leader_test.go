@@ -43,7 +43,7 @@ func TestAFirstThreadThatEndsHoldsUpNoWorker(t *testing.T) {
 	program := filepath.Join(bin, "leaders")
 	compile(t, program, deadLeaders, "-pthread")
 	o := superviseApart(t, supervision{Argv: []string{program}, Dir: "/", NoNewPrivs: true, Harden: true,
-		Timeout: 6 * time.Second, Grace: 100 * time.Millisecond,
+		Timeout: 30 * time.Second, Grace: 100 * time.Millisecond,
 		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{program}}}}, nobody(t)).Outcome
 	if o.Reason != result.Completed {
 		t.Errorf("%s", describe(o))
