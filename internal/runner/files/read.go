@@ -2,12 +2,14 @@ package files
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"math"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +20,8 @@ import (
 const (
 	// maxScanBytes is how far into a file lines are looked for.
 	maxScanBytes = 4 << 30
+	// clockTick is longer than the time in which many file systems give two writes the same time stamp.
+	clockTick = 50 * time.Millisecond
 	// maxPage bounds what one Read returns, which is in memory.
 	maxPage = 2 << 20
 )
@@ -108,6 +112,7 @@ func (c *call) read() (Result, error) {
 
 // readPart writes a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
 func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Span) error {
+	start := time.Now()
 	text, err := sys.ReadSpan(c.ctx, fd, part)
 	if err != nil {
 		return sys.FileError("read", result.Path, err)
@@ -124,6 +129,15 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Sp
 		return sys.FileError("read", result.Path, err)
 	}
 	result.Changed = int64(len(text)) < part.End-part.Start || before.Size != after.Size || before.Mtim != after.Mtim
+	recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick))
+	if !result.Changed && (recent || before.Ctim != after.Ctim) {
+		// The time stamps can't tell a write just now from one just before, and a new name from new content.
+		again, err := sys.ReadSpan(c.ctx, fd, part)
+		if err != nil {
+			return sys.FileError("read", result.Path, err)
+		}
+		result.Changed = !bytes.Equal(text, again)
+	}
 	if isWhole && part.Start == 0 && !result.Truncated && !result.Changed {
 		result.SHA256 = sumOf(text)
 	}
