@@ -26,7 +26,7 @@ func testOutputThatIsNotUTF8(t *testing.T, w way) {
 	// An overlong sequence, a lone continuation byte, a cut three-byte character, and Latin-1.
 	raw := "ok \xc3\xa4 \xc0\xaf \x80 \xe2\x82 gr\xfc\xdfe\n\xff"
 	call := sp.run(t, shell(fmt.Sprintf(`printf '%s'; printf '\xfe' >&2`, octal(raw))))
-	want := succeeded("ok ä \uFFFD\uFFFD \uFFFD \uFFFD\uFFFD gr\uFFFD\uFFFDe\n\uFFFD")
+	want := succeeded("ok ä \uFFFD\uFFFD \uFFFD \uFFFD gr\uFFFD\uFFFDe\n\uFFFD")
 	want.Stderr = "\uFFFD"
 	expect(t, call, want)
 	got, streams := *call.Status.Streams, v1alpha1.StreamsStatus{
