@@ -44,27 +44,13 @@ type File struct {
 	Skipped    SkippedFiles `json:"skipped,omitzero"`
 }
 
-// SkippedFiles counts what a List, Glob or Grep didn't look at.
+// SkippedFiles counts what wasn't looked at.
 type SkippedFiles struct {
-	// Binary files contain a NUL byte.
-	Binary int64 `json:"binary,omitempty"`
-	// Denied files and directories are those that the policy denies, or are the kernel's or the runner's own.
-	Denied int64 `json:"denied,omitempty"`
-	// Unreadable files and directories can't be opened, or vanished.
+	Binary     int64 `json:"binary,omitempty"`
+	Denied     int64 `json:"denied,omitempty"`
 	Unreadable int64 `json:"unreadable,omitempty"`
-	// Deep directories are too far below the path, or their paths are too long.
-	Deep int64 `json:"deep,omitempty"`
-	// LongLines were searched in their first 256 KiB only.
-	LongLines int64 `json:"longLines,omitempty"`
-}
-
-// Add adds other counts.
-func (s *SkippedFiles) Add(other SkippedFiles) {
-	s.Binary += other.Binary
-	s.Denied += other.Denied
-	s.Unreadable += other.Unreadable
-	s.Deep += other.Deep
-	s.LongLines += other.LongLines
+	Deep       int64 `json:"deep,omitempty"`
+	LongLines  int64 `json:"longLines,omitempty"`
 }
 
 func fitsPath(path string) bool {

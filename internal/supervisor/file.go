@@ -234,7 +234,11 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 func fileResult(operation spec.Operation, asked *spec.File, r *files.Result) *result.File {
 	f := &result.File{
 		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
-		Changed: r.Changed, Created: r.Created, Binary: r.Binary, Skipped: r.Skipped,
+		Changed: r.Changed, Created: r.Created, Binary: r.Binary,
+		Skipped: result.SkippedFiles{
+			Binary: int64(r.Skipped.Binary), Denied: int64(r.Skipped.Denied), Unreadable: int64(r.Skipped.Unreadable),
+			Deep: int64(r.Skipped.Deep), LongLines: int64(r.Skipped.LongLines),
+		},
 	}
 	switch operation {
 	case spec.OperationRead:

@@ -12,13 +12,15 @@ func TestANameThatIsNearlyThereIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.rules.DeniedPaths = []string{"Secret\u00a0x"}
 	for _, name := range []string{
-		"\u00dcber.txt", "Screenshot at 9.41\u202fAM.png", "a\u00a0b", "trailing ", "README.md", "Secret\u00a0x", "\u6587\u6863.txt",
+		"caf\u00e9.txt", "re\u0301sume\u0301.txt", "\u1112\u1161\u11ab.txt", "Screenshot at 9.41\u202fAM.png", "a\u00a0b", "trailing ", "README.md", "Secret\u00a0x", "\u6587\u6863.txt",
 		"dir\u00a0one/f",
 	} {
 		w.file(name, "x")
 	}
 	for asked, says := range map[string]string{
-		"\u00fcber.txt":             "\u00dcber.txt",
+		"cafe\u0301.txt":            "caf\u00e9.txt",
+		"r\u00e9sum\u00e9.txt":      `re\u0301sume\u0301.txt`,
+		"\ud55c.txt":                `\u1112\u1161\u11ab.txt`,
 		"Screenshot at 9.41 AM.png": `9.41\u202fAM.png`,
 		"a b":                       `a\u00a0b`,
 		"trailing":                  `trailing "`,
@@ -28,7 +30,7 @@ func TestANameThatIsNearlyThereIsNamed(t *testing.T) {
 		w.refused(spec.File{Operation: spec.OperationRead, Path: asked}, reason.FileNotFound, says+map[bool]string{true: `", whose`}[says[len(says)-1] != '"'])
 		w.refused(spec.File{Operation: spec.OperationDelete, Path: asked}, reason.FileNotFound, "differs only in")
 	}
-	for _, asked := range []string{"Secret x", "other", "\u62a5\u544a.txt", "uber.txt"} {
+	for _, asked := range []string{"Secret x", "other", "\u62a5\u544a.txt", "cafe.txt"} {
 		_, _, err := w.do(spec.File{Operation: spec.OperationRead, Path: asked})
 		if reasonOf(err) != reason.FileNotFound || err.Error()[len(err.Error())-len("is there."):] != "is there." {
 			t.Errorf("%q: %v", asked, err)

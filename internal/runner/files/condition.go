@@ -3,10 +3,12 @@ package files
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"hash/maphash"
 	"io"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -23,11 +25,18 @@ type condition struct {
 }
 
 // conditionOf returns the condition of a request.
-func conditionOf(r *spec.File) condition {
+func conditionOf(r *spec.File) (condition, error) {
 	if r.IfSHA256 == nil {
-		return condition{}
+		return condition{}, nil
 	}
-	return condition{absent: *r.IfSHA256 == "", sha256: *r.IfSHA256}
+	if *r.IfSHA256 == "" {
+		return condition{absent: true}, nil
+	}
+	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
+		return condition{}, sys.NewError(reason.InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
+			"exist.", sys.Quote(*r.IfSHA256))
+	}
+	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
 }
 
 // needsFile says that the condition can only hold where a file is.

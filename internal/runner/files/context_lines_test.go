@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -29,6 +30,7 @@ func TestGrepReturnsTheLinesAroundAMatch(t *testing.T) {
 	if got := decode[Match](t, out); len(got) != 1 || !slices.Equal(got[0].Before, []string{"before"}) || !slices.Equal(got[0].After, []string{"after"}) {
 		t.Errorf("at a border: %+v", got)
 	}
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "x", ContextLines: MaxContextLines + 1}, reason.InvalidRequest, "contextLines")
 }
 
 func TestTheLinesAroundAMatchShowNoValues(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
@@ -19,7 +20,10 @@ func (c *call) edit() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	want := conditionOf(c.req)
+	want, err := conditionOf(c.req)
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err
@@ -78,13 +82,26 @@ func sumOf(content []byte) string {
 
 // edits returns the changes of an Edit.
 func edits(r *spec.File) ([]spec.Replacement, error) {
+	one := spec.Replacement{OldString: r.OldString, NewString: r.NewString, ReplaceAll: r.ReplaceAll}
 	all := r.Edits
-	if len(all) == 0 {
-		all = []spec.Replacement{{OldString: r.OldString, NewString: r.NewString, ReplaceAll: r.ReplaceAll}}
+	switch {
+	case len(all) == 0:
+		all = []spec.Replacement{one}
+	case one != spec.Replacement{}:
+		return nil, sys.NewError(reason.InvalidRequest, "There are edits and an oldString, newString or replaceAll beside them: use one form.")
+	case len(all) > MaxEdits:
+		return nil, sys.NewError(reason.InvalidRequest, "There are %d edits: use at most %d.", len(all), MaxEdits)
 	}
 	for i, e := range all {
-		if e.OldString == e.NewString {
-			return nil, ofEdit(i, len(all), sys.NewError(reason.InvalidRequest, "The oldString and newString are the same: there is nothing to change."))
+		var err error
+		switch {
+		case e.OldString == "":
+			err = sys.NewError(reason.InvalidRequest, "The oldString is empty: name the text to replace, or use Write for a new file.")
+		case e.OldString == e.NewString:
+			err = sys.NewError(reason.InvalidRequest, "The oldString and newString are the same: there is nothing to change.")
+		}
+		if err != nil {
+			return nil, ofEdit(i, len(all), err)
 		}
 	}
 	return all, nil
@@ -114,29 +131,30 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 			"replaceAll.", count, sys.Quote(p.path))
 	}
 	with := []byte(e.NewString)
-	if t.isCRLF {
+	if t.ends != nil {
 		with = bytes.ReplaceAll(with, []byte("\r\n"), []byte("\n"))
 	}
 	size := int64(len(content)) + int64(count)*int64(len(with)-len(e.OldString))
-	if t.isCRLF {
+	if t.ends != nil {
 		size += int64(count) * int64(bytes.Count(with, []byte("\n")))
 	}
 	if size > c.rules.MaxWriteBytes {
 		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
 			sys.Quote(p.path), size, c.rules.MaxWriteBytes)
 	}
-	t.text = bytes.ReplaceAll(t.text, []byte(e.OldString), with)
+	t.replace([]byte(e.OldString), with)
 	return t.content(), count, nil
 }
 
 // byteOrderMark is how some editors begin a file of UTF-8.
 const byteOrderMark = "\uFEFF"
 
-// editText is a content as an Edit compares it: without the byte-order mark, and with "\n" for each line end of a file in which all are
-// "\r\n", unless the text to replace has these itself.
+// editText is a content as an Edit compares it: without the byte-order mark, and with "\n" for each line end, unless the text to
+// replace has them itself.
 type editText struct {
 	mark, text []byte
-	isCRLF     bool
+	// ends says of each line end whether it is "\r\n" in the file; nil if none is.
+	ends []bool
 }
 
 func newEditText(content []byte, e *spec.Replacement) *editText {
@@ -144,26 +162,113 @@ func newEditText(content []byte, e *spec.Replacement) *editText {
 	if rest, ok := bytes.CutPrefix(content, []byte(byteOrderMark)); ok && !strings.HasPrefix(e.OldString, byteOrderMark) {
 		t.mark, t.text = content[:len(byteOrderMark)], rest
 	}
-	ends := bytes.Count(t.text, []byte("\r\n"))
-	t.isCRLF = ends > 0 && ends == bytes.Count(t.text, []byte("\n")) && !strings.Contains(e.OldString, "\r")
-	if t.isCRLF {
-		t.text = bytes.ReplaceAll(t.text, []byte("\r\n"), []byte("\n"))
+	if strings.Contains(e.OldString, "\r") || !bytes.Contains(t.text, []byte("\r\n")) {
+		return t
 	}
+	for line := range bytes.Lines(t.text) {
+		if bytes.HasSuffix(line, []byte("\n")) {
+			t.ends = append(t.ends, bytes.HasSuffix(line, []byte("\r\n")))
+		}
+	}
+	t.text = bytes.ReplaceAll(t.text, []byte("\r\n"), []byte("\n"))
 	return t
+}
+
+// replace replaces a text wherever it is. What is put in its place gets the line ends of the text, or the one behind it.
+func (t *editText) replace(old, with []byte) {
+	if t.ends != nil {
+		var ends []bool
+		feeds, newFeeds := bytes.Count(old, []byte("\n")), bytes.Count(with, []byte("\n"))
+		rest, left := t.text, t.ends
+		for at := bytes.Index(rest, old); at >= 0; at = bytes.Index(rest, old) {
+			before := bytes.Count(rest[:at], []byte("\n"))
+			ends = append(ends, left[:before]...)
+			here := t.ends[len(t.ends)-1]
+			if left = left[before:]; len(left) > 0 {
+				here = left[0]
+			}
+			ends = append(ends, slices.Repeat([]bool{here}, newFeeds)...)
+			rest, left = rest[at+len(old):], left[feeds:]
+		}
+		t.ends = append(ends, left...)
+	}
+	t.text = bytes.ReplaceAll(t.text, old, with)
 }
 
 // content returns the text as it is in the file.
 func (t *editText) content() []byte {
-	if t.isCRLF {
-		t.text = bytes.ReplaceAll(t.text, []byte("\n"), []byte("\r\n"))
+	if t.mark == nil && t.ends == nil {
+		return t.text
 	}
-	return slices.Concat(t.mark, t.text)
+	out := bytes.NewBuffer(slices.Clone(t.mark))
+	rest := t.text
+	for _, isCRLF := range t.ends {
+		line := rest[:bytes.IndexByte(rest, '\n')]
+		rest = rest[len(line)+1:]
+		out.Write(line)
+		if isCRLF {
+			out.WriteByte('\r')
+		}
+		out.WriteByte('\n')
+	}
+	out.Write(rest)
+	return out.Bytes()
 }
 
 // whyNotFound says why a text may not be in the file, and what to do.
 func (t *editText) whyNotFound(old string) string {
+	if line := t.invalidLine(old); line > 0 {
+		return fmt.Sprintf("line %d has bytes that aren't UTF-8, which Read shows as U+FFFD and no text matches; change the line with a "+
+			"program such as sed or perl, convert the file with iconv, or write it anew", line)
+	}
 	if strings.Contains(old, "\r\n") && !bytes.Contains(t.text, []byte("\r\n")) {
 		return `the file's lines end with "\n", not with "\r\n"`
 	}
 	return "compare it with what Read returns, white space included"
+}
+
+// maxInvalidLines and maxOldLines bound how many lines are compared to find the one that was meant.
+const maxInvalidLines, maxOldLines = 10_000, 20
+
+// invalidLine returns the number of a line that isn't UTF-8 and would match if it were; 0 if there is none.
+func (t *editText) invalidLine(old string) int64 {
+	var wanted [][]byte
+	for line := range strings.Lines(old) {
+		line = strings.TrimRight(line, "\r\n")
+		if folded := foldNonASCII([]byte(line)); len(wanted) < maxOldLines && bytes.IndexByte(folded, nonASCII) >= 0 {
+			wanted = append(wanted, folded)
+		}
+	}
+	number, invalid := int64(0), 0
+	for line := range bytes.Lines(t.text) {
+		number++
+		if len(wanted) == 0 || invalid == maxInvalidLines {
+			break
+		}
+		if utf8.Valid(line) {
+			continue
+		}
+		invalid++
+		folded := foldNonASCII(line)
+		if slices.ContainsFunc(wanted, func(w []byte) bool { return bytes.Contains(folded, w) }) {
+			return number
+		}
+	}
+	return 0
+}
+
+// nonASCII stands for characters that aren't ASCII, and bytes that aren't UTF-8.
+const nonASCII = 0xFF
+
+// foldNonASCII replaces what isn't ASCII: whoever has seen a line as text has another character there, or guesses it.
+func foldNonASCII(line []byte) []byte {
+	folded := make([]byte, 0, len(line))
+	for _, c := range line {
+		if c < utf8.RuneSelf {
+			folded = append(folded, c)
+		} else if len(folded) == 0 || folded[len(folded)-1] != nonASCII {
+			folded = append(folded, nonASCII)
+		}
+	}
+	return folded
 }

@@ -16,7 +16,8 @@ func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
 		{"a line becomes two", "a\r\nb\r\n", "a", "a\nA", "a\r\nA\r\nb\r\n"},
 		{"the last line has no end", "a\r\nb", "b", "b\nB", "a\r\nb\r\nB"},
 		{"the new text has CRLF itself", "a\r\nb\r\n", "a\nb", "x\r\ny", "x\r\ny\r\n"},
-		{"a file with both kinds is taken as it is", "a\r\nb\nc\n", "b\nc\n", "B\nC\n", "a\r\nB\nC\n"},
+		{"both kinds", "a\r\nb\nc\r\nd\n", "b\nc\n", "B\nC\n", "a\r\nB\nC\nd\n"},
+		{"both kinds, in lines with CRLF", "a\nb\r\nc\n", "b", "B\nB", "a\nB\r\nB\r\nc\n"},
 		{"line ends are what is changed", "a\r\nb\r\n", "\r\n", "\n", "a\nb\n"},
 		{"LF stays", "a\nb\n", "a\nb", "x\ny", "x\ny\n"},
 		{"a carriage return in a line stays", "a\r\r\nb\r\n", "b", "c", "a\r\r\nc\r\n"},
@@ -39,6 +40,20 @@ func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
 	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, reason.EditNotFound, `lines end with "\n"`)
 }
 
+func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("latin", "first\ncaf\xe9 one\nplain two\n")
+	for _, old := range []string{"caf\ufffd one", "caf\u00e9 one", "caf\u00e9", "first\ncaf\ufffd one\n"} {
+		w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, reason.EditNotFound, "line 2 has bytes that aren't UTF-8")
+	}
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, reason.EditNotFound, "compare it with what Read returns")
+	w.must(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
+	if got := w.content("latin"); got != "first\ncaf\xe9 one\nplain 2\n" {
+		t.Errorf("other lines can be edited: %q", got)
+	}
+}
+
 func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +64,11 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	}
 	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "four", NewString: "4"}), reason.EditNotFound, "edits[1]: The oldString was found 0 times")
 	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "two", NewString: "2"}), reason.EditAmbiguous, "edits[1]")
-	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "2", NewString: "2"}), reason.InvalidRequest, "edits[1]")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "", NewString: "2"}), reason.InvalidRequest, "edits[1]")
+	both := edit(spec.Replacement{OldString: "one", NewString: "1"})
+	both.OldString = "two"
+	w.refused(both, reason.InvalidRequest, "one form")
+	w.refused(edit(make([]spec.Replacement, MaxEdits+1)...), reason.InvalidRequest, "at most")
 	if w.content("f") != content {
 		t.Fatalf("a refused edit has changed the file: %q", w.content("f"))
 	}

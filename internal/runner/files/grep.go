@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
@@ -34,6 +35,9 @@ func (c *call) grep() (Result, error) {
 		if glob, err = patterns.CompileGlob(c.req.Glob, true); err != nil {
 			return Result{}, err
 		}
+	}
+	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
+		return Result{}, sys.NewError(reason.InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
 	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
@@ -124,7 +128,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		if err != nil {
 			continue
 		}
-		found.Add(h.skipped)
+		found.add(h.skipped)
 		if err = out.addHits(h.found); err != nil {
 			cancel()
 		}
@@ -137,7 +141,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		// The searches that were cut short found less.
 		err = g.w.c.ctx.Err()
 	}
-	g.w.skipped.Add(found)
+	g.w.skipped.add(found)
 	return g.w.finish(p, out, err)
 }
 

@@ -30,7 +30,7 @@ func (c *call) newResults() *results {
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
 func (r *results) add(v any) error {
-	if r.count >= r.limit {
+	if r.count == r.limit {
 		return errEnough
 	}
 	var line bytes.Buffer

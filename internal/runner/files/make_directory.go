@@ -9,8 +9,11 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
-func (c *call) makeDirectory() (Result, error) {
-	mode := permissions(c.req, 0o755)
+func (c *call) makeDirectory() (_ Result, err error) {
+	mode, err := permissions(c.req, 0o755)
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.resolve(c.req.Path, how{follow: true, parents: true, missing: true})
 	if err != nil {
 		return Result{}, err

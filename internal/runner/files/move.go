@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -49,7 +50,35 @@ func (c *call) rename(from, to *place) error {
 		return err
 	}
 	defer unlock()
+	same, err := isSecondName(from, to)
+	if err != nil {
+		return err
+	}
+	if same && c.req.Overwrite {
+		// The kernel's rename would do nothing, and say that it succeeded.
+		return unix.Unlinkat(from.dir, from.name, 0)
+	}
 	return rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+}
+
+// isSecondName says that both places are now names of one file. Where upper and lower case don't differ, and where one
+// directory is mounted twice, two names can be one: removing one would remove both.
+func isSecondName(from, to *place) (bool, error) {
+	if !to.exists() || !sys.IsSame(&from.st, &to.st) {
+		return false, nil
+	}
+	for _, p := range []*place{from, to} {
+		if err := p.lookAgain(); err != nil {
+			return false, sys.Ignoring(err, unix.ENOENT)
+		}
+	}
+	fromDir, err := sys.Fstat(from.dir)
+	if err != nil {
+		return false, err
+	}
+	toDir, err := sys.Fstat(to.dir)
+	isOneName := sys.IsSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
+	return sys.IsSame(&from.st, &to.st) && !isOneName, err
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
@@ -74,9 +103,6 @@ func (c *call) mayMove(from, to *place) error {
 			sys.Quote(to.path))
 	case !c.req.Overwrite:
 		return existsError(to)
-	case sys.IsSame(&from.st, &to.st):
-		// The kernel's rename would do nothing, and say that it succeeded.
-		return sys.NewError(reason.InvalidRequest, "%s and %s are names of one file: delete the one that isn't needed.", sys.Quote(from.path), sys.Quote(to.path))
 	case kind == TypeDirectory:
 		return sys.NewError(reason.FileExists, "A directory can't replace the file %s: choose another destination.", sys.Quote(to.path))
 	}

@@ -15,6 +15,7 @@ import (
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
+	"toolcall.dev/operator/internal/spec"
 )
 
 const (
@@ -86,6 +87,13 @@ func (p *place) needFile() error {
 }
 
 func (c *call) read() (Result, error) {
+	switch unit := c.req.Unit; {
+	case unit != "" && unit != spec.UnitLines && unit != spec.UnitBytes:
+		return Result{}, sys.NewError(reason.InvalidRequest, "There is no unit %s: use Lines or Bytes.", sys.Quote(string(unit)))
+	case c.req.Offset < 0 || c.req.Limit < 0:
+		return Result{}, sys.NewError(reason.InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
+			c.req.Offset, c.req.Limit)
+	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err

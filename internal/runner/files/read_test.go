@@ -52,6 +52,9 @@ func TestRead(t *testing.T) {
 		{name: "binary lines", content: "\xff\x00\n\x01", want: "\xff\x00\n\x01", lines: 2, whole: true},
 		{name: "bytes as they fit", content: "abcdef", unit: spec.UnitBytes, maxRead: 4, limit: 5, want: "abcd", truncated: true, next: 4},
 		{name: "bytes behind the end", content: "abc", unit: spec.UnitBytes, offset: math.MaxInt64, limit: math.MaxInt64},
+		{name: "a negative offset", offset: -1, reason: reason.InvalidRequest},
+		{name: "a negative limit", limit: math.MinInt64, reason: reason.InvalidRequest},
+		{name: "an unknown unit", unit: "Words", reason: reason.InvalidRequest},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

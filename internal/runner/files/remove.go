@@ -11,7 +11,10 @@ import (
 )
 
 func (c *call) remove() (Result, error) {
-	condition := conditionOf(c.req)
+	condition, err := conditionOf(c.req)
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err

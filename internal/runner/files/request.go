@@ -22,6 +22,10 @@ const (
 	DefaultMaxBytes = 4 << 20
 	// MaxLineBytes is how much of a line a Grep returns.
 	MaxLineBytes = 512
+	// MaxContextLines is how many lines before and after a match a Grep returns at most.
+	MaxContextLines = 20
+	// MaxEdits is how many changes an Edit makes at most.
+	MaxEdits = 100
 	// MaxDepth is how many directories deep a tree is walked.
 	MaxDepth = 256
 
@@ -78,7 +82,26 @@ type Result struct {
 }
 
 // Skipped counts what wasn't looked at.
-type Skipped = reason.SkippedFiles
+type Skipped struct {
+	// Binary files contain a NUL byte.
+	Binary int `json:"binary,omitempty"`
+	// Denied files and directories match Rules.DeniedPaths, or are the kernel's or the runner's own.
+	Denied int `json:"denied,omitempty"`
+	// Unreadable files and directories can't be opened, or vanished.
+	Unreadable int `json:"unreadable,omitempty"`
+	// Deep directories are MaxDepth below the path, or their paths are too long.
+	Deep int `json:"deep,omitempty"`
+	// LongLines were searched in their first 256 KiB only.
+	LongLines int `json:"longLines,omitempty"`
+}
+
+func (s *Skipped) add(other Skipped) {
+	s.Binary += other.Binary
+	s.Denied += other.Denied
+	s.Unreadable += other.Unreadable
+	s.Deep += other.Deep
+	s.LongLines += other.LongLines
+}
 
 // Error says why a request failed. Its Reason is part of the API.
 type Error = sys.Error
@@ -114,6 +137,9 @@ func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Resu
 	if !ok {
 		return Result{}, sys.NewError(reason.InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
 			"Grep, Stat, Delete, MakeDirectory and Move.", sys.Quote(string(r.Operation)))
+	}
+	if r.MaxResults < 0 {
+		return Result{}, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
 	}
 	c, err := newCall(ctx, rules, r, operation.writes)
 	if err != nil {
@@ -151,11 +177,14 @@ func absolute(r *spec.File, path string) (string, error) {
 }
 
 // permissions returns the mode that was asked for, or the given one.
-func permissions(r *spec.File, otherwise uint32) uint32 {
-	if r.Mode == nil {
-		return otherwise
+func permissions(r *spec.File, otherwise uint32) (uint32, error) {
+	switch {
+	case r.Mode == nil:
+		return otherwise, nil
+	case *r.Mode > 0o777:
+		return 0, sys.NewError(reason.InvalidRequest, "The mode %#o isn't from 0 to 0777: it has permissions only.", *r.Mode)
 	}
-	return *r.Mode & 0o777
+	return *r.Mode, nil
 }
 
 // maxResults returns the bound of results.

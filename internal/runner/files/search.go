@@ -6,7 +6,6 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
@@ -41,7 +40,7 @@ type hits struct {
 func (h *hits) add(other hits) {
 	h.found = append(h.found, other.found...)
 	h.bytes += other.bytes
-	h.skipped.Add(other.skipped)
+	h.skipped.add(other.skipped)
 }
 
 // bounds are how many lines are held, and how many bytes of them: no output takes more.
@@ -338,8 +337,16 @@ func (s *searcher) hold(m lineMatch, w *window, at int) {
 
 // cutRunes removes what the cut left of characters at both ends.
 func cutRunes(line []byte, atStart bool) []byte {
-	if atStart {
-		line = result.TrimPartialStart(line)
+	for i := 0; atStart && i < utf8.UTFMax-1 && len(line) > 0 && !utf8.RuneStart(line[0]); i++ {
+		line = line[1:]
 	}
-	return result.TrimPartialEnd(line)
+	for i := 1; i < utf8.UTFMax && i <= len(line); i++ {
+		if tail := line[len(line)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				line = line[:len(line)-i]
+			}
+			break
+		}
+	}
+	return line
 }

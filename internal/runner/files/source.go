@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,26 +165,28 @@ func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Si
 
 // knownSum is the checksum of a file that was opened then.
 type knownSum struct {
+	state  fileState
 	sum    string
 	opened time.Time
 }
 
-// knownSums forgets all when there are too many.
+// knownSums forgets the oldest.
 type knownSums struct {
 	age time.Duration
 	mu  sync.Mutex
-	all map[fileState]knownSum
+	// all are in the order in which they came.
+	all []knownSum
 }
 
 // get returns the checksum of a file; empty if it isn't known.
 func (k *knownSums) get(st *unix.Stat_t) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := k.all[stateOf(st)]
-	if time.Since(known.opened) >= sumTime {
+	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
+	if at < 0 {
 		return ""
 	}
-	return known.sum
+	return k.all[at].sum
 }
 
 // add remembers the checksum of a file that was in a state when it was opened.
@@ -191,17 +194,16 @@ func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
 	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
 		return
 	}
+	k.remove(st)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.all == nil || len(k.all) == maxSums {
-		k.all = map[fileState]knownSum{}
-	}
-	k.all[stateOf(st)] = knownSum{sum, opened}
+	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
+	k.all = k.all[max(len(k.all)-maxSums, 0):]
 }
 
 // remove forgets a checksum that turned out to be wrong.
 func (k *knownSums) remove(st *unix.Stat_t) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.all, stateOf(st))
+	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
 }

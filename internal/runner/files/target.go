@@ -77,7 +77,14 @@ func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (*Target, error
 
 // target returns what a request writes. It isn't created yet.
 func (c *call) target() (*Target, error) {
-	condition, mode := conditionOf(c.req), permissions(c.req, 0o644)
+	condition, err := conditionOf(c.req)
+	if err != nil {
+		return nil, err
+	}
+	mode, err := permissions(c.req, 0o644)
+	if err != nil {
+		return nil, err
+	}
 	p, err := c.resolve(c.req.Path, how{follow: true, parents: !condition.needsFile(), missing: true})
 	if err != nil {
 		return nil, err

@@ -52,6 +52,7 @@ func TestList(t *testing.T) {
 		t.Error("all results, and they are called truncated")
 	}
 	w.refused(spec.File{Operation: spec.OperationList, Path: "b"}, reason.NotDirectory, "b")
+	w.refused(spec.File{Operation: spec.OperationList, Path: ".", MaxResults: -1}, reason.InvalidRequest, "maxResults")
 	out, result = w.must(spec.File{Operation: spec.OperationList, Path: w.root + "/a/", MaxResults: 1 << 40})
 	if result.Matches != 2 || result.Path != w.root+"/a" {
 		t.Errorf("%q, %+v", out, result)

@@ -77,6 +77,8 @@ func TestModes(t *testing.T) {
 	if info, _ := os.Stat(w.root + "/volume/d"); info.Mode()&os.ModeSetgid == 0 {
 		t.Error("a directory of a volume with a group lost its setgid bit")
 	}
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f", Mode: new(uint32(0o4755))}, reason.InvalidRequest, "0777")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f", Mode: new(uint32(0o1777))}, reason.InvalidRequest, "0777")
 }
 
 func TestWriteKeepsTheOwner(t *testing.T) {
@@ -120,9 +122,11 @@ func TestConditionalWrite(t *testing.T) {
 	w.must(write("d/f", "1", ""))
 	w.refused(write("d/f", "2", ""), reason.FileExists, "ifSHA256")
 	w.refused(write("d/f", "2", sumOf([]byte("x"))), reason.FileChanged, "read it again")
-	w.must(write("d/f", "2", sumOf([]byte("1"))))
+	w.must(write("d/f", "2", strings.ToUpper(sumOf([]byte("1")))))
 	w.refused(write("d/missing", "2", sumOf(nil)), reason.FileChanged, "exist")
 	w.refused(write("e/f", "2", sumOf(nil)), reason.FileNotFound, "e")
+	w.refused(write("d/f", "2", "abc"), reason.InvalidRequest, "64")
+	w.refused(write("d/f", "2", strings.Repeat("g", 64)), reason.InvalidRequest, "64")
 	w.dir("dir")
 	w.refused(write("dir", "2", ""), reason.IsDirectory, "")
 	w.link("nowhere", "dangling")
@@ -262,6 +266,7 @@ func TestEdit(t *testing.T) {
 		{name: "twice", content: "a b a", old: "a", with: "c", reason: reason.EditAmbiguous, says: "2 times"},
 		{name: "overlapping", content: "aaa", old: "aa", with: "b", reason: reason.EditAmbiguous, says: "2 times"},
 		{name: "longer than the file", content: "a", old: strings.Repeat("a", 1000), with: "c", reason: reason.EditNotFound},
+		{name: "nothing", content: "a", old: "", with: "c", reason: reason.InvalidRequest, says: "Write"},
 		{name: "the same", content: "a", old: "a", with: "a", reason: reason.InvalidRequest, says: "same"},
 		{name: "too much", content: "aaaaaaaaaa", old: "a", with: strings.Repeat("b", 11), all: true, reason: reason.FileTooLarge, says: "110"},
 	}
