@@ -116,9 +116,10 @@ func plainLen(p []byte) int {
 
 // character takes one character that isn't plain, and returns its length.
 func (s *Screen) character(d *decoder, p []byte) int {
-	r, size := utf8.DecodeRune(p)
+	size, valid := next(p)
+	r, _ := utf8.DecodeRune(p[:size])
 	switch {
-	case r == utf8.RuneError && size == 1:
+	case !valid:
 		s.changed = true
 		s.print([]byte(replacement))
 	case r == '\n':

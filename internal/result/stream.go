@@ -36,7 +36,8 @@ func (s *Stream) kept() int { return len(s.Head) + len(s.Tail) }
 //
 // What doesn't fit is cut from the middle, half of the limit before and half after one line that says how
 // many of the process's bytes were left out; that line, and the newline that sets it apart, come on top of
-// the limit (at most MaxMarker). Every byte that isn't part of a character becomes one U+FFFD; control characters, NUL among them, are kept. A cut falls between characters: one that would
+// the limit (at most MaxMarker). Every maximal invalid sequence becomes one U+FFFD, as the Unicode standard
+// recommends; control characters, NUL among them, are kept. A cut falls between characters: one that would
 // be split is left out whole. When characters wider than half the limit stand at both ends, nothing but
 // the line remains.
 func (s *Stream) Text(limit int) (text string, truncated bool) {
@@ -47,7 +48,7 @@ func (s *Stream) Text(limit int) (text string, truncated bool) {
 			return toText(all), false
 		}
 	}
-	shown := s.cut(limit-limit/2, limit/2)
+	shown := s.cut(limit-limit/2, limit/2, textCost)
 	return shown.text(s.total()), true
 }
 
@@ -67,16 +68,16 @@ func (s *Stream) joined() []byte {
 // excerpt is the two ends of a stream that are shown. Both start and end between characters.
 type excerpt struct{ head, tail []byte }
 
-// cut takes as much from the start and the end of the stream as takes at most headMax and tailMax bytes as text.
-func (s *Stream) cut(headMax, tailMax int) excerpt {
+// cut takes as much from the start and the end of the stream as headMax and tailMax allow, by cost.
+func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 	if s.Whole() {
 		all := s.joined()
-		head := prefix(all, headMax)
-		return excerpt{head, suffix(all[len(head):], tailMax)}
+		head := prefix(all, headMax, cost)
+		return excerpt{head, suffix(all[len(head):], tailMax, cost)}
 	}
 	return excerpt{
-		prefix(TrimPartialEnd(s.Head), headMax),
-		suffix(TrimPartialStart(s.Tail), tailMax),
+		prefix(TrimPartialEnd(s.Head), headMax, cost),
+		suffix(trimPartialStart(s.Tail), tailMax, cost),
 	}
 }
 
