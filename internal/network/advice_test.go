@@ -25,6 +25,7 @@ const nothingPasses = "which no policy allows"
 
 var (
 	entryInText = regexp.MustCompile(`add \{host: (\S+?)(?:, ports: \[(\d+)\])?\}`)
+	portInText  = regexp.MustCompile(`which has (\S+) with ports .*: add (\d+) to its ports`)
 	hostsInText = regexp.MustCompile(`(\S+) to (?:it|the call's network\.hosts), or leave hosts out`)
 	rangeInText = regexp.MustCompile(`is in (\S+) of the policy's network\.deniedCIDRs`)
 	otherInText = regexp.MustCompile(`connect to (\S+) itself`)
@@ -76,6 +77,9 @@ func follow(t *testing.T, a attempt, rule string) []attempt {
 	if m := entryInText.FindStringSubmatch(rule); m != nil {
 		opens = append(opens, entry(m[1], m[2]))
 	}
+	if m := portInText.FindStringSubmatch(rule); m != nil {
+		opens = append(opens, entry(m[1], m[2]))
+	}
 	if m := otherInText.FindStringSubmatch(rule); m != nil {
 		to := netip.AddrPortFrom(netip.MustParseAddr(m[1]), a.to.To.Port())
 		each(func(a *attempt) { a.to.To = to })
@@ -113,9 +117,9 @@ func TestWhatARefusalSaysPasses(t *testing.T) {
 		{"a name of the cluster that leads out of it", listed(packages), "198.51.100.7:443", TCP, service.Host,
 			"a.ns.svc.cluster.local:443 (198.51.100.7) isn't in the policy's network.allowed: add {host: 198.51.100.7, ports: [443]}"},
 		{"a port", listed(packages), "198.51.100.7:22", TCP, packages.Host,
-			"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed: add {host: packages.example.com, ports: [22]}"},
+			"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed, which has packages.example.com with ports [443]: add 22 to its ports"},
 		{"a port below a wildcard", listed(Entry{Host: "*.example.com", Ports: []int{80, 443}}), "198.51.100.7:22", TCP, packages.Host,
-			"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed: add {host: packages.example.com, ports: [22]}"},
+			"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed, which has *.example.com with ports [80 443]: add 22 to its ports"},
 		{"a host that the call left out", listed(packages, Entry{Host: "198.51.100.0/24"}).with(narrowed(packages.Host)), "198.51.100.7:443", TCP, "",
 			"198.51.100.7:443 isn't in the call's network.hosts: add 198.51.100.7 to it, or leave hosts out"},
 		{"a name of an address that the call left out", listed(packages, Entry{Host: "198.51.100.0/24"}).with(narrowed(packages.Host)), "198.51.100.7:443", TCP, "other.example.com",

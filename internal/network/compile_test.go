@@ -22,7 +22,7 @@ func TestHostsThatAreWrong(t *testing.T) {
 		"https://example.com/":           `"https://example.com/" is a URL: write its host alone, such as packages.example.com`,
 		"example.com:443":                `"example.com:443" has a port: write "example.com", and "443" into ports`,
 		"10.0.0.7:443":                   `"10.0.0.7:443" has a port: write "10.0.0.7", and "443" into ports`,
-		"[2001:db8::1]:443":              `"[2001:db8::1]:443" has a port: write "2001:db8::1", and "443" into ports`,
+		"[2001:db8::1]:443":              `"[2001:db8::1]:443" has brackets: write "2001:db8::1", and the port into ports`,
 		"bücher.example":                 `"bücher.example" isn't ASCII: write the form that starts with xn--`,
 		"a..b":                           `"a..b" isn't a name: between two dots, and at its start, there must be a label`,
 		".a":                             `".a" isn't a name: between two dots, and at its start, there must be a label`,

@@ -83,7 +83,7 @@ var connections = []connectionCase{
 	{"an address that wasn't looked up reaches nothing", listed(packages), "198.51.100.7:443", "", ReasonNotListed,
 		"198.51.100.7:443 isn't in the policy's network.allowed: add {host: 198.51.100.7, ports: [443]}"},
 	{"another port is told apart", listed(packages), "198.51.100.7:22", "packages.example.com", ReasonNotListed,
-		"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed: add {host: packages.example.com, ports: [22]}"},
+		"packages.example.com:22 (198.51.100.7) isn't in the policy's network.allowed, which has packages.example.com with ports [443]: add 22 to its ports"},
 	{"a database isn't listed", listed(packages), "10.0.0.7:5432", "", ReasonNotListed,
 		"10.0.0.7:5432 isn't in the policy's network.allowed: add {host: 10.0.0.7, ports: [5432]}"},
 	{"an IPv6 address with a port has brackets", listed(packages), "[2001:db8::7]:5432", "", ReasonNotListed,
@@ -91,7 +91,7 @@ var connections = []connectionCase{
 	{"a refusal tells what an address stands for", listed(packages), "[64:ff9b::198.51.100.7]:22", "", ReasonNotListed,
 		"[64:ff9b::c633:6407]:22 (which stands for 198.51.100.7) isn't in the policy's network.allowed: add {host: 64:ff9b::c633:6407, ports: [22]}"},
 	{"a refusal tells what a name's address stands for", listed(packages), "[64:ff9b::198.51.100.7]:22", "packages.example.com", ReasonNotListed,
-		"packages.example.com:22 (64:ff9b::c633:6407, which stands for 198.51.100.7) isn't in the policy's network.allowed: add {host: packages.example.com, ports: [22]}"},
+		"packages.example.com:22 (64:ff9b::c633:6407, which stands for 198.51.100.7) isn't in the policy's network.allowed, which has packages.example.com with ports [443]: add 22 to its ports"},
 	{"a refusal tells each address that one may stand for", listed(), "[2001:0:c000:201::3fff:fdfd]:22", "", ReasonNotListed,
 		"[2001:0:c000:201::3fff:fdfd]:22 (which stands for 192.0.2.1 or 192.0.2.2) isn't in the policy's network.allowed: add {host: 2001:0:c000:201::3fff:fdfd, ports: [22]}"},
 	{"entries of one host add their ports", listed(packages, Entry{Host: "packages.example.com", Ports: []int{80}}), "198.51.100.7:80", "packages.example.com", "", ""},
@@ -293,10 +293,21 @@ func TestRulesTravelAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := &Rules{}
-	err = json.Unmarshal(raw, got)
+	got, err := Decode(raw)
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	for sentence, raw := range map[string]string{
+		"too large":          `{"mode":"` + strings.Repeat("x", MaxEncoded) + `"}`,
+		"an unknown field":   `{"mode":"Open","denied":["10.0.0.0/8"]}`,
+		"null":               `null`,
+		"two objects":        `{"mode":"Open"}{}`,
+		"an address's zone?": `{"mode":"Open","surroundings":{"pods":["fe80::%eth0/64"]}}`,
+		"nothing":            ``,
+	} {
+		if r, err := Decode([]byte(raw)); err == nil {
+			t.Errorf("%s: %+v", sentence, r)
+		}
 	}
 }
 
@@ -317,8 +328,8 @@ func TestTheLargestRulesCanTravel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(raw) > 512<<10 {
-		t.Errorf("%d bytes", len(raw))
+	if _, err := Decode(raw); err != nil {
+		t.Errorf("%d bytes: %v", len(raw), err)
 	}
 }
 

@@ -3,7 +3,6 @@ package network
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 )
@@ -94,7 +93,11 @@ func looksNumeric(text string) bool {
 }
 
 func parseAddr(text string) (netip.Addr, error) {
-	if name, port, err := net.SplitHostPort(text); err == nil {
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		inner, _, _ = strings.Cut(inner, "]")
+		return netip.Addr{}, fmt.Errorf("%s has brackets: write %s, and the port into ports", quote(text), quote(inner))
+	}
+	if name, port, ok := strings.Cut(text, ":"); ok && !strings.Contains(port, ":") {
 		return netip.Addr{}, fmt.Errorf("%s has a port: write %s, and %s into ports", quote(text), quote(name), quote(port))
 	}
 	addr, err := netip.ParseAddr(text)

@@ -74,9 +74,38 @@ func (q *question) messageNone() string {
 	return fmt.Sprintf("%s is refused, as the policy's network.mode is None: set mode Listed, and add %s to network.allowed", q.what(), q.missingEntry())
 }
 
+// messageNotListed tells apart a host that isn't there and one that is there with other ports.
 func (d *Decider) messageNotListed(q *question) string {
-	host := d.hostFor(q, func(string) bool { return true })
-	return fmt.Sprintf("%s isn't in the policy's network.allowed: add %s%s", q.what(), q.entryFor(host), d.andHosts(q, host))
+	entries, host := d.matching(q)
+	if q.port == anyPort || len(entries) == 0 {
+		host = d.hostFor(q, func(string) bool { return true })
+		return fmt.Sprintf("%s isn't in the policy's network.allowed: add %s%s", q.what(), q.entryFor(host), d.andHosts(q, host))
+	}
+	var ports []uint16
+	for _, e := range entries {
+		ports = append(ports, e.ports...)
+	}
+	slices.Sort(ports)
+	return fmt.Sprintf("%s isn't in the policy's network.allowed, which has %s with ports %v: add %s to its ports%s",
+		q.what(), entries[0], slices.Compact(ports), portText(q.port), d.andHosts(q, host))
+}
+
+// matching returns the entries that allow some port of the destination, and the name or the address that the first one is for.
+func (d *Decider) matching(q *question) (found []*entry, host string) {
+	for _, n := range q.names {
+		if d.counts(n, q.addr) {
+			found = append(found, d.allowed.named(n.Name)...)
+		}
+		if host == "" && len(found) > 0 {
+			host = n.Name
+		}
+	}
+	for _, e := range d.allowed.prefixes {
+		if e.prefix.Contains(q.addr) {
+			found = append(found, e)
+		}
+	}
+	return found, cmp.Or(host, q.addr.String())
 }
 
 func (d *Decider) messageNotInHosts(q *question) string {
