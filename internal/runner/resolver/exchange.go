@@ -44,11 +44,14 @@ func (e *exchange) newQuery() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	msg := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: e.id, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}},
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: e.id, RecursionDesired: true})
+	if err := b.StartQuestions(); err != nil {
+		return nil, err
 	}
-	return msg.Pack()
+	if err := b.Question(dnsmessage.Question{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}); err != nil {
+		return nil, err
+	}
+	return b.Finish()
 }
 
 // errStray says that a message doesn't answer the question.

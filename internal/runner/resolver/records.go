@@ -57,29 +57,37 @@ func (r *records) read(p *dnsmessage.Parser, kind dnsmessage.Type) error {
 }
 
 func (r *records) readOne(p *dnsmessage.Parser, h *dnsmessage.ResourceHeader, kind dnsmessage.Type) error {
-	if h.Class != dnsmessage.ClassINET || h.Type != kind && h.Type != dnsmessage.TypeCNAME {
-		return p.SkipAnswer()
-	}
-	whole, err := p.Answer()
-	if err != nil {
-		return err
-	}
 	owner, ttl := canonical(h.Name), timeToLive(h.TTL)
-	switch body := whole.Body.(type) {
-	case *dnsmessage.AResource:
-		r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom4(body.A), ttl})
-	case *dnsmessage.AAAAResource:
-		r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom16(body.AAAA), ttl})
-	case *dnsmessage.CNAMEResource:
-		if kind == dnsmessage.TypeCNAME {
-			r.others[owner] = append(r.others[owner], other{body, ttl})
-		} else if _, twice := r.aliases[owner]; !twice {
+	switch {
+	case h.Class != dnsmessage.ClassINET:
+		return p.SkipAnswer()
+	case h.Type == dnsmessage.TypeCNAME && kind != dnsmessage.TypeCNAME:
+		body, err := p.CNAMEResource()
+		if _, twice := r.aliases[owner]; err == nil && !twice {
 			r.aliases[owner] = alias{canonical(body.CNAME), ttl}
 		}
+		return err
+	case h.Type != kind:
+		return p.SkipAnswer()
+	case kind == dnsmessage.TypeA:
+		body, err := p.AResource()
+		if err == nil {
+			r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom4(body.A), ttl})
+		}
+		return err
+	case kind == dnsmessage.TypeAAAA:
+		body, err := p.AAAAResource()
+		if err == nil {
+			r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom16(body.AAAA), ttl})
+		}
+		return err
 	default:
-		r.others[owner] = append(r.others[owner], other{body, ttl})
+		whole, err := p.Answer()
+		if err == nil {
+			r.others[owner] = append(r.others[owner], other{whole.Body, ttl})
+		}
+		return err
 	}
-	return nil
 }
 
 // timeToLive reads a time to live as RFC 2181 says: one with the highest bit is zero.

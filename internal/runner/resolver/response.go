@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -44,41 +45,88 @@ func recordSize(t dnsmessage.Type) int {
 }
 
 func (r *response) write(addrs []netip.Addr, truncated bool) []byte {
-	asked := &r.query.header
-	msg := dnsmessage.Message{Header: dnsmessage.Header{
-		ID: asked.ID, Response: true, OpCode: asked.OpCode, Truncated: truncated, RecursionDesired: asked.RecursionDesired, RecursionAvailable: true,
-		RCode: r.code & 0xf,
-	}}
-	if r.query.hasQuestion {
-		msg.Questions = []dnsmessage.Question{r.query.question}
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+		ID: r.query.header.ID, Response: true, OpCode: r.query.header.OpCode, Truncated: truncated,
+		RecursionDesired: r.query.header.RecursionDesired, RecursionAvailable: true, RCode: r.code & 0xf,
+	})
+	b.EnableCompression()
+	err := b.StartQuestions()
+	if err == nil && r.query.hasQuestion {
+		err = b.Question(r.query.question)
 	}
-	add := func(body dnsmessage.ResourceBody) {
-		// The asked name owns all.
-		h := dnsmessage.ResourceHeader{Name: r.query.question.Name, Class: dnsmessage.ClassINET, TTL: uint32(r.ttl / time.Second)}
-		msg.Answers = append(msg.Answers, dnsmessage.Resource{Header: h, Body: body})
+	if err == nil {
+		err = b.StartAnswers()
 	}
 	for _, addr := range addrs {
-		if r.query.question.Type == dnsmessage.TypeA {
-			add(&dnsmessage.AResource{A: addr.As4()})
-		} else {
-			add(&dnsmessage.AAAAResource{AAAA: addr.As16()})
+		if err == nil {
+			err = r.writeAddr(&b, addr)
 		}
 	}
-	if !truncated {
-		for _, body := range r.records {
-			add(body)
+	for _, body := range r.records {
+		if err == nil && !truncated {
+			err = r.writeRecord(&b, body)
 		}
 	}
-	if r.query.edns {
-		h := dnsmessage.ResourceHeader{}
-		if h.SetEDNS0(maxDatagram, r.code, false) != nil {
-			return nil
-		}
-		msg.Additionals = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{}}}
+	if err == nil && r.query.edns {
+		err = r.writeOptions(&b)
 	}
-	raw, err := msg.Pack()
 	if err != nil {
 		return nil
 	}
-	return raw
+	msg, err := b.Finish()
+	if err != nil {
+		return nil
+	}
+	return msg
+}
+
+func (r *response) writeAddr(b *dnsmessage.Builder, addr netip.Addr) error {
+	h := r.header()
+	if r.query.question.Type == dnsmessage.TypeA {
+		return b.AResource(h, dnsmessage.AResource{A: addr.As4()})
+	}
+	return b.AAAAResource(h, dnsmessage.AAAAResource{AAAA: addr.As16()})
+}
+
+func (r *response) header() dnsmessage.ResourceHeader {
+	return dnsmessage.ResourceHeader{Name: r.query.question.Name, Class: dnsmessage.ClassINET, TTL: uint32(r.ttl / time.Second)}
+}
+
+// writeRecord writes a record that is no address. The asked name owns it, as it owns addresses.
+func (r *response) writeRecord(b *dnsmessage.Builder, body dnsmessage.ResourceBody) error {
+	switch body := body.(type) {
+	case *dnsmessage.CNAMEResource:
+		return b.CNAMEResource(r.header(), *body)
+	case *dnsmessage.MXResource:
+		return b.MXResource(r.header(), *body)
+	case *dnsmessage.NSResource:
+		return b.NSResource(r.header(), *body)
+	case *dnsmessage.PTRResource:
+		return b.PTRResource(r.header(), *body)
+	case *dnsmessage.SOAResource:
+		return b.SOAResource(r.header(), *body)
+	case *dnsmessage.TXTResource:
+		return b.TXTResource(r.header(), *body)
+	case *dnsmessage.SRVResource:
+		return b.SRVResource(r.header(), *body)
+	case *dnsmessage.SVCBResource:
+		return b.SVCBResource(r.header(), *body)
+	case *dnsmessage.HTTPSResource:
+		return b.HTTPSResource(r.header(), *body)
+	default:
+		return errRecord
+	}
+}
+
+var errRecord = errors.New("the record is of a type that isn't passed on")
+
+func (r *response) writeOptions(b *dnsmessage.Builder) error {
+	var h dnsmessage.ResourceHeader
+	if err := h.SetEDNS0(maxDatagram, r.code, false); err != nil {
+		return err
+	}
+	if err := b.StartAdditionals(); err != nil {
+		return err
+	}
+	return b.OPTResource(h, dnsmessage.OPTResource{})
 }

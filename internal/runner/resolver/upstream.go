@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -130,35 +129,30 @@ func (u *upstream) wholeAnswer(ctx context.Context, server netip.AddrPort, e *ex
 	return part, nil
 }
 
-// send sends a query, and returns the connection that the answer comes on, and what ends it.
-func (u *upstream) send(ctx context.Context, network string, server netip.AddrPort, e *exchange, write func(io.Writer, []byte) error) (net.Conn, func(), error) {
+// connect opens a connection that ends with the context.
+func (u *upstream) connect(ctx context.Context, network string, server netip.AddrPort) (net.Conn, func(), error) {
 	conn, err := u.dial(ctx, network, server.String())
 	if err != nil {
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	done := func() { stop(); _ = conn.Close() }
-	msg, err := e.newQuery()
-	if err == nil {
-		err = write(conn, msg)
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return conn, done, nil
+	return conn, func() { stop(); _ = conn.Close() }, nil
 }
 
 // datagram asks by UDP. The socket is connected, so the kernel passes on only what comes from the nameserver.
 func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.send(ctx, "udp", server, e, func(to io.Writer, msg []byte) error {
-		_, err := to.Write(msg)
-		return err
-	})
+	conn, done, err := u.connect(ctx, "udp", server)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	msg, err := e.newQuery()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(msg); err != nil {
+		return nil, err
+	}
 	buffer := make([]byte, maxDatagram)
 	for range maxStrays {
 		n, err := conn.Read(buffer)
@@ -175,13 +169,19 @@ func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *excha
 
 // stream asks by TCP.
 func (u *upstream) stream(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.send(ctx, "tcp", server, e, writeMessage)
+	conn, done, err := u.connect(ctx, "tcp", server)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	msg, err := readMessage(conn, maxStreamMessage)
+	msg, err := e.newQuery()
 	if err != nil {
+		return nil, err
+	}
+	if err := writeMessage(conn, msg); err != nil {
+		return nil, err
+	}
+	if msg, err = readMessage(conn, maxStreamMessage); err != nil {
 		return nil, err
 	}
 	got, err := e.readAnswer(msg)
