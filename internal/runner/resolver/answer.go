@@ -33,15 +33,17 @@ func (r *Resolver) answer(ctx context.Context, msg []byte) *response {
 	if isLocalhost(q.name) {
 		return &response{query: q, addrs: localAddrs(q.question.Type), ttl: localTTL}
 	}
-	if !r.mayLookUp(q) {
-		return &response{query: q, code: dnsmessage.RCodeNameError}
+	if v := r.lookup(q); !v.Allowed {
+		return &response{query: q, code: dnsmessage.RCodeNameError, rule: v.Rule}
 	}
 	r.denials.addAnswered(q.name)
 	switch {
 	case q.isAddress():
 		return r.answerAddrs(ctx, q)
-	case !r.rules.IsOpen() || !q.isPassedOn():
-		return &response{query: q}
+	case !r.rules.IsOpen():
+		return &response{query: q, rule: "only addresses are looked up: other records need the policy's network.mode Open, and no hosts of the call"}
+	case !q.isPassedOn():
+		return &response{query: q, rule: "records of this type aren't looked up"}
 	}
 	return r.answerRecords(ctx, q)
 }
@@ -57,23 +59,22 @@ func localAddrs(t dnsmessage.Type) []netip.Addr {
 	}
 }
 
-// mayLookUp says whether a name may be looked up, and counts a refusal. Reverse lookups find nothing, and aren't counted.
-func (r *Resolver) mayLookUp(q *query) bool {
+// lookup says whether a name may be looked up, and counts a refusal.
+func (r *Resolver) lookup(q *query) network.Verdict {
 	if q.name == "" {
 		name := strconv.QuoteToASCII(q.question.Name.String())
-		r.denials.add(name, q.question.Type, network.Verdict{
-			Reason: network.ReasonNotListed, Host: name, Rule: "no host can have this name: use letters, digits, hyphens and underscores",
-		}, false)
-		return false
-	}
-	if isReverse(q.name) {
-		return false
+		v := network.Verdict{Reason: network.ReasonNotListed, Host: name, Rule: "no host can have this name: use letters, digits, hyphens and underscores"}
+		r.denials.add(name, q.question.Type, v, false)
+		return v
 	}
 	v := r.explain(q.name, r.rules.Lookup(q.name))
-	if !v.Allowed {
+	switch {
+	case v.Allowed && isReverse(q.name):
+		return network.Verdict{Reason: network.ReasonNotListed, Host: q.name, Rule: "addresses aren't looked up"}
+	case !v.Allowed && !isReverse(q.name):
 		r.denials.add(q.name, q.question.Type, v, false)
 	}
-	return v.Allowed
+	return v
 }
 
 // explain has the refusal of a name without dots say what would pass: nobody can look it up but with a domain of the search
@@ -93,32 +94,34 @@ func (r *Resolver) explain(name string, v network.Verdict) network.Verdict {
 func (r *Resolver) answerRecords(ctx context.Context, q *query) *response {
 	found, err := r.upstream.lookup(ctx, q.name, q.question.Type)
 	if err != nil {
-		return failure(q)
+		return failure(q, err)
 	}
 	return &response{query: q, code: found.code, ttl: min(found.ttl, maxTTL), records: found.records[:min(len(found.records), maxAddresses)]}
 }
 
-func failure(q *query) *response { return &response{query: q, code: dnsmessage.RCodeServerFailure} }
+func failure(q *query, err error) *response {
+	return &response{query: q, code: dnsmessage.RCodeServerFailure, rule: err.Error(), extended: extendedErrorOf(err)}
+}
 
 func (r *Resolver) answerAddrs(ctx context.Context, q *query) *response {
 	found, err := r.upstream.lookup(ctx, q.name, q.question.Type)
 	if err != nil {
-		return failure(q)
+		return failure(q, err)
 	}
 	answer := &response{query: q, code: found.code, ttl: min(found.ttl, maxTTL)}
 	name := network.LookedUp{Name: q.name, Target: found.target}
-	isDenied := false
 	for _, addr := range found.addrs {
 		v := r.rules.Reachable(addr, name)
 		switch {
 		case v.Allowed && len(answer.addrs) < maxAddresses:
 			answer.addrs = append(answer.addrs, addr)
-		case !v.Allowed && !isDenied:
-			isDenied = true
+		case !v.Allowed && answer.rule == "":
+			answer.rule = v.Rule
 			r.denials.add(q.name, q.question.Type, v, true)
 		}
 	}
 	if len(answer.addrs) > 0 {
+		answer.rule = ""
 		r.book.give(name, answer.addrs, answer.ttl)
 	}
 	return answer

@@ -89,7 +89,7 @@ func TestAnswers(t *testing.T) {
 		"localhost is loopback":                          {"localhost.", dnsmessage.TypeA, 0, "127.0.0.1", "", true},
 		"localhost is loopback in IPv6":                  {"A.LocalHost.", dnsmessage.TypeAAAA, 0, "::1", "", true},
 		"localhost has no other data":                    {"localhost.", dnsmessage.TypeTXT, 0, "", "", true},
-		"addresses aren't looked up":                     {"7.100.51.198.in-addr.arpa.", dnsmessage.TypePTR, dnsmessage.RCodeNameError, "", "", true},
+		"addresses aren't looked up":                     {"7.100.51.198.in-addr.arpa.", dnsmessage.TypePTR, dnsmessage.RCodeNameError, "", "7.100.51.198.in-addr.arpa isn't in the policy's network.allowed: add {host: 7.100.51.198.in-addr.arpa}", true},
 		"the case of a name doesn't matter":              {"PACKAGES.example.COM.", dnsmessage.TypeA, 0, "198.51.100.7 198.51.100.8", "", false},
 		"a name with a space doesn't exist":              {"a b.wild.example.", dnsmessage.TypeA, dnsmessage.RCodeNameError, "", "no host can have this name: use letters, digits, hyphens and underscores", true},
 		"a wildcard itself doesn't exist":                {"*.wild.example.", dnsmessage.TypeA, dnsmessage.RCodeNameError, "", "no host can have this name: use letters, digits, hyphens and underscores", true},
@@ -101,8 +101,8 @@ func TestAnswers(t *testing.T) {
 			server := newNameserver(t, zone(world))
 			r := newResolver(t, rules, server)
 			got := ask(t, r, tc.name, tc.kind)
-			if got.RCode != tc.code || strings.Join(addrsOf(t, got), " ") != tc.addrs || tc.rule != "" && denialRule(r) != tc.rule {
-				t.Errorf("got %v: %v %q", got.RCode, addrsOf(t, got), denialRule(r))
+			if got.RCode != tc.code || strings.Join(addrsOf(t, got), " ") != tc.addrs || tc.rule != "" && explanation(got) != tc.rule {
+				t.Errorf("got %v: %v %q", got.RCode, addrsOf(t, got), explanation(got))
 			}
 			if got.ID != 4711 || !got.Response || got.Authoritative || !got.RecursionAvailable || !got.RecursionDesired || got.Questions[0].Name.String() != tc.name {
 				t.Errorf("the answer is another query's: %+v", got)
@@ -166,9 +166,14 @@ func TestOnlyTheNameAndTheTypeReachANameserver(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	sent := server.queries()[0].message
+	h := dnsmessage.ResourceHeader{}
+	if err := h.SetEDNS0(advertised, 0, false); err != nil {
+		t.Fatal(err)
+	}
 	want := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: sent.ID, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("packages.example.com."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Header:      dnsmessage.Header{ID: sent.ID, RecursionDesired: true},
+		Questions:   []dnsmessage.Question{{Name: dnsmessage.MustNewName("packages.example.com."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Additionals: []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{Options: []dnsmessage.Option{}}}},
 	}
 	if diff := cmp.Diff(packed(want), packed(sent)); diff != "" {
 		t.Error(diff)
@@ -264,5 +269,18 @@ func TestAnAnswerFitsIntoTheClientsDatagram(t *testing.T) {
 		if canConnect(r, addr) != (i < maxAddresses) {
 			t.Errorf("%s, number %d: %t", addr, i, canConnect(r, addr))
 		}
+	}
+}
+
+func TestAnExplanationThatHasNoRoomIsLeftOut(t *testing.T) {
+	t.Parallel()
+	r := configured(t, listing(), func(c *Config) { c.Dial = noDial(t) })
+	name := strings.Repeat(strings.Repeat("a", 60)+".", 4)
+	msg := queryFor(name, dnsmessage.TypeA)
+	msg.Additionals[0].Header.Class = 512
+	raw := askMessage(t, r, packed(msg))
+	got := unpacked(t, raw)
+	if len(raw) > 512 || got.RCode != dnsmessage.RCodeNameError || got.Truncated || explanation(got) != "" {
+		t.Errorf("%d bytes: %+v", len(raw), got)
 	}
 }

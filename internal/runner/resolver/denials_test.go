@@ -74,7 +74,9 @@ func TestAShortNameIsExplainedByTheSearchList(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			r := configured(t, listing(tc.listed), func(c *Config) { c.Search, c.Dial = tc.search, noDial(t) })
-			ask(t, r, tc.name, dnsmessage.TypeA)
+			if got := explanation(ask(t, r, tc.name, dnsmessage.TypeA)); got != tc.want {
+				t.Errorf("the client is told %q", got)
+			}
 			list, _ := r.Denials()
 			if len(list) != 1 || list[0].Host != strings.TrimSuffix(tc.name, ".") || list[0].Rule != tc.want {
 				t.Errorf("refused: %+v", list)

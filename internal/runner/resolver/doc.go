@@ -16,17 +16,18 @@
 //     data.
 //   - Other types of such a name, HTTPS, SVCB, MX, TXT and SRV among them, have no data (NOERROR): every client then goes
 //     on with A and AAAA. They aren't asked, as what they hold leads to names and addresses that nobody listed. Where all
-//     names may be looked up, records of the asked type are passed on, bounded, if it is one of the usual types; the rest of the
-//     answer isn't.
+//     names may be looked up, records of the asked type are passed on, bounded; the rest of the answer isn't.
 //   - A name that may not be looked up doesn't exist (NXDOMAIN), and isn't asked. glibc, musl, Go, Java, Python and node
 //     then fail at once and say that the name isn't known, and go on in a search list. With REFUSED or SERVFAIL musl waits
 //     for its timeout of 5 s and says "try again", glibc and what is built on it say "temporary failure" (except for
-//     REFUSED on a stream), and Go says "server misbehaving". There is no SOA record with it, so that it isn't cached.
+//     REFUSED on a stream), and Go says "server misbehaving". There is no SOA record with it, so that it isn't cached. A
+//     client that speaks EDNS gets the rule as an extended error (RFC 8914).
 //   - A name that a search list made of another one is refused alike, but is counted only if the other name was never
 //     asked: nobody meant packages.example.com.ns.svc.cluster.local.
 //   - Reverse lookups find nothing, and aren't counted: programs make them without being asked to.
 //   - localhost and names below it are loopback (RFC 6761). ANY and transfers are NOTIMP, other classes REFUSED, a query
-//     with other than one question FORMERR. If no nameserver answers in time, SERVFAIL.
+//     with other than one question FORMERR. If no nameserver answers in time, SERVFAIL, with an extended
+//     error that names the nameserver and what came of it.
 //
 // # Invariants
 //

@@ -16,6 +16,8 @@ import (
 type exchange struct {
 	name string
 	kind dnsmessage.Type
+	edns bool
+	size int
 	id   uint16
 }
 
@@ -32,6 +34,11 @@ type found struct {
 }
 
 func (f *found) isEmpty() bool { return len(f.addrs)+len(f.records) == 0 }
+
+// refusesEDNS says that an answer is that of a nameserver which doesn't know EDNS.
+func (f *found) refusesEDNS() bool {
+	return f.code == dnsmessage.RCodeFormatError || f.code == dnsmessage.RCodeNotImplemented
+}
 
 // newQuery writes a query with an id that nobody can guess.
 func (e *exchange) newQuery() ([]byte, error) {
@@ -51,7 +58,23 @@ func (e *exchange) newQuery() ([]byte, error) {
 	if err := b.Question(dnsmessage.Question{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}); err != nil {
 		return nil, err
 	}
+	if e.edns {
+		if err := e.addEDNS(&b); err != nil {
+			return nil, err
+		}
+	}
 	return b.Finish()
+}
+
+func (e *exchange) addEDNS(b *dnsmessage.Builder) error {
+	var h dnsmessage.ResourceHeader
+	if err := h.SetEDNS0(e.size, dnsmessage.RCodeSuccess, false); err != nil {
+		return err
+	}
+	if err := b.StartAdditionals(); err != nil {
+		return err
+	}
+	return b.OPTResource(h, dnsmessage.OPTResource{})
 }
 
 // errStray says that a message doesn't answer the question.
@@ -65,6 +88,10 @@ func (e *exchange) readAnswer(msg []byte) (*found, error) {
 		return nil, errStray
 	}
 	got := &found{code: header.RCode, truncated: header.Truncated}
+	if got.refusesEDNS() && binary.BigEndian.Uint16(msg[4:]) == 0 {
+		// Some repeat no question that they couldn't read. Nothing else of such an answer counts.
+		return got, nil
+	}
 	if !e.isAnswered(&p, msg) {
 		return nil, errStray
 	}

@@ -40,12 +40,32 @@ type failures struct {
 	count int
 }
 
-// lookups are those of one name. failed and found have the types whose last lookup failed, or found something.
+// lookups are those of one name. failed and found are the types whose last lookup failed, or found something.
 type lookups struct {
-	failed, found map[dnsmessage.Type]bool
+	failed, found lookupType
 	// order counts failures, over all names.
 	order int
 	err   error
+}
+
+// lookupType is a set of types.
+type lookupType uint8
+
+const (
+	typeA lookupType = 1 << iota
+	typeAAAA
+	typeOther
+)
+
+func lookupTypeOf(t dnsmessage.Type) lookupType {
+	switch t {
+	case dnsmessage.TypeA:
+		return typeA
+	case dnsmessage.TypeAAAA:
+		return typeAAAA
+	default:
+		return typeOther
+	}
 }
 
 // note keeps how a lookup ended.
@@ -60,17 +80,18 @@ func (f *failures) note(name string, t dnsmessage.Type, got *found, err error) {
 		if f.names == nil {
 			f.names = map[string]*lookups{}
 		}
-		l = &lookups{failed: map[dnsmessage.Type]bool{}, found: map[dnsmessage.Type]bool{}}
+		l = &lookups{}
 		f.names[name] = l
 	}
-	delete(l.failed, t)
-	delete(l.found, t)
+	kind := lookupTypeOf(t)
+	l.failed &^= kind
+	l.found &^= kind
 	switch {
 	case err != nil:
 		f.count++
-		l.failed[t], l.order, l.err = true, f.count, err
+		l.failed, l.order, l.err = l.failed|kind, f.count, err
 	case !got.isEmpty():
-		l.found[t] = true
+		l.found |= kind
 	}
 }
 
@@ -81,7 +102,7 @@ func (f *failures) report() (last *Failure, others int) {
 	defer f.mu.Unlock()
 	order := 0
 	for name, l := range f.names {
-		if len(l.failed) == 0 || len(l.found) > 0 {
+		if l.failed == 0 || l.found != 0 {
 			continue
 		}
 		if others++; l.order > order {

@@ -21,8 +21,24 @@ const (
 	maxDatagram = 1232
 )
 
-// typeIXFR is a type that dnsmessage has no name for.
-const typeIXFR dnsmessage.Type = 251
+// Types that dnsmessage has no names for.
+const (
+	typeMD    dnsmessage.Type = 3
+	typeMF    dnsmessage.Type = 4
+	typeMB    dnsmessage.Type = 7
+	typeMG    dnsmessage.Type = 8
+	typeMR    dnsmessage.Type = 9
+	typeRP    dnsmessage.Type = 17
+	typeAFSDB dnsmessage.Type = 18
+	typeRT    dnsmessage.Type = 21
+	typeSIG   dnsmessage.Type = 24
+	typePX    dnsmessage.Type = 26
+	typeNXT   dnsmessage.Type = 30
+	typeNAPTR dnsmessage.Type = 35
+	typeIXFR  dnsmessage.Type = 251
+	typeMAILB dnsmessage.Type = 253
+	typeMAILA dnsmessage.Type = 254
+)
 
 // rcodeBadVersion is an extended code: only its lower four bits stand in the header.
 const rcodeBadVersion dnsmessage.RCode = 16
@@ -99,7 +115,7 @@ func (q *query) readRest(p *dnsmessage.Parser) dnsmessage.RCode {
 // unsupported is the code for what is never answered.
 func (q *query) unsupported() (dnsmessage.RCode, bool) {
 	switch q.question.Type {
-	case dnsmessage.TypeALL, dnsmessage.TypeAXFR, typeIXFR, dnsmessage.TypeOPT:
+	case dnsmessage.TypeALL, dnsmessage.TypeAXFR, typeIXFR, typeMAILA, typeMAILB, dnsmessage.TypeOPT:
 		return dnsmessage.RCodeNotImplemented, true
 	}
 	return dnsmessage.RCodeRefused, q.question.Class != dnsmessage.ClassINET
@@ -109,15 +125,16 @@ func (q *query) isAddress() bool {
 	return q.question.Type == dnsmessage.TypeA || q.question.Type == dnsmessage.TypeAAAA
 }
 
-// isPassedOn says whether records of the asked type may be passed on: those that the library reads and writes anew. Others may hold names
-// that a nameserver has shortened in a way that only who knows the type can read (RFC 3597, section 4).
+// isPassedOn says whether records of the asked type may be passed on: they are data, and hold no names that a nameserver may
+// have shortened in a way that only who knows the type can read (RFC 3597, section 4). Those that the library knows are
+// read and written anew.
 func (q *query) isPassedOn() bool {
-	switch q.question.Type {
-	case dnsmessage.TypeCNAME, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypePTR, dnsmessage.TypeSOA, dnsmessage.TypeTXT, dnsmessage.TypeSRV,
-		dnsmessage.TypeSVCB, dnsmessage.TypeHTTPS:
-		return true
-	default:
+	switch t := q.question.Type; t {
+	case 0, typeMD, typeMF, typeMB, typeMG, typeMR, dnsmessage.TypeMINFO, typeRP, typeAFSDB, typeRT, typeSIG, typePX, typeNXT, typeNAPTR:
 		return false
+	default:
+		const firstMeta, lastMeta = 128, 255
+		return t < firstMeta || t > lastMeta
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"toolcall.dev/operator/internal/network"
 )
 
-const typeNAPTR, typeCAA dnsmessage.Type = 35, 257
+const typeCAA dnsmessage.Type = 257
 
 // othersOf are records of several types, by the names of their owners.
 var othersOf = map[string][]dnsmessage.ResourceBody{
@@ -78,7 +78,7 @@ func serveOthers(asked dnsmessage.Message, network string) [][]byte {
 	}
 	msg.Answers = append(msg.Answers, record("evil.example.", 300, &dnsmessage.TXTResource{TXT: []string{"evil"}}))
 	msg.Additionals = []dnsmessage.Resource{record(name, 300, &dnsmessage.TXTResource{TXT: []string{"evil"}})}
-	if raw := packed(msg); network == "tcp" || len(raw) <= minDatagram {
+	if raw := packed(msg); network == "tcp" || len(raw) <= advertised {
 		return [][]byte{raw}
 	}
 	return [][]byte{truncated(asked)}
@@ -92,21 +92,22 @@ func TestInModeOpenRecordsArePassedOn(t *testing.T) {
 		name  string
 		kind  dnsmessage.Type
 		count int
+		rule  string
 	}{
-		"MX":                        {"example.com.", dnsmessage.TypeMX, 2},
-		"TXT":                       {"example.com.", dnsmessage.TypeTXT, 1},
-		"NS":                        {"example.com.", dnsmessage.TypeNS, 1},
-		"SOA":                       {"example.com.", dnsmessage.TypeSOA, 1},
-		"HTTPS":                     {"example.com.", dnsmessage.TypeHTTPS, 1},
-		"SRV":                       {"_https._tcp.example.com.", dnsmessage.TypeSRV, 1},
-		"CNAME":                     {"alias.example.com.", dnsmessage.TypeCNAME, 1},
-		"MX of an alias":            {"alias.example.com.", dnsmessage.TypeMX, 2},
-		"a type that isn't there":   {"example.com.", dnsmessage.TypeSVCB, 0},
-		"a type with hidden names":  {"example.com.", typeNAPTR, 0},
-		"a type that isn't usual":   {"example.com.", typeCAA, 0},
-		"a type that is no data":    {"example.com.", 250, 0},
-		"no type":                   {"example.com.", 0, 0},
-		"a name of the reverse way": {"7.100.51.198.in-addr.arpa.", dnsmessage.TypePTR, 0},
+		"MX":                        {"example.com.", dnsmessage.TypeMX, 2, ""},
+		"TXT":                       {"example.com.", dnsmessage.TypeTXT, 1, ""},
+		"NS":                        {"example.com.", dnsmessage.TypeNS, 1, ""},
+		"SOA":                       {"example.com.", dnsmessage.TypeSOA, 1, ""},
+		"HTTPS":                     {"example.com.", dnsmessage.TypeHTTPS, 1, ""},
+		"CAA":                       {"example.com.", typeCAA, 1, ""},
+		"SRV":                       {"_https._tcp.example.com.", dnsmessage.TypeSRV, 1, ""},
+		"CNAME":                     {"alias.example.com.", dnsmessage.TypeCNAME, 1, ""},
+		"MX of an alias":            {"alias.example.com.", dnsmessage.TypeMX, 2, ""},
+		"a type that isn't there":   {"example.com.", dnsmessage.TypeSVCB, 0, ""},
+		"a type with hidden names":  {"example.com.", typeNAPTR, 0, "records of this type aren't looked up"},
+		"a type that is no data":    {"example.com.", 250, 0, "records of this type aren't looked up"},
+		"no type":                   {"example.com.", 0, 0, "records of this type aren't looked up"},
+		"a name of the reverse way": {"7.100.51.198.in-addr.arpa.", dnsmessage.TypePTR, 0, "addresses aren't looked up"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -127,8 +128,8 @@ func TestInModeOpenRecordsArePassedOn(t *testing.T) {
 					t.Errorf("got %+v", a.Header)
 				}
 			}
-			if diff := cmp.Diff(want, bodies); diff != "" || len(bodies) != tc.count || len(got.Authorities) > 0 {
-				t.Error(diff)
+			if diff := cmp.Diff(want, bodies); diff != "" || len(bodies) != tc.count || explanation(got) != tc.rule || len(got.Authorities) > 0 {
+				t.Errorf("%q %s", explanation(got), diff)
 			}
 		})
 	}
@@ -142,8 +143,9 @@ func TestRecordsOtherThanAddressesNeedModeOpen(t *testing.T) {
 		r := configured(t, rules, func(c *Config) { c.Dial = noDial(t) })
 		for _, kind := range []dnsmessage.Type{dnsmessage.TypeMX, dnsmessage.TypeHTTPS, dnsmessage.TypeCNAME, 0} {
 			got := ask(t, r, "example.com.", kind)
-			if got.RCode != 0 || len(got.Answers) > 0 {
-				t.Errorf("%s, %v: %v", sentence, kind, got)
+			const want = "only addresses are looked up: other records need the policy's network.mode Open, and no hosts of the call"
+			if got.RCode != 0 || len(got.Answers) > 0 || explanation(got) != want || extendedCode(got) != errorBlocked {
+				t.Errorf("%s, %v: %v %q", sentence, kind, got, explanation(got))
 			}
 		}
 		if list, _ := r.Denials(); list != nil {
@@ -181,7 +183,7 @@ func TestRecordsThatHaveNoRoomAreAskedForOnAStream(t *testing.T) {
 // FuzzRecords has any message read as a nameserver's answer to a question for records, and passed on.
 func FuzzRecords(f *testing.F) {
 	for name := range othersOf {
-		for _, kind := range []dnsmessage.Type{dnsmessage.TypeMX, dnsmessage.TypeTXT, dnsmessage.TypeHTTPS, dnsmessage.TypeCNAME} {
+		for _, kind := range []dnsmessage.Type{dnsmessage.TypeMX, dnsmessage.TypeTXT, dnsmessage.TypeHTTPS, dnsmessage.TypeCNAME, typeCAA} {
 			f.Add(serveOthers(queryFor(name, kind), "tcp")[0][2:], uint16(kind))
 		}
 	}

@@ -1,6 +1,8 @@
 package resolver
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"time"
@@ -8,8 +10,19 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// maxStreamMessage is what the length before a message on a stream can say.
-const maxStreamMessage = 65535
+const (
+	// maxStreamMessage is what the length before a message on a stream can say.
+	maxStreamMessage = 65535
+	// advertised is the size of datagrams that the resolver takes.
+	advertised = 1232
+
+	// Of RFC 8914: the option, and codes.
+	optionExtendedError = 15
+	errorBlocked        = 15
+	errorNoneReachable  = 22
+	errorNetwork        = 23
+	maxExtendedError    = 256
+)
 
 // response is what a query is answered with.
 type response struct {
@@ -19,21 +32,29 @@ type response struct {
 	ttl   time.Duration
 	// records are what else was asked for.
 	records []dnsmessage.ResourceBody
+	// rule says why nothing was found, and extended what kind of reason it is, where it isn't the call's rules.
+	rule     string
+	extended uint16
 }
 
 // pack writes the message in at most limit bytes, without the addresses that have no room. Other records are left out all
 // together: the client asks for them on a stream. It is nil if it can't be written.
 func (r *response) pack(limit int) []byte {
-	whole := r.write(r.addrs, false)
+	whole := r.write(r.addrs, true, false)
 	if whole == nil && len(r.records) > 0 {
-		return failure(r.query).pack(limit)
+		return failure(r.query, errRecord).pack(limit)
 	}
 	if len(whole) <= limit {
 		return whole
 	}
+	if r.rule != "" {
+		if whole = r.write(r.addrs, false, false); len(whole) <= limit {
+			return whole
+		}
+	}
 	each := recordSize(r.query.question.Type)
-	room := (limit - len(r.write(nil, true))) / each
-	return r.write(r.addrs[:min(max(room, 0), len(r.addrs))], true)
+	room := (limit - len(r.write(nil, false, true))) / each
+	return r.write(r.addrs[:min(max(room, 0), len(r.addrs))], false, true)
 }
 
 // recordSize is what an address takes, with a pointer for its name.
@@ -44,7 +65,7 @@ func recordSize(t dnsmessage.Type) int {
 	return 12 + 16
 }
 
-func (r *response) write(addrs []netip.Addr, truncated bool) []byte {
+func (r *response) write(addrs []netip.Addr, explained, truncated bool) []byte {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
 		ID: r.query.header.ID, Response: true, OpCode: r.query.header.OpCode, Truncated: truncated,
 		RecursionDesired: r.query.header.RecursionDesired, RecursionAvailable: true, RCode: r.code & 0xf,
@@ -68,7 +89,7 @@ func (r *response) write(addrs []netip.Addr, truncated bool) []byte {
 		}
 	}
 	if err == nil && r.query.edns {
-		err = r.writeOptions(&b)
+		err = r.writeOptions(&b, explained)
 	}
 	if err != nil {
 		return nil
@@ -113,6 +134,8 @@ func (r *response) writeRecord(b *dnsmessage.Builder, body dnsmessage.ResourceBo
 		return b.SVCBResource(r.header(), *body)
 	case *dnsmessage.HTTPSResource:
 		return b.HTTPSResource(r.header(), *body)
+	case *dnsmessage.UnknownResource:
+		return b.UnknownResource(r.header(), *body)
 	default:
 		return errRecord
 	}
@@ -120,13 +143,18 @@ func (r *response) writeRecord(b *dnsmessage.Builder, body dnsmessage.ResourceBo
 
 var errRecord = errors.New("the record is of a type that isn't passed on")
 
-func (r *response) writeOptions(b *dnsmessage.Builder) error {
+func (r *response) writeOptions(b *dnsmessage.Builder, explained bool) error {
 	var h dnsmessage.ResourceHeader
-	if err := h.SetEDNS0(maxDatagram, r.code, false); err != nil {
+	if err := h.SetEDNS0(advertised, r.code, false); err != nil {
 		return err
+	}
+	var options []dnsmessage.Option
+	if explained && r.rule != "" {
+		data := binary.BigEndian.AppendUint16(nil, cmp.Or(r.extended, errorBlocked))
+		options = []dnsmessage.Option{{Code: optionExtendedError, Data: append(data, r.rule[:min(len(r.rule), maxExtendedError)]...)}}
 	}
 	if err := b.StartAdditionals(); err != nil {
 		return err
 	}
-	return b.OPTResource(h, dnsmessage.OPTResource{})
+	return b.OPTResource(h, dnsmessage.OPTResource{Options: options})
 }

@@ -23,6 +23,8 @@ const (
 	// maxStrays is how many datagrams are passed over that don't answer the question. More may be somebody who guesses, and
 	// the question is asked on a stream.
 	maxStrays = 64
+	// largeDatagram is asked for where a truncated answer can't be had on a stream.
+	largeDatagram = 4096
 )
 
 // upstream asks nameservers.
@@ -56,7 +58,8 @@ func (u *upstream) lookup(ctx context.Context, name string, t dnsmessage.Type) (
 		at := (first + i) % n
 		var got *found
 		began := time.Now()
-		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t}); err == nil {
+		// In a second round EDNS may be what a nameserver, or something before it, is silent about.
+		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t, edns: i < n}); err == nil {
 			u.preferred.Store(uint32(at))
 			u.failures.note(name, t, got, nil)
 			return got, nil
@@ -80,10 +83,20 @@ func (u *upstream) noteFailure(call context.Context, name string, t dnsmessage.T
 	}
 }
 
+// extendedErrorOf is what RFC 8914 calls a failed lookup: of the network, or of nameservers that don't answer or refuse to.
+func extendedErrorOf(err error) uint16 {
+	var network net.Error
+	if errors.As(err, &network) {
+		return errorNetwork
+	}
+	return errorNoneReachable
+}
+
 // ask asks one nameserver, by a datagram and, if the answer has no room in one, on a stream.
 func (u *upstream) ask(ctx context.Context, server netip.AddrPort, e exchange) (*found, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
+	e.size = advertised
 	got, err := u.exchange(ctx, server, &e)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -111,22 +124,44 @@ func codeText(code dnsmessage.RCode) string {
 
 func (u *upstream) exchange(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
 	got, err := u.datagram(ctx, server, e)
+	if err == nil && e.edns && got.refusesEDNS() {
+		e.edns = false
+		got, err = u.datagram(ctx, server, e)
+	}
 	if errors.Is(err, errStrays) || err == nil && got.truncated {
 		return u.wholeAnswer(ctx, server, e, got)
 	}
 	return got, err
 }
 
-// wholeAnswer asks for an answer that had no room in a datagram. Of a nameserver that can't do streams, the addresses that came count.
+// wholeAnswer asks for an answer that had no room in a datagram. A nameserver that can't do streams is asked for a larger
+// datagram; of one that can't do that either, the addresses that came count.
 func (u *upstream) wholeAnswer(ctx context.Context, server netip.AddrPort, e *exchange, part *found) (*found, error) {
-	got, err := u.stream(ctx, server, e)
-	switch {
-	case err == nil || part == nil:
+	// Half of what is left of the time, so that there is some for the other ways.
+	streamCtx, cancel := halfOfTime(ctx)
+	got, err := u.stream(streamCtx, server, e)
+	cancel()
+	if err == nil || part == nil {
 		return got, err
-	case part.isEmpty():
+	}
+	if e.edns {
+		e.size = largeDatagram
+		if more, err := u.datagram(ctx, server, e); err == nil && len(more.addrs) >= len(part.addrs) && len(more.records) >= len(part.records) {
+			part = more
+		}
+	}
+	if part.truncated && part.isEmpty() {
 		return nil, errTruncated
 	}
 	return part, nil
+}
+
+func halfOfTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 // connect opens a connection that ends with the context.
@@ -153,7 +188,7 @@ func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *excha
 	if _, err := conn.Write(msg); err != nil {
 		return nil, err
 	}
-	buffer := make([]byte, maxDatagram)
+	buffer := make([]byte, largeDatagram)
 	for range maxStrays {
 		n, err := conn.Read(buffer)
 		if err != nil {

@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"sync"
@@ -31,6 +32,7 @@ type nameserver struct {
 type asked struct {
 	network, name string
 	kind          dnsmessage.Type
+	edns          bool
 	message       dnsmessage.Message
 }
 
@@ -100,7 +102,7 @@ func (s *nameserver) handle(raw []byte, network string) [][]byte {
 	}
 	q := msg.Questions[0]
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, msg})
+	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, len(msg.Additionals) > 0, msg})
 	s.mu.Unlock()
 	return s.answer(msg, network)
 }
@@ -271,13 +273,28 @@ func addrsOf(t testing.TB, msg dnsmessage.Message) (list []string) {
 	return list
 }
 
-// denialRule is the rule of the refusal that was counted last; empty if none was.
-func denialRule(r *Resolver) string {
-	list, _ := r.Denials()
-	if len(list) == 0 {
-		return ""
+// explanation is the text of an extended error.
+func explanation(msg dnsmessage.Message) string {
+	for _, a := range msg.Additionals {
+		if opt, ok := a.Body.(*dnsmessage.OPTResource); ok {
+			for _, o := range opt.Options {
+				return string(o.Data[2:])
+			}
+		}
 	}
-	return list[len(list)-1].Rule
+	return ""
+}
+
+// extendedCode is the code of an extended error; 0 if there is none.
+func extendedCode(msg dnsmessage.Message) uint16 {
+	for _, a := range msg.Additionals {
+		if opt, ok := a.Body.(*dnsmessage.OPTResource); ok {
+			for _, o := range opt.Options {
+				return binary.BigEndian.Uint16(o.Data)
+			}
+		}
+	}
+	return 0
 }
 
 // canConnect says whether the call may connect to an address on the default port.
