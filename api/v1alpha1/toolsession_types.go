@@ -203,7 +203,7 @@ type ToolSessionStatus struct {
 	// +optional
 	Calls *SessionCallsStatus `json:"calls,omitempty"`
 
-	// lastCallTime is when the last call ended, as it was when the phase last changed.
+	// lastCallTime is when the last call that was handed to the session's process ended, as it was when the phase last changed.
 	// +optional
 	LastCallTime *metav1.Time `json:"lastCallTime,omitempty"`
 

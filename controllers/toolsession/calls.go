@@ -43,7 +43,7 @@ func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q w
 }
 
 // isAllowed says that a call which takes a session's turns was found to be one of a user who may use the session, and waits
-// for it or runs. Of others nothing is noted: they must not keep the session from being idle.
+// for it or runs. Others must not keep the session from being idle.
 func isAllowed(call *v1alpha1.ToolCall) bool {
 	return !call.Spec.Background && call.Status.Session != nil && !call.Status.Phase.Terminal()
 }

@@ -58,8 +58,9 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 }
 
 // placeIn gives a session a host in its environment, or has it wait. Where that has a limit, nobody else is let in until the status says
-// that this one is, and the status comes before the Job: then every session that is in counts, whatever ends a pass on its way.
-func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.SessionSnapshot) (effects, error) {
+// that this one is, and the status comes before the Job: then every session that is in counts, whatever ends a pass on its way. A pass that
+// finds another one under way waits without its worker: a slow webhook must not keep the sessions of other namespaces waiting.
+func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.SessionSnapshot) (e effects, err error) {
 	env := &v1alpha1.ExecutionEnvironment{}
 	found, err := r.Objects.Find(ctx, o.environment(), env)
 	switch {
@@ -71,12 +72,16 @@ func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.Sess
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
 		return r.giveHost(ctx, o, s)
 	}
-	door := o.environment().String()
-	r.doors.LockKey(door)
-	letIn := sync.OnceFunc(func() { _ = r.doors.UnlockKey(door) })
-	e, err := r.giveHostWithin(ctx, o, s, env)
-	if err != nil {
-		letIn()
+	if _, isTaken := r.entering.LoadOrStore(o.environment(), true); isTaken {
+		return effects{wake: apicache.Lag}, nil
+	}
+	letIn := sync.OnceFunc(func() { r.entering.Delete(o.environment()) })
+	defer func() {
+		if e.letIn == nil { // an error, or a panic
+			letIn()
+		}
+	}()
+	if e, err = r.giveHostWithin(ctx, o, s, env); err != nil {
 		return effects{}, err
 	}
 	e.letIn = letIn

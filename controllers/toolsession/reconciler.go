@@ -1,9 +1,10 @@
 package toolsession
 
 import (
+	"sync"
+
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/apicache"
@@ -21,8 +22,8 @@ type Reconciler struct {
 	watches
 	observer
 	applier
-	// doors has the environments into which a session is being let, while a pass does that.
-	doors keymutex.KeyMutex
+	// entering has the environments that a session is being let into, while a pass does that.
+	entering *sync.Map
 }
 
 // watches has sessions looked at when something changes that concerns them.
@@ -63,8 +64,5 @@ type Options struct {
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
 	seen := observer{&o}
-	return &Reconciler{Options: &o, watches: watches{&o}, observer: seen, applier: applier{&o, &seen}, doors: keymutex.NewHashed(maxDoors)}
+	return &Reconciler{Options: &o, watches: watches{&o}, observer: seen, applier: applier{&o, &seen}, entering: &sync.Map{}}
 }
-
-// maxDoors is how many environments can have a session let in at the same time.
-const maxDoors = 256

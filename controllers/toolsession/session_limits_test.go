@@ -106,6 +106,46 @@ func TestTheLastPlaceIsTakenOnce(t *testing.T) {
 	}
 }
 
+// A pass that comes while another one writes its place neither gets the same place nor waits: the write may meet a slow webhook.
+func TestAPassDoesNotWaitForAnotherThatTakesAPlace(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", limited(ptr.To(int32(1)), nil))
+	b := &between{Client: w.Client}
+	w.Use = b
+	w.Rebuild()
+	first, second := w.Session("first"), w.Session("second")
+	b.do = func() error {
+		if again := w.Keep(second).RequeueAfter; again <= 0 {
+			t.Error("nothing has the second session looked at again")
+		}
+		if w.GetSession(second).Status.Job != "" {
+			t.Error("the second session has a place, too")
+		}
+		return nil
+	}
+	w.Keep(first)
+	for _, s := range []*v1alpha1.ToolSession{first, second} {
+		w.Settle(s)
+	}
+	w.Expect(first, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
+	w.Expect(second, v1alpha1.SessionPending, v1alpha1.ReasonTooManySessions)
+}
+
+// A session that was let in counts, also where nothing more was done for it.
+func TestASessionThatWasLetInCountsBeforeItHasAJob(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", limited(ptr.To(int32(1)), nil))
+	first, second := w.Session("first"), w.Session("second")
+	w.Keep(first)
+	if _, found := w.SessionJob(first); found || w.GetSession(first).Status.Job == "" {
+		t.Fatal("the place isn't written before the Job is made")
+	}
+	w.Restart()
+	w.Settle(second)
+	w.Expect(second, v1alpha1.SessionPending, v1alpha1.ReasonTooManySessions)
+	w.MakeReady(first)
+}
+
 func TestASessionWaitsForItsSuspendedEnvironment(t *testing.T) {
 	w := fixture.NewWorld(t)
 	env := w.Environment("env", fixture.AsDefault, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = true })

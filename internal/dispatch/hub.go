@@ -149,7 +149,7 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	return nil, false
 }
 
-// LastCallEnded is when a call ended last of which the runner of a session that holds a key told this operator the end; zero when none did.
+// LastCallEnded is when the runner of a session that holds a key last reported the end of a call to this operator; zero when it hasn't.
 func (h *Hub) LastCallEnded(keyHash string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -328,7 +328,7 @@ func (h *Hub) enter(s *Runner) {
 	}
 	h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	if seen := h.seen.runners[s.keyHash]; seen != nil {
-		inServed(s, func(v *served) bool { return v.markLost(seen.calls, seen.lastEnd) })
+		inServed(s, func(v *served) bool { return v.continueFrom(seen) })
 	}
 	h.seen.forget(s.keyHash)
 }

@@ -19,7 +19,8 @@ type Runner struct {
 	close func()
 	// changed is called, without the lock, when the runner has got or lost a call of a name.
 	changed func(*Runner, types.NamespacedName)
-	now     func() time.Time
+	// now tells the time by the Hub's clock.
+	now func() time.Time
 	// hasRoom says whether another call can be sent before the runner has read more.
 	hasRoom func() bool
 	// keepDecision returns as much of a decision as there is memory for, all or nothing.

@@ -281,14 +281,14 @@ func (v *served) markRoom() bool {
 	return true
 }
 
-// markLost has the calls looked at that the runner had before, and has no more. It says whether there are any. lastEnd is when a call had
-// ended before.
-func (v *served) markLost(before []HeldCall, lastEnd time.Time) bool {
+// continueFrom takes over what was known of the runner when its last connection ended, and has the calls looked at that it had then and
+// has no more. It says whether there are any.
+func (v *served) continueFrom(before *seenRunner) bool {
 	if v == nil {
 		return false
 	}
-	v.lastEnd = lastEnd
-	for _, call := range before {
+	v.lastEnd = before.lastEnd
+	for _, call := range before.calls {
 		if v.get(call.UID) == nil {
 			v.lost = append(v.lost, call.Name)
 		}
