@@ -263,7 +263,7 @@ kubectl get -n toolcall-demo "$call" -o jsonpath='{.status.output}{"\n"}'
 
 # More in the session, which ends after 15 minutes without a call:
 export PATH=$PATH:$PWD/bin
-kubectl toolcall run --session desk -n toolcall-demo -- ls -l
+kubectl toolcall session exec desk -n toolcall-demo -- ls -l
 kubectl toolcall cancel desk-server -n toolcall-demo
 kubectl toolcall session end desk -n toolcall-demo
 
