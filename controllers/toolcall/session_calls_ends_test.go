@@ -375,15 +375,11 @@ func TestAConnectedProcessThatDoesNotEndItsCallIsEnded(t *testing.T) {
 			w.Environment("env", fixture.AsDefault)
 			s, r := w.ReadySession("s", fixture.WithWorkspace)
 			call := w.CallIn(s, "c")
-			w.Reconcile(call)
-			m := r.Receive()
-			if m.Assign == nil {
-				t.Fatalf("got %+v", m)
-			}
+			assigned := r.HandOver(w, call)
 			w.EditSession(s, tc.stop)
 			w.Settle(s)
 			if tc.answered {
-				if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: fixture.Completed, Decision: m.Assign.Decision}}); err != nil {
+				if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: fixture.Completed, Decision: assigned.Decision}}); err != nil {
 					t.Fatal(err)
 				}
 				runner := w.Hub.RunnerByKey(w.GetSession(s).Status.Runner.KeyHash)

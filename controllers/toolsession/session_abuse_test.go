@@ -24,17 +24,13 @@ func TestAfterARestartACallThatRunsDoesNotTakeATurnTwice(t *testing.T) {
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s", func(s *v1alpha1.ToolSession) { s.Spec.MaxConcurrentCalls = ptr.To[int32](2) })
 	first := w.CallIn(s, "first")
-	w.Reconcile(first)
-	m := r.Receive()
-	if m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
+	assigned := r.HandOver(w, first)
 	w.Elapse(3 * time.Second)
 	w.Reconcile(first) // Running is written
 	r.Conn.Close()
 	w.Restart()
 	w.Enters(s, first, 1)
-	r.Reconnect(w, wire.Held{UID: string(first.UID), Name: first.Name, State: wire.Running, Decision: m.Assign.Decision})
+	r.Reconnect(w, wire.Held{UID: string(first.UID), Name: first.Name, State: wire.Running, Decision: assigned.Decision})
 	w.Settle(s)
 	w.Reconcile(first)
 	second := w.CallIn(s, "second")
@@ -55,12 +51,8 @@ func TestRefusedCallsOfOthersDoNotPushOutASessionsResults(t *testing.T) {
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s")
 	victim := w.CallIn(s, "victim")
-	w.Reconcile(victim)
-	m := r.Receive()
-	if m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
-	if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(victim.UID), Outcome: fixture.Completed, Decision: m.Assign.Decision}}); err != nil {
+	assigned := r.HandOver(w, victim)
+	if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(victim.UID), Outcome: fixture.Completed, Decision: assigned.Decision}}); err != nil {
 		t.Fatal(err)
 	}
 	fixture.Eventually(t, func() bool { held, _ := w.HeldIn(s, victim); return held.State == dispatch.Ended })
@@ -95,10 +87,7 @@ func TestACallThatRanIsNotSafeToRetryWhenItsSessionIsGone(t *testing.T) {
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s")
 	call := w.CallIn(s, "c")
-	w.Reconcile(call)
-	if m := r.Receive(); m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
+	r.HandOver(w, call)
 	now := w.GetSession(s)
 	before := now.DeepCopy()
 	now.Finalizers = nil
@@ -141,12 +130,8 @@ func TestACallThatEndedIsNotHandedToTheNextSessionOfTheName(t *testing.T) {
 	s, r := w.ReadySession("s")
 	call := w.CallIn(s, "c")
 	asItWas := w.Get(call)
-	w.Reconcile(call)
-	m := r.Receive()
-	if m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
-	if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: fixture.Completed, Decision: m.Assign.Decision}}); err != nil {
+	assigned := r.HandOver(w, call)
+	if err := r.Conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: fixture.Completed, Decision: assigned.Decision}}); err != nil {
 		t.Fatal(err)
 	}
 	fixture.Eventually(t, func() bool { held, _ := w.HeldIn(s, call); return held.State == dispatch.Ended })
@@ -203,10 +188,7 @@ func TestWhatTheSessionKnowsOfItsLostProcessItsCallsKnowToo(t *testing.T) {
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s")
 	call := w.CallIn(s, "c")
-	w.Reconcile(call)
-	if m := r.Receive(); m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
+	r.HandOver(w, call)
 	job, _ := w.SessionJob(s)
 	w.Disconnect(r.Runner)
 	w.PodStatus(r.Pod, fixture.Terminated("Error", ""))

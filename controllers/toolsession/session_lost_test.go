@@ -211,10 +211,7 @@ func TestASessionIsNotGivenOnWhileItsProcessMayHaveItsCalls(t *testing.T) {
 			w.Environment("env", fixture.AsDefault)
 			s, r := w.ReadySession("s", change)
 			call := w.CallIn(s, "c")
-			w.Reconcile(call)
-			if m := r.Receive(); m.Assign == nil {
-				t.Fatalf("got %+v", m)
-			}
+			r.HandOver(w, call)
 			w.Elapse(3 * time.Second)
 			w.Reconcile(call)
 			again := *r.Begun

@@ -226,10 +226,7 @@ func TestASessionWhoseRunnerHasACallIsNotIdle(t *testing.T) {
 	w.Rebuild()
 	s, r := w.ReadySession("s", fixture.WithWorkspace, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(60) })
 	call := w.CallIn(s, "c")
-	w.Reconcile(call)
-	if m := r.Receive(); m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
+	r.HandOver(w, call)
 	w.KeepAfter(61*time.Second, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 }

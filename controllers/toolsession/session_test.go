@@ -200,10 +200,7 @@ func TestAnIdleSessionEnds(t *testing.T) {
 	w.KeepAfter(9*time.Minute, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	call := w.CallIn(s, "c")
-	w.Reconcile(call)
-	if m := r.Receive(); m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
+	r.HandOver(w, call)
 	w.KeepAfter(11*time.Minute, s)
 	w.Expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	if again := w.Keep(s).RequeueAfter; again > 10*time.Minute {
@@ -228,8 +225,7 @@ func TestTheEndOfTheLastCallOutlivesItsProcess(t *testing.T) {
 	w.Environment("env", fixture.AsDefault)
 	s, r := w.ReadySession("s")
 	call := w.CallIn(s, "c")
-	w.Reconcile(call)
-	r.Receive()
+	r.HandOver(w, call)
 	r.Report(w, call.UID, fixture.Completed)
 	ended := w.Clock.Now()
 	w.Reconcile(call)

@@ -11,7 +11,7 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
 	"toolcall.dev/operator/hack/cluster/internal/progress"
-	"toolcall.dev/operator/hack/images/debian"
+	"toolcall.dev/operator/hack/debian"
 	"toolcall.dev/operator/hack/images/image"
 )
 

@@ -15,7 +15,7 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
-	"toolcall.dev/operator/hack/images/debian"
+	"toolcall.dev/operator/hack/debian"
 )
 
 const lockPatience = 5 * time.Second

@@ -17,7 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"toolcall.dev/operator/hack/images/debian"
+	"toolcall.dev/operator/hack/debian"
 )
 
 const (

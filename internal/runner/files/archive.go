@@ -49,9 +49,9 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 	case err != nil:
 		return err
 	case w.truncated || w.skipped.Deep > 0:
-		return sys.NewError(reason.NotSupported, "%s is too large, or more than %d directories deep: get a directory further down.", sys.Quote(p.path), MaxDepth)
+		return sys.NewError(reason.NotSupported, "%s has too many names, or directories more than %d levels deep: get a directory further down.", sys.Quote(p.path), MaxDepth)
 	case w.skipped.Unreadable > 0:
-		return sys.NewError(reason.PermissionDenied, "%s has %d directories that can't be read: get other ones.", sys.Quote(p.path), w.skipped.Unreadable)
+		return sys.NewError(reason.PermissionDenied, "%d directories below %s can't be read: get the others one by one.", w.skipped.Unreadable, sys.Quote(p.path))
 	}
 	if err := a.to.Close(); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package machine
 
-import "toolcall.dev/operator/hack/images/debian"
+import "toolcall.dev/operator/hack/debian"
 
 // RuntimeNeeds are used by the running node.
 func RuntimeNeeds() []debian.Need {
