@@ -178,5 +178,10 @@ func (p *Plan) Blocks(name string) bool { return !p.Trusted && isBlocked(p.Block
 
 // isBlocked reports whether the name starts with one of the prefixes.
 func isBlocked(prefixes []string, name string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }

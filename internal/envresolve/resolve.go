@@ -61,7 +61,11 @@ func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved
 	if err := p.Validate(); err != nil {
 		return Resolved{}, err
 	}
-	m := merge{plan: p, isInternal: internal, refs: lookUpRefs(p, image), vars: map[string]candidate{}, given: map[string]bool{}}
+	most := len(image) + 2
+	for i := range p.Layers {
+		most += len(p.Layers[i].Vars)
+	}
+	m := merge{plan: p, isInternal: internal, refs: lookUpRefs(p, image), vars: make(map[string]candidate, most), given: map[string]bool{}}
 	m.addBase(image)
 	m.addLayers()
 	return m.finish()
@@ -71,14 +75,18 @@ func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved
 func lookUpRefs(p *Plan, image []string) map[string]*string {
 	refs := map[string]*string{}
 	for i := range p.Layers {
-		for _, v := range p.Layers[i].Vars {
-			refs[v.Ref] = nil
+		for j := range p.Layers[i].Vars {
+			if ref := p.Layers[i].Vars[j].Ref; ref != "" {
+				refs[ref] = nil
+			}
 		}
 	}
 	for _, k := range p.Known {
 		refs[k.Ref] = nil
 	}
-	delete(refs, "") // that of literal values
+	if len(refs) == 0 {
+		return nil
+	}
 	for _, kv := range image {
 		name, value, ok := strings.Cut(kv, "=")
 		if have, wanted := refs[name]; ok && wanted && have == nil && !hasNUL(kv) {
@@ -168,9 +176,14 @@ func (m *merge) addLayers() {
 
 func (m *merge) finish() (Resolved, error) {
 	slices.Sort(m.stripped)
-	out := Resolved{Stripped: slices.Compact(m.stripped), Trusted: m.plan.Trusted}
+	out := Resolved{
+		Env: make([]string, 0, len(m.vars)), Vars: make([]ResolvedVar, 0, len(m.vars)),
+		Stripped: slices.Compact(m.stripped), Trusted: m.plan.Trusted,
+	}
 	total := 0
-	for _, name := range slices.Sorted(maps.Keys(m.vars)) {
+	names := slices.AppendSeq(make([]string, 0, len(m.vars)), maps.Keys(m.vars))
+	slices.Sort(names)
+	for _, name := range names {
 		c := m.vars[name]
 		kv, err := m.render(c)
 		if err != nil {

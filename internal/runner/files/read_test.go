@@ -187,6 +187,33 @@ func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 	}
 }
 
+// TestReadComparesWhatTimeStampsDoNot takes the time stamp back to what it was, as a write in the same tick would leave it.
+func TestReadComparesWhatTimeStampsDoNot(t *testing.T) {
+	w := newWorld(t)
+	fd, err := unix.Open(w.file("f", "xx"), unix.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	out := writerFunc(func(p []byte) (int, error) { return unix.Pwrite(fd, []byte("yy"), 0) })
+	c := &call{rules: &compiledRules{Rules: Rules{MaxOutputBytes: 100}}, ctx: t.Context(), req: &spec.File{}, stdout: out}
+	var result Result
+	// What comes before is taken from after the change, so that only the content differs.
+	st, err := sys.Fstat(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := writerFunc(func(p []byte) (int, error) {
+		n, err := out(p)
+		st, _ = sys.Fstat(fd)
+		return n, err
+	})
+	c.stdout = first
+	if err := c.readPart(&result, fd, &st, sys.Span{End: 2}); err != nil || !result.Changed {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
 func TestReadEndsWithItsContextAndItsOutput(t *testing.T) {
 	w := newWorld(t)
 	path := w.file("f", strings.Repeat("x", 8*sys.BufferBytes))
