@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		// Without what the race detector and the coverage do and say at an ordinary exit.
 		syscall.Exit(0)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("toolcall.dev/operator/internal/runner/sandbox/kernel.worker.serve"), goleak.Cleanup(func(code int) {
 		if self, err := copySelf(); err == nil {
 			os.RemoveAll(filepath.Dir(self))
 		}

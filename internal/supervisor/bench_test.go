@@ -19,7 +19,9 @@ import (
 	"toolcall.dev/operator/internal/supervisor"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("toolcall.dev/operator/internal/runner/sandbox/kernel.worker.serve"))
+}
 
 // pipe is a connection whose other end is the test.
 type pipe struct {

@@ -120,9 +120,10 @@ func (d *Domain) Enter(denyNetwork bool, n *sockets.Network) (*Process, error) {
 		return p, err
 	}
 	w := kernel.StartWorkers() // of threads that aren't restricted
-	defer close(w)
 	fd, err := restrictThread(ruleset, options)
-	if err == nil {
+	if err != nil {
+		w.Close()
+	} else {
 		p.gate, err = newGate(kernel.Listener(fd), nil, n, options.Has(filter.AllSockets), w)
 	}
 	return p, err

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,10 @@ type gate struct {
 
 	// receiving is held by the one worker that waits for the kernel.
 	receiving sync.Mutex
+	// workers are those that haven't begun. One begins when nobody would wait for the kernel: most commands need one. waiting counts
+	// those that wait for the kernel, or for their turn to.
+	workers *kernel.Workers
+	waiting atomic.Int32
 	// stop is a pipe whose other end is closed to stop the workers.
 	stop [2]int
 	done sync.WaitGroup
@@ -29,35 +34,51 @@ type gate struct {
 const stopLimit = time.Second
 
 // newGate starts to answer. It takes the listener and the workers, also after an error.
-func newGate(l kernel.Listener, p *programs.Gate, held *sockets.Network, allSockets bool, w kernel.Workers) (*gate, error) {
-	g := &gate{listener: l, programs: p}
+func newGate(l kernel.Listener, p *programs.Gate, held *sockets.Network, allSockets bool, w *kernel.Workers) (*gate, error) {
+	g := &gate{listener: l, programs: p, workers: w}
 	var err error
 	if held != nil {
 		if g.sockets, err = sockets.New(held, l, allSockets); err != nil {
+			w.Close()
 			l.Close()
 			return nil, err
 		}
 	}
 	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
+		w.Close()
 		g.release()
 		return nil, err
 	}
-	for range kernel.MaxWorkers {
-		g.done.Add(1)
-		w <- func() {
-			defer g.done.Done()
-			for work := g.next(); work != nil; work = g.next() {
-				work()
-			}
-		}
-	}
+	g.addWorker()
 	return g, nil
+}
+
+// addWorker has one more worker answer, if there is one. Whoever holds receiving calls it.
+func (g *gate) addWorker() {
+	g.done.Add(1)
+	g.waiting.Add(1)
+	isThere := g.workers.Run(func() {
+		defer g.done.Done()
+		for work := g.next(); work != nil; work = g.next() {
+			work()
+			g.waiting.Add(1)
+		}
+	})
+	if !isThere {
+		g.waiting.Add(-1)
+		g.done.Done()
+	}
 }
 
 // next waits for something to do. It is nil when the gate is stopped.
 func (g *gate) next() (work func()) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
+	defer func() {
+		if g.waiting.Add(-1) == 0 && work != nil {
+			g.addWorker()
+		}
+	}()
 	for {
 		fds := g.polled()
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
@@ -101,6 +122,7 @@ func (g *gate) close() {
 	stopped := make(chan struct{})
 	go func() {
 		g.done.Wait()
+		g.workers.Close()
 		unix.Close(g.stop[0])
 		g.release()
 		close(stopped)

@@ -19,7 +19,7 @@ import (
 type Stage struct {
 	PID     int
 	control int
-	workers kernel.Workers
+	workers *kernel.Workers
 }
 
 // NewStage starts a stage.
@@ -57,7 +57,7 @@ func (s *Stage) Discard() { s.discard(nil) }
 // discard leaves the reaping to a tracer, if there is one.
 func (s *Stage) discard(t *kernel.Tracer) {
 	unix.Close(s.control)
-	close(s.workers)
+	s.workers.Close()
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	if t != nil {
 		t.Wait()
@@ -135,7 +135,7 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 	err := s.execute(c, p)
 	if err == nil {
 		unix.Close(s.control)
-		close(s.workers)
+		s.workers.Close()
 		return p, nil
 	}
 	s.discard(p.tracer)
@@ -198,7 +198,9 @@ func (s *Stage) await(c *Start, p *Process, options filter.Options) error {
 		case n == 0:
 			return p.begun()
 		case said[0] == sayListener:
-			if p.gate, err = p.newGate(c, rights[:nrights], options, s.workers); err != nil {
+			workers := s.workers
+			s.workers = &kernel.Workers{} // the gate has them
+			if p.gate, err = p.newGate(c, rights[:nrights], options, workers); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -223,9 +225,10 @@ func (p *Process) begun() error {
 	return nil
 }
 
-func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w kernel.Workers) (*gate, error) {
+func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w *kernel.Workers) (*gate, error) {
 	fds, err := passedFDs(rights)
 	if err != nil || len(fds) != 1 {
+		w.Close()
 		return nil, errMalformed
 	}
 	l := kernel.Listener(fds[0])

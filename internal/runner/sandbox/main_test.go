@@ -14,7 +14,7 @@ const childVariable = "SANDBOX_TEST_CHILD"
 func TestMain(m *testing.M) {
 	name := os.Getenv(childVariable)
 	if name == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("toolcall.dev/operator/internal/runner/sandbox/kernel.worker.serve"))
 		return
 	}
 	child := children[name]

@@ -32,7 +32,10 @@ func KeepSmall() { debug.SetGCPercent(25) }
 // init makes this program a shim if it was started as one.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == shimName {
-		if err := serve(); err != nil {
+		// This goroutine is locked to its thread, which would have each of its waits switch threads twice.
+		ended := make(chan error)
+		go func() { ended <- serve() }()
+		if err := <-ended; err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

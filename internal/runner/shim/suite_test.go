@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		// Without what the race detector and the coverage do and say at an ordinary exit.
 		syscall.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("toolcall.dev/operator/internal/runner/sandbox/kernel.worker.serve"))
 }
 
 const testPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -26,12 +26,15 @@ type Tracer struct {
 	over   chan struct{}
 }
 
+// errNoWorker can't happen: a command has a gate or a tracer.
+var errNoWorker = errors.New("no worker is left for the tracer")
+
 // NewTracer traces a process that waits for its command. It takes a worker, on which mayRun is called before the first instruction of each
 // program, and wake when a child may have ended.
-func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w Workers) (*Tracer, error) {
+func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w *Workers) (*Tracer, error) {
 	t := &Tracer{leader: pid, mayRun: mayRun, wake: wake, first: make(chan struct{}), over: make(chan struct{})}
 	seized := make(chan error)
-	w <- func() {
+	isFree := w.Run(func() {
 		err := seize(pid, followAll)
 		if err == nil {
 			err = settle(pid)
@@ -40,6 +43,9 @@ func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w Workers) (*Tra
 		if err == nil {
 			t.work()
 		}
+	})
+	if !isFree {
+		return nil, errNoWorker
 	}
 	if err := <-seized; err != nil {
 		return nil, err

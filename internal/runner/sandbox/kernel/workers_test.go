@@ -34,7 +34,7 @@ func TestEachCommandHasThreadsInReserve(t *testing.T) {
 			<-ended
 		}
 		unix.Close(pipe[0])
-		close(workers)
+		workers.Close()
 		if after > before {
 			t.Fatalf("%d threads became %d", before, after)
 		}
@@ -48,4 +48,39 @@ func threads(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// A thread that ends and one that starts cost more than most commands have a worker do.
+func TestWorkersComeBack(t *testing.T) {
+	use := func() {
+		w := StartWorkers()
+		defer w.Close()
+		ended := make(chan bool)
+		for range MaxWorkers - 1 {
+			if !w.Run(func() { ended <- unix.Gettid() != unix.Getpid() }) {
+				t.Fatal("there are fewer workers than there may be")
+			}
+		}
+		for range MaxWorkers - 1 {
+			if !<-ended {
+				t.Error("a worker is the first thread, which is the parent of orphans")
+			}
+		}
+	}
+	use()
+	before := threads(t)
+	for range 100 {
+		use()
+	}
+	if after := threads(t); after > before+lostAhead {
+		t.Fatalf("%d threads became %d", before, after)
+	}
+	w := StartWorkers()
+	defer w.Close()
+	for range MaxWorkers {
+		w.Run(func() {})
+	}
+	if w.Run(func() {}) {
+		t.Error("there are more workers than there may be")
+	}
 }
