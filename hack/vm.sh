@@ -6,7 +6,7 @@ memory=4G
 shown='^ *(---|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)'
 readonly passed=machine-tests-passed
 readonly mirror=http://deb.debian.org
-readonly tests=${TESTS:-'In(Every|Any)Way'}
+readonly tests=${TESTS:-'In(Every|Any)Way|OOMKill|TheKernelWouldKill'}
 readonly sandbox_tests=${SANDBOX_TESTS:-'InEveryWay|TestACommandReachesWhat|TestProgramsAndConnections|TestSocketsFromOutside|TestOtherWays|TestADescriptorThatIsSwappedUnder'}
 
 [[ $EUID -eq 0 ]] || die "run it as root"
