@@ -74,6 +74,10 @@ test-programs: ## Build the programs and install the packages that end-to-end te
 test-kernels: ## Run the tests of kernel isolation under other kernels, in virtual machines (KERNELS='5.10 6.1 6.12 newest').
 	@hack/kernels.sh $(KERNELS)
 
+.PHONY: test-node-v2
+test-node-v2: ## Run end-to-end tests on a node with cgroup v2 and another kernel, in a virtual machine (KERNEL=6.12).
+	@hack/node_vm.sh $(KERNEL)
+
 .PHONY: test-arm64
 test-arm64: ## Run the tests of kernel isolation on arm64, in a virtual machine.
 	@hack/arm64.sh

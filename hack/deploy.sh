@@ -7,6 +7,7 @@
 # cluster that is toolcall-store, which is installed too, unless it is set; set to nothing, there is no store.
 source "$(dirname "$0")/lib.sh"
 use_cluster
+slow=${TOOLCALL_CLUSTER_SLOW:-1}
 
 if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
   [[ $(cluster_type) != other ]] || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; docs/install.md says how to build and push them"
@@ -30,10 +31,10 @@ say "installing the operator"
 "$KUBECTL" kustomize "${KUSTOMIZATION:-config/default}" |
   sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" -e "$store" |
   only_served | "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
-"$KUBECTL" wait --for=condition=Established --timeout=60s \
+"$KUBECTL" wait --for=condition=Established --timeout=$((60 * slow))s \
   crd/toolcalls.toolcall.dev crd/toolsessions.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev crd/tools.toolcall.dev >/dev/null
 say "waiting for the operator"
-if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=180s >&2; then
+if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=$((180 * slow))s >&2; then
   "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true
   "$KUBECTL" -n toolcall-system logs -l app.kubernetes.io/name=toolcall-operator --prefix --tail=30 >&2 || true
   die "the operator didn't become ready"
@@ -41,7 +42,7 @@ fi
 
 if [[ -n $("$KUBECTL" get apiservices.apiregistration.k8s.io v1alpha1.subresources.toolcall.dev --ignore-not-found -o name) ]]; then
   say "waiting until the API server reaches the output of calls"
-  "$KUBECTL" wait --for=condition=Available --timeout=120s apiservices.apiregistration.k8s.io/v1alpha1.subresources.toolcall.dev >/dev/null
+  "$KUBECTL" wait --for=condition=Available --timeout=$((120 * slow))s apiservices.apiregistration.k8s.io/v1alpha1.subresources.toolcall.dev >/dev/null
 fi
 
 # Admission of the API server can lag behind a new kind by some seconds.

@@ -30,7 +30,14 @@ counted() {
     NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2
 }
 
-cluster() { go -C hack/cluster run . "$@"; }
+# cluster runs a command of the local node. TOOLCALL_CLUSTER_PROGRAM is where it is built, on a machine that builds nothing.
+cluster() {
+  if [[ -n ${TOOLCALL_CLUSTER_PROGRAM:-} ]]; then
+    "$TOOLCALL_CLUSTER_PROGRAM" "$@"
+  else
+    go -C hack/cluster run . "$@"
+  fi
+}
 
 # use_cluster sets KUBECTL, and KUBECONFIG to the local cluster unless it names another.
 use_cluster() {
@@ -99,10 +106,10 @@ only_served() {
   fi
 }
 
-# load_program NAME makes an image of bin/NAME known to the nodes of the cluster in use, and sets image to its name. The tag is a
-# hash of the program, so that pods restart only when it has changed.
-load_program() {
-  local name=$1 tag tar
+# image_of NAME makes an image of bin/NAME, and sets image to its name, and tar to its archive. The tag is a hash of the program, so
+# that pods restart only when it has changed.
+image_of() {
+  local name=$1 tag
   tag=$(sha256sum "bin/$name" | cut -c1-12)
   tar=$PWD/bin/images/$name-$tag.tar
   image=toolcall.dev/$name:$tag
@@ -113,6 +120,12 @@ load_program() {
     go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
     mv "$tar.tmp" "$tar"
   fi
+}
+
+# load_program NAME makes the image of bin/NAME known to the nodes of the cluster in use, and sets image to its name.
+load_program() {
+  local tar
+  image_of "$1"
   say "loading image $image"
   load_image "$tar"
 }

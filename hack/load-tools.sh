@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the image that sample calls run in, the same image with the runner in it, and one that has bash and a few of the
-# coreutils only, and loads them onto the cluster, as deploy.sh does.
+# coreutils only, and loads them onto the cluster, as deploy.sh does. With the argument "build", it prints their archives instead.
 source "$(dirname "$0")/lib.sh"
-use_cluster
+[[ ${1:-} == build ]] || use_cluster
 
 tools=$(go -C hack run ./images tool)
 with_runner=$PWD/bin/images/$(basename "$tools" .tar)-$(sha256sum bin/runner | cut -c1-12).tar
@@ -21,5 +21,9 @@ if [[ ! -e $shell ]]; then
   rm -f bin/images/shell-*.tar
   mapfile -t files < <(for file in "${needed[@]}"; do printf '%s\n' --file "$file:$file"; done)
   go -C hack run ./images binary --tag toolcall.dev/shell:dev --entrypoint /bin/bash "${files[@]}" "$shell" >/dev/null
+fi
+if [[ ${1:-} == build ]]; then
+  printf '%s\n' "$tools" "$with_runner" "$shell"
+  exit
 fi
 load_image "$tools" "$with_runner" "$shell"

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	patience    = 90 * time.Second
+	startLimit  = 90 * time.Second
 	pollEvery   = 100 * time.Millisecond
 	readyMarker = "ready"
 )
@@ -38,6 +38,9 @@ type bringUp struct {
 	running     *host.Running
 }
 
+// limit is how long something may take that takes at most d on an ordinary machine.
+func (a app) limit(d time.Duration) time.Duration { return d * time.Duration(a.settings.Slow) }
+
 func (b *bringUp) jobs() []job {
 	return append([]job{
 		{"preparing state and certificates", b.prepare},
@@ -48,7 +51,7 @@ func (b *bringUp) jobs() []job {
 func (b *bringUp) settleJobs() []job {
 	timed := func(run func(context.Context) error) func() error {
 		return func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), b.app.limit(startLimit))
 			defer cancel()
 			return run(ctx)
 		}
@@ -131,7 +134,7 @@ func (b *bringUp) start() error {
 }
 
 func (b *bringUp) awaitSupervisor(started *host.Started) error {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(b.app.limit(10 * time.Second))
 	for {
 		select {
 		case err := <-started.Ended:
@@ -230,7 +233,7 @@ func (b *bringUp) resolves(ctx context.Context) bool {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server)
 	}}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, b.app.limit(time.Second))
 	defer cancel()
 	addrs, err := resolver.LookupHost(ctx, "kubernetes.default.svc."+blueprint.ClusterDomain+".")
 	return err == nil && len(addrs) > 0

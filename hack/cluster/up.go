@@ -155,7 +155,7 @@ func (a app) upAgain(running *host.Running, facts machine.Facts) error {
 	if err := a.startStopped(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), a.limit(startLimit))
 	defer cancel()
 	if err := b.awaitNode(ctx); err != nil {
 		return err

@@ -125,7 +125,9 @@ func (r *report) supervise(s supervision) error {
 		defer dir.Close()
 		cmd.DirFD, cmd.Dir = dir, "/nonexistent"
 	}
-	r.Outcome = Run(context.Background(), cmd)
+	ctx, stop := WithinMemory(context.Background())
+	defer stop()
+	r.Outcome = Run(ctx, cmd)
 	for _, p := range proc.All() {
 		if p.PID != os.Getpid() && (os.Getpid() == 1 || p.Parent == os.Getpid()) {
 			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))

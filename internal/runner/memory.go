@@ -96,6 +96,13 @@ func (g *MemoryGroup) Limit() (limit int64, ok bool) {
 	return limit, ok && limit > 0 && limit < unlimited
 }
 
+// EndsTogether says whether the kernel kills all processes of the group when it kills one of them for memory. The kubelet has it
+// do so in containers of version 2.
+func (g *MemoryGroup) EndsTogether() bool {
+	together, _ := g.number("memory.oom.group")
+	return g.version == 2 && together == 1
+}
+
 // Used returns how many bytes are in use, among them copies of files that the kernel can drop.
 func (g *MemoryGroup) Used() int64 {
 	used, _ := g.number(g.names().used)

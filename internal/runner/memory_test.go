@@ -61,3 +61,23 @@ func TestTheMemoryOfAControlGroup(t *testing.T) {
 		})
 	}
 }
+
+func TestWhetherTheKernelKillsAGroupTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		groups, used, together string
+		want                   bool
+	}{
+		"version 2, as the kubelet has it":        {"0::/\n", "sys/fs/cgroup/memory.current", "1\n", true},
+		"version 2, of a kubelet that is told to": {"0::/\n", "sys/fs/cgroup/memory.current", "0\n", false},
+		"version 2, without the file":             {"0::/\n", "sys/fs/cgroup/memory.current", "", false},
+		"version 1":                               {"5:memory:/\n", "sys/fs/cgroup/memory/memory.usage_in_bytes", "", false},
+	} {
+		root := fstest.MapFS{"proc/self/cgroup": {Data: []byte(c.groups)}, c.used: {Data: []byte("1\n")}}
+		if c.together != "" {
+			root["sys/fs/cgroup/memory.oom.group"] = &fstest.MapFile{Data: []byte(c.together)}
+		}
+		if g := findMemoryGroup(root); g == nil || g.EndsTogether() != c.want {
+			t.Errorf("%s: found %+v", name, g)
+		}
+	}
+}

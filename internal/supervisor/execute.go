@@ -132,7 +132,9 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 	if e.Run != nil {
 		o = e.Run(ctx, command)
 	} else {
-		o = runner.Run(ctx, command)
+		within, stop := runner.WithinMemory(ctx)
+		o = runner.Run(within, command)
+		stop()
 	}
 	o.WorkingDir = path
 	// Before files are collected: a glob must not find them.

@@ -10,33 +10,12 @@ import (
 	"toolcall.dev/operator/internal/runner/proc"
 )
 
-// memory is that of the container.
-type memory interface {
-	// Limit is how much there is; ok is false when there is no limit.
-	Limit() (limit int64, ok bool)
-	// Used is how much is in use, Needed how much of it the kernel can't take back. Needed takes longer to find out.
-	Used() int64
-	Needed() int64
-}
-
-func findMemory() memory {
+func findMemory() runner.Memory {
 	if g := runner.FindMemoryGroup(); g != nil {
 		return g
 	}
 	return nil
 }
-
-const (
-	// memoryPercent is how much of the limit may be needed.
-	memoryPercent = 95
-	// growth is how many bytes a container may come to need in a second: processors write little more.
-	growth = 4 << 30
-	// The next look is when the memory could be used up, within these bounds. A command that takes the rest of the memory
-	// between two looks meets the kernel first.
-	minLook, maxLook = 2 * time.Millisecond, 100 * time.Millisecond
-	// limitLook is for a container without a limit: it may get one.
-	limitLook = time.Second
-)
 
 // outOfMemory is why the largest command is ended.
 var outOfMemory = runner.Stop{
@@ -72,20 +51,11 @@ func (p *Pool) isBusy() bool {
 
 // checkMemory ends the largest command if too much is needed, and returns when to look again.
 func (p *Pool) checkMemory() time.Duration {
-	limit, ok := p.memory.Limit()
-	if !ok {
-		return limitLook
-	}
-	threshold := limit / 100 * memoryPercent
-	left := threshold - p.memory.Used()
-	if left <= 0 {
-		left = threshold - p.memory.Needed()
-	}
-	if left <= 0 {
+	threshold, isExceeded, next := runner.LookAtMemory(p.memory)
+	if isExceeded {
 		p.endLargest(threshold)
-		return minLook
 	}
-	return min(max(time.Duration(float64(left)/growth*float64(time.Second)), minLook), maxLook)
+	return next
 }
 
 // endLargest ends the command that takes the most memory, unless one is being ended, or less than the threshold is needed

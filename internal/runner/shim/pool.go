@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner"
 )
 
 // Pool runs commands in shims. There is one in a process.
@@ -18,7 +20,7 @@ type Pool struct {
 	// keep is how many shims are kept for the commands to come.
 	keep           int
 	stdout, stderr *os.File
-	memory         memory
+	memory         runner.Memory
 	overdue        time.Duration
 	// strayLimit is how long what is left of a command may take to end.
 	strayLimit time.Duration

@@ -146,40 +146,13 @@ func TestTheLargestCommandIsEndedBeforeTheKernelEndsAny(t *testing.T) {
 }
 
 // container says how much memory is in use.
-type container struct {
-	limit, used, needed int64
-	// looked counts how often the files were left out.
-	looked int
-}
+type container struct{ limit, used, needed int64 }
 
 func (c *container) Limit() (int64, bool) { return c.limit, c.limit > 0 }
 
 func (c *container) Used() int64 { return c.used }
 
-func (c *container) Needed() int64 {
-	c.looked++
-	return c.needed
-}
-
-func TestWhenTheMemoryIsLookedAt(t *testing.T) {
-	for name, c := range map[string]struct {
-		memory container
-		next   time.Duration
-		looked int
-	}{
-		"no limit":            {container{used: 1 << 40}, limitLook, 0},
-		"far from the limit":  {container{limit: 8 << 30, used: 1 << 30}, maxLook, 0},
-		"near the limit":      {container{limit: 1000 << 20, used: 930 << 20}, 4882812 * time.Nanosecond, 0},
-		"at the limit":        {container{limit: 1000 << 20, used: 950 << 20, needed: 950 << 20}, minLook, 1},
-		"full of files":       {container{limit: 1000 << 20, used: 1000 << 20, needed: 100 << 20}, maxLook, 1},
-		"full, and also used": {container{limit: 1000 << 20, used: 1000 << 20, needed: 949 << 20}, minLook, 1},
-	} {
-		p := &Pool{memory: &c.memory, running: map[*call]bool{}}
-		if next := p.checkMemory(); next != c.next || c.memory.looked != c.looked {
-			t.Errorf("%s: the next look comes after %s, looked into files %d times", name, next, c.memory.looked)
-		}
-	}
-}
+func (c *container) Needed() int64 { return c.needed }
 
 func TestOnlyOneCommandIsEndedAtATimeForMemory(t *testing.T) {
 	b := newBench(t, 2)

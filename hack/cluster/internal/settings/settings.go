@@ -33,6 +33,8 @@ type Settings struct {
 	Audit     bool
 	NoFsync   bool
 	NoInstall bool
+	// Slow multiplies the limits of a start, from 1 to 100: for a machine whose processor is translated.
+	Slow int
 }
 
 // FromEnv reads the settings; getenv is os.Getenv outside tests.
@@ -52,7 +54,27 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 		readBool(getenv, "TOOLCALL_CLUSTER_AUDIT", &s.Audit),
 		readBool(getenv, "TOOLCALL_CLUSTER_NO_FSYNC", &s.NoFsync),
 		readBool(getenv, "TOOLCALL_NO_INSTALL", &s.NoInstall),
+		readSlow(getenv, &s.Slow),
 	)
+}
+
+const (
+	slowName = "TOOLCALL_CLUSTER_SLOW"
+	slowest  = 100
+)
+
+func readSlow(getenv func(string) string, to *int) error {
+	*to = 1
+	text := getenv(slowName)
+	if text == "" {
+		return nil
+	}
+	v, err := strconv.Atoi(text)
+	if err != nil || v < 1 || v > slowest {
+		return fmt.Errorf("%s=%q: give a whole number from 1 to %d", slowName, text, slowest)
+	}
+	*to = v
+	return nil
 }
 
 func readBool(getenv func(string) string, name string, to *bool) error {

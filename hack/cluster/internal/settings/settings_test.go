@@ -16,7 +16,7 @@ func env(pairs ...string) func(string) string {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	s, err := FromEnv(env())
-	if err != nil || s.Dir != "/var/lib/toolcall-cluster" || s.Cache != "/home/u/.cache/toolcall-operator" {
+	if err != nil || s.Slow != 1 || s.Dir != "/var/lib/toolcall-cluster" || s.Cache != "/home/u/.cache/toolcall-operator" {
 		t.Fatalf("got %+v, %v", s, err)
 	}
 }
@@ -39,6 +39,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"TOOLCALL_CLUSTER_DIR":   "here",
 		"TOOLCALL_CLUSTER_AUDIT": "maybe",
 		"TOOLCALL_NO_INSTALL":    "perhaps",
+		"TOOLCALL_CLUSTER_SLOW":  "0",
 	} {
 		if _, err := FromEnv(env(name, value)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)
