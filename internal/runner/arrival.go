@@ -114,7 +114,7 @@ func (o *outputs) wait() {
 		}
 	}
 	for i, s := range o.streams {
-		s.isStopped = true
+		s.stop()
 		o.add(i)
 	}
 }
@@ -125,7 +125,8 @@ func (o *outputs) add(i int) {
 	}
 }
 
-// finish waits up to limit for the end, and then stops reading: a process outside of the tree holds a pipe.
+// finish waits up to limit for the end, and then reads only what is in the pipes: a process outside of the tree holds one, or this one
+// had no processor time.
 func (o *outputs) finish(limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,5 +112,56 @@ func TestKnownValuesAreInNothingThatIsShown(t *testing.T) {
 		if want != "" && len(o.Redactions) == 0 {
 			t.Errorf("%s: nothing is said of it", script)
 		}
+	}
+}
+
+// What the process left in its pipes is read, also where no reader had processor time before the end.
+func TestWhatIsInThePipesAtTheEndIsRead(t *testing.T) {
+	t.Parallel()
+	for name, isHeld := range map[string]bool{"the process alone had them": false, "another process holds them": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := &childFiles{}
+			var ends [2]*os.File
+			for i := range ends {
+				end, err := files.output("output")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ends[i] = end
+				writer := os.NewFile(files.ends[i], "writer")
+				if _, err := writer.Write(bytes.Repeat([]byte("x"), pipeSize)); err != nil {
+					t.Fatal(err)
+				}
+				if !isHeld {
+					writer.Close()
+					continue
+				}
+				t.Cleanup(func() { writer.Close() })
+			}
+			poll, err := newPoll(ends[0], ends[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			limits := kept.Limits{Memory: result.MaxStreamBytes}
+			o := &outputs{shown: newShown(0, nil), poll: poll, stop: make(chan struct{}), done: make(chan struct{})}
+			for i, end := range ends {
+				o.streams[i] = newStream(end, limits, nil, nil)
+			}
+			if o.events, err = poll.SyscallConn(); err != nil {
+				t.Fatal(err)
+			}
+			close(o.stop)
+			if err := poll.SetReadDeadline(time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			o.read()
+			for _, s := range o.streams {
+				if got := s.capture.stream(); got.Bytes != pipeSize || (got.SHA256 == "") != isHeld {
+					t.Errorf("%d of %d bytes, with the sum %q", got.Bytes, pipeSize, got.SHA256)
+				}
+			}
+			o.finish(time.Minute)
+		})
 	}
 }

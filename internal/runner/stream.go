@@ -31,8 +31,10 @@ type stream struct {
 	unredacted []byte
 	// done is closed when reading has ended. What was captured may be taken only after that.
 	done chan struct{}
-	// isStopped says that nothing more is read, isEnded that done is closed.
+	// isStopped says that nothing is waited for any more, and left how much of what is there is read still. isEnded says that done is
+	// closed.
 	isStopped, isEnded bool
+	left               int
 }
 
 // newStream prepares to read. matcher redacts the output, if it isn't nil.
@@ -72,9 +74,16 @@ func (s *stream) next() (out []byte, n int, err error) {
 	return out, n, err
 }
 
+// stop has read end with what the pipe holds, at most: others may write on for ever. One byte more shows that the pipe has an end.
+func (s *stream) stop() {
+	if !s.isStopped {
+		s.isStopped, s.left = true, pipeSize+1
+	}
+}
+
 // read doesn't wait: it returns 0 when nothing is there.
 func (s *stream) read(p []byte) (n int, err error) {
-	if s.isStopped {
+	if s.isStopped && s.left <= 0 {
 		return 0, os.ErrDeadlineExceeded
 	}
 	closed := s.raw.Read(func(fd uintptr) bool {
@@ -82,9 +91,12 @@ func (s *stream) read(p []byte) (n int, err error) {
 		return true
 	})
 	n = max(n, 0)
+	s.left -= n
 	switch {
 	case closed != nil:
 		return 0, closed
+	case errors.Is(err, unix.EAGAIN) && s.isStopped:
+		return 0, os.ErrDeadlineExceeded
 	case errors.Is(err, unix.EAGAIN):
 		return 0, nil
 	case err == nil && n == 0:
