@@ -125,8 +125,8 @@ func (o *outputs) add(i int) {
 	}
 }
 
-// finish waits up to limit for the end, and then reads only what is in the pipes: a process outside of the tree holds one, or this one
-// had no processor time.
+// finish waits up to limit for the end, and then reads only what is in the pipes. The end doesn't come in time when a process outside of
+// the tree holds a pipe, or when the reader gets no processor time.
 func (o *outputs) finish(limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -31,8 +31,8 @@ type stream struct {
 	unredacted []byte
 	// done is closed when reading has ended. What was captured may be taken only after that.
 	done chan struct{}
-	// isStopped says that nothing is waited for any more, and left how much of what is there is read still. isEnded says that done is
-	// closed.
+	// isStopped says that read doesn't wait for more, and left is how many bytes it still takes of what is there. isEnded says that done
+	// is closed.
 	isStopped, isEnded bool
 	left               int
 }
@@ -74,7 +74,8 @@ func (s *stream) next() (out []byte, n int, err error) {
 	return out, n, err
 }
 
-// stop has read end with what the pipe holds, at most: others may write on for ever. One byte more shows that the pipe has an end.
+// stop bounds what read still takes, because another process may write for ever: as many bytes as a pipe holds, and one, so that read
+// sees the end behind them.
 func (s *stream) stop() {
 	if !s.isStopped {
 		s.isStopped, s.left = true, pipeSize+1
