@@ -78,6 +78,21 @@ type ExecutionPolicySpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Output *OutputPolicy `json:"output,omitempty"`
+
+	// rules are rules about calls in CEL, which are checked after everything else: they refuse more, and allow nothing that is
+	// refused without them. At most 64.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Rules []PolicyRule `json:"rules,omitempty"`
+
+	// approvals say which calls a person has to approve before they start. At most 16.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Approvals []ApprovalRequirement `json:"approvals,omitempty"`
 }
 
 // AccessMode is how the right to use a tool is decided.

@@ -89,6 +89,8 @@ type Decision struct {
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 	// Plan says how the variables and the directory are resolved in the pod.
 	Plan envresolve.Plan `json:"plan"`
+	// Approval is what a person has to decide before the call starts; nil for a call that needs no approval.
+	Approval *Approval `json:"approval,omitempty"`
 
 	// In is the environment object in effect, Default the namespace's default one (nil: there is none), Policy the
 	// policy that was applied (nil: the built-in defaults). They are set only right after deciding.
