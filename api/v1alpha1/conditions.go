@@ -133,6 +133,9 @@ const (
 	ReasonNoWarnings = "NoWarnings"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonExampleFailed says that an example of a policy comes out otherwise than it expects; the message names it. Nothing runs
+	// under the policy.
+	ReasonExampleFailed = "ExampleFailed"
 )
 
 // Reasons of a ToolSession. One that lost its pod, and has no workspace claim, ends with PodLost.
@@ -280,6 +283,8 @@ const (
 	ReasonInvalidArguments = "InvalidArguments"
 	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow.
 	ReasonBudgetExceeded = "BudgetExceeded"
+	// ReasonDeniedByRule says that a rule of the policy denies the call; the message names the rule.
+	ReasonDeniedByRule = "DeniedByRule"
 	// ReasonGuardError says that a guard could not decide (an error or a panic), and that asking again for as long as
 	// the call may wait for its start didn't help: the call fails closed.
 	ReasonGuardError = "GuardError"

@@ -93,6 +93,14 @@ type ExecutionPolicySpec struct {
 	// +listMapKey=name
 	// +optional
 	Approvals []ApprovalRequirement `json:"approvals,omitempty"`
+
+	// examples are calls with what the policy has to say about them, judged when the policy changes. While one comes out otherwise,
+	// the policy isn't ready (ExampleFailed) and nothing runs under it. At most 64.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Examples []PolicyExample `json:"examples,omitempty"`
 }
 
 // AccessMode is how the right to use a tool is decided.

@@ -3,6 +3,7 @@ package executionpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/decide"
 )
 
 // Reconciler compiles policies and writes their status.
@@ -101,9 +103,12 @@ func policyWeak(warnings []string) metav1.Condition {
 func policyReady(policy *v1alpha1.ExecutionPolicy, compile error, defaults int) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The policy can be used"}
 	isDefault := policy.Annotations[v1alpha1.AnnotationDefaultPolicy] == "true"
+	var failed *decide.ExamplesFailed
 	switch {
+	case errors.As(compile, &failed):
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonExampleFailed, bounds.Text(compile.Error(), v1alpha1.MaxMessageBytes)
 	case compile != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, compile.Error()
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, bounds.Text(compile.Error(), v1alpha1.MaxMessageBytes)
 	case isDefault && defaults > 1:
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonDuplicateDefault
 		ready.Message = fmt.Sprintf("%d policies are annotated with %s: \"true\"; keep it on one of them", defaults, v1alpha1.AnnotationDefaultPolicy)

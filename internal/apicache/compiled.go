@@ -7,7 +7,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/guards"
 )
 
 // Compiled keeps policies compiled, the last generation of each. The zero value is empty.
@@ -18,12 +17,12 @@ type Compiled struct {
 type compiled struct {
 	uid        types.UID
 	generation int64
-	policy     *guards.Policy
+	policy     *decide.Policy
 	err        error
 }
 
 // Compile returns the policy of an object, or of the built-in defaults for nil.
-func (c *Compiled) Compile(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
+func (c *Compiled) Compile(object *v1alpha1.ExecutionPolicy) (*decide.Policy, error) {
 	// No object has an empty name.
 	var name string
 	var uid types.UID

@@ -35,8 +35,8 @@ type Snapshot struct {
 	Session Session
 	// Policies holds the policies that may apply.
 	Policies Policies
-	// Compile compiles a policy, the built-in defaults for nil; guards.Compile when unset.
-	Compile func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error)
+	// Compile compiles a policy, the built-in defaults for nil; CompilePolicy when unset.
+	Compile func(*v1alpha1.ExecutionPolicy) (*Policy, error)
 	// Requester says whether spec.requestedBy and spec.trusted can be believed.
 	Requester Requester
 	// Access is the answer to the review whether the requester may use the call's tool.
@@ -128,7 +128,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if unmapped != nil {
 		return nil, denied(unmapped)
 	}
-	if err := s.checkGuards(policy, action, asked.env); err != nil {
+	if err := s.checkGuards(policy.Policy, action, asked.env); err != nil {
 		return nil, err
 	}
 	prefix, err := argvPrefix(&env.Spec, action)
@@ -144,20 +144,25 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	approval, err := s.judgeRules(policy, action)
+	if err != nil {
+		return nil, err
+	}
 	bounds := policy.Bounds()
-	bounds.TimeoutMilliseconds, bounds.DenyNetwork, bounds.Rules = s.timeout(policy, action).Milliseconds(), denied, rulesOf(object, policy, action, prefix)
+	bounds.TimeoutMilliseconds, bounds.DenyNetwork, bounds.Rules = s.timeout(policy.Policy, action).Milliseconds(), denied, rulesOf(object, policy.Policy, action, prefix)
 	return &Decision{
 		Environment:         env.Name,
 		Bounds:              bounds,
 		WeakPrograms:        policy.HoldsPrograms() && policy.Enforcement() == v1alpha1.EnforcementName,
 		Files:               fileRulesOf(object, action),
-		Collect:             collectOf(object, policy, s.Call.Spec.Collect),
+		Collect:             collectOf(object, policy.Policy, s.Call.Spec.Collect),
 		ArgvPrefix:          prefix,
 		Network:             connections,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
 		SessionEnv:          s.sessionEnv(),
 		RuntimeClass:        ptr.Deref(env.Spec.RuntimeClassName, ""),
 		Plan:                plan,
+		Approval:            approval,
 		In:                  env,
 		Default:             s.DefaultEnvironment(),
 		Policy:              object,
@@ -182,35 +187,6 @@ func (s *Snapshot) timeout(policy *guards.Policy, action *guards.Action) time.Du
 		return 0
 	}
 	return policy.Timeout(action)
-}
-
-// compilePolicy finds and compiles the policy that the call is held to.
-func (s *Snapshot) compilePolicy() (*v1alpha1.ExecutionPolicy, *guards.Policy, error) {
-	object, err := s.Policies.For(s.PolicyEnvironment())
-	if err != nil {
-		return nil, nil, err
-	}
-	policy, err := compileWith(s.Compile, object)
-	return object, policy, err
-}
-
-func compileWith(compile func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error), object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
-	if compile == nil {
-		compile = CompilePolicy
-	}
-	policy, err := compile(object)
-	if err != nil {
-		return nil, Refuse(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
-	}
-	return policy, nil
-}
-
-// CompilePolicy compiles a policy, the built-in defaults for nil.
-func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
-	if object == nil {
-		return guards.Compile(nil)
-	}
-	return guards.Compile(&object.Spec)
 }
 
 // checkGuards asks the guards. Under RBAC they take the snapshot's answer about access.

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/guards"
 )
 
 // Origin is what a session begins with. All its pods are made from it, and the variables of its calls come from it,
@@ -35,7 +34,7 @@ type SessionSnapshot struct {
 	// Policies holds the policies that may apply.
 	Policies Policies
 	// Compile compiles a policy, as in Snapshot.
-	Compile func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error)
+	Compile func(*v1alpha1.ExecutionPolicy) (*Policy, error)
 }
 
 // Begin decides what a session begins with. The error is a *Refusal: with its reason and message the session ends.

@@ -25,9 +25,10 @@ func TestThePackageStaysPure(t *testing.T) {
 		t.Fatal(err)
 	}
 	pure := []string{
-		"cmp", "encoding/json", "errors", "fmt", "maps", "slices", "strconv", "time",
-		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/utils/ptr",
-		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/bounds", "toolcall.dev/operator/internal/dispatch/wire",
+		"cmp", "encoding/json", "errors", "fmt", "maps", "slices", "strconv", "strings", "time",
+		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/utils/ptr",
+		"sigs.k8s.io/json",
+		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/bounds", "toolcall.dev/operator/internal/celrules", "toolcall.dev/operator/internal/dispatch/wire",
 		"toolcall.dev/operator/internal/envresolve", "toolcall.dev/operator/internal/guards", "toolcall.dev/operator/internal/network",
 		"toolcall.dev/operator/internal/runner/sandbox/rules", "toolcall.dev/operator/internal/spec",
 	}

@@ -73,6 +73,7 @@ func guardRefusals() map[string]refusalCase {
 		"a requester that may not":       {both(rbac), v1alpha1.ReasonAgentNotAllowed, true, `"alice" may not use the tool "bash"`},
 		"a requester without a name":     {both(rbac, func(s *decide.Snapshot) { s.Call.Spec.RequestedBy = nil }), v1alpha1.ReasonAgentNotAllowed, true, "unknown"},
 		"a requester nobody vouches for": {both(rbac, allowed, unvouched("MutatingAdmissionPolicy x")), v1alpha1.ReasonAgentNotAllowed, true, "not in force: MutatingAdmissionPolicy x. Install config/admission"},
+		"a rule that is true":            {both(under(withRules([]v1alpha1.PolicyRule{{Name: "make", Expression: "action.command == 'make'", Effect: v1alpha1.RuleDeny, Message: "use ninja"}}))), v1alpha1.ReasonDeniedByRule, true, `rule "make" denies the call: use ninja`},
 		"a path upwards":                 {both(runs(program("a..b"))), v1alpha1.ReasonBinaryPathTraversal, true, ""},
 		"a path":                         {both(runs(program("/bin/ls"))), v1alpha1.ReasonBinaryNotBareName, true, ""},
 		"a program that isn't listed":    {both(under(listed), runs(program("id"))), v1alpha1.ReasonBinaryNotAllowed, true, ""},

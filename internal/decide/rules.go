@@ -10,8 +10,8 @@ import (
 )
 
 // RulesOf is what the kernel holds calls of a policy to, whatever they run; nil for nothing.
-func RulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy) *rules.Rules {
-	r := rulesOf(object, policy, &guards.Action{Type: v1alpha1.ActionStructured}, nil)
+func RulesOf(object *v1alpha1.ExecutionPolicy, policy *Policy) *rules.Rules {
+	r := rulesOf(object, policy.Policy, &guards.Action{Type: v1alpha1.ActionStructured}, nil)
 	isSaid := object != nil && object.Spec.Network != nil // without a word of it, calls go without a network where none can be held
 	if mode := networkRules(object).Mode; isSaid && mode != v1alpha1.NetworkUnrestricted && mode != v1alpha1.NetworkNone {
 		r = rules.WithConnections(r)

@@ -42,5 +42,6 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonSourceTooLarge:         {"spec.code.maxScanBytes, spec.code.oversized", "increase the first, or set the second to ScanPrefix", "send shorter code"},
 	v1alpha1.ReasonUnknownTool:            {"the documented tool names", "", "use one of those names, or structured, shell or code"},
 	v1alpha1.ReasonInvalidArguments:       {"the documented tool arguments", "", "use the documented names and types"},
+	v1alpha1.ReasonDeniedByRule:           {"spec.rules, the one that the message names", "change the rule's expression, and try it with kubectl toolcall policy test", "do what the rule's message says"},
 	v1alpha1.ReasonGuardError:             {"a guard that fails denies the call", "", "try again; if the error persists, tell the administrator of the operator"},
 }

@@ -179,9 +179,7 @@ func (s *moduleScanner) scan(source, language string) findings {
 	if len(s.denied) == 0 && !s.fetch {
 		return found
 	}
-	run := scanRun{moduleScanner: s, text: source, found: &found, dollar: language == "javascript" || language == "typescript"}
-	run.maxAhead = aheadPerByte*len(source) + leastAhead
-	run.lastLine, run.unclosed = len(source), len(source)
+	run := newScanRun(s, source, language, &found)
 	run.scan()
 	found.steps = len(source) + run.ahead
 	return found

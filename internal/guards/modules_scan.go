@@ -12,6 +12,16 @@ type scanRun struct {
 	ahead, maxAhead int
 	// lastLine and unclosed are positions after which the text has no line break, and no end of a comment.
 	lastLine, unclosed int
+	// imported are the names of modules in import statements; nil where nobody asks. fromImport is where the import of a "from" stands.
+	imported   map[string]bool
+	fromImport int
+}
+
+func newScanRun(s *moduleScanner, source, language string, found *findings) *scanRun {
+	return &scanRun{
+		moduleScanner: s, text: source, found: found, dollar: language == "javascript" || language == "typescript",
+		maxAhead: aheadPerByte*len(source) + leastAhead, lastLine: len(source), unclosed: len(source), fromImport: -1,
+	}
 }
 
 func (r *scanRun) scan() {
@@ -71,7 +81,9 @@ func (r *scanRun) scanWord(start int) int {
 	if word == nil {
 		return end
 	}
-	r.followKeyword(word.keyword, end)
+	if start != r.fromImport {
+		r.followKeyword(word.keyword, end)
+	}
 	if len(word.targets) > 0 {
 		r.findReference(word.targets, start)
 	}
@@ -117,6 +129,7 @@ func (r *scanRun) reportLiteral(i int) bool {
 	}
 	r.search(end)
 	r.report(r.matchText(rest[:end]))
+	r.addImported(strings.TrimPrefix(strings.TrimSpace(rest[:end]), "node:"))
 	return true
 }
 
@@ -266,6 +279,10 @@ func (r *scanRun) importList(i int) {
 			r.reportLiteral(i)
 			return
 		case isWordByte(c):
+			if after := r.skipAlias(i); after > i {
+				i = after
+				continue
+			}
 			next, more := r.importName(i)
 			if !more {
 				return
@@ -288,12 +305,19 @@ func (r *scanRun) importName(i int) (next int, more bool) {
 		}
 		r.report(matchPath(word.targets, path))
 	}
+	if !r.dollar {
+		r.addImported(strings.Join(path, "."))
+	}
 	return end, true
 }
 
 // fromPath reads what follows "from": a path and "import", or a string literal.
 func (r *scanRun) fromPath(i int) {
 	at := r.skip(i, true)
+	if r.imported != nil && at < len(r.text) && r.text[at] == '.' {
+		r.relativeImport(at)
+		return
+	}
 	if r.reportLiteral(at) || at >= len(r.text) || !isWordByte(r.text[at]) {
 		return
 	}
@@ -302,6 +326,10 @@ func (r *scanRun) fromPath(i int) {
 	after := r.wordAhead(i)
 	if r.text[i:after] != "import" {
 		return
+	}
+	if r.imported != nil {
+		r.fromImport = i
+		r.addImported(strings.Join(path, "."))
 	}
 	word := r.words[path[0]]
 	if word == nil {
@@ -312,6 +340,22 @@ func (r *scanRun) fromPath(i int) {
 		if len(t.parts) == len(path)+1 && equalParts(t.parts[:len(path)], path) {
 			r.importedPart(after, t)
 		}
+	}
+}
+
+// relativeImport passes over a "from" that names a module beside the source's own.
+func (r *scanRun) relativeImport(i int) {
+	for i < len(r.text) && r.text[i] == '.' {
+		i++
+		r.look(1)
+	}
+	i = r.skip(i, false)
+	if end := r.wordAhead(i); r.text[i:end] != "import" {
+		_, end = r.dotted(i)
+		i = r.skip(end, false)
+	}
+	if r.text[i:r.wordAhead(i)] == "import" {
+		r.fromImport = i
 	}
 }
 

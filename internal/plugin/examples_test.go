@@ -119,6 +119,15 @@ func prepareAgents(f *plugintest.Fixture) {
 	f.AwaitRight("system:serviceaccount:agents:agent", "git")
 }
 
+// examplePolicy is a policy with an example.
+const examplePolicy = `apiVersion: toolcall.dev/v1alpha1
+kind: ExecutionPolicy
+metadata: {name: tools}
+spec:
+  examples:
+  - {name: list, call: {structured: {binary: ls}}, expect: Allow}
+`
+
 // newExampleShell has a folder with the files that examples name, and a kubeconfig of the namespace.
 func newExampleShell(f *plugintest.Fixture) *exampleShell {
 	f.T.Helper()
@@ -129,7 +138,11 @@ func newExampleShell(f *plugintest.Fixture) *exampleShell {
 	}
 	for name, content := range map[string]string{
 		"script.py": "print(1)\n", "access.log": "line\n", "commands.txt": "ls\npwd\n", "agent.toml": string(configuration),
+		"policy.yaml": examplePolicy, "new/policy.yaml": examplePolicy,
 	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
+			f.T.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			f.T.Fatal(err)
 		}

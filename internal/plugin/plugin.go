@@ -24,6 +24,7 @@ import (
 	"toolcall.dev/operator/internal/plugin/doctor"
 	"toolcall.dev/operator/internal/plugin/environments"
 	"toolcall.dev/operator/internal/plugin/files"
+	"toolcall.dev/operator/internal/plugin/policy"
 	"toolcall.dev/operator/internal/plugin/sessions"
 )
 
@@ -37,6 +38,6 @@ func Main(args []string) int {
 func commands(c *cli.CLI) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{newConvert()},
-		calls.Commands(c), sessions.Commands(c), files.Commands(c), environments.Commands(c), doctor.Commands(c),
+		calls.Commands(c), sessions.Commands(c), files.Commands(c), environments.Commands(c), policy.Commands(c), doctor.Commands(c),
 	)
 }

@@ -1,0 +1,131 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/celrules"
+	"toolcall.dev/operator/internal/guards"
+)
+
+// requirement is one of a policy's, with its defaults.
+type requirement struct {
+	name                    string
+	match                   v1alpha1.ApprovalMatch
+	approvers               []string
+	minimum, expiresSeconds int32
+}
+
+// Bounds of a requirement.
+const (
+	maxApprovals     = 8
+	maxExpireSeconds = 604800
+)
+
+// compileApprovals checks the requirements of a policy. The error names the requirement and says what is wrong.
+func compileApprovals(list []v1alpha1.ApprovalRequirement, rules *celrules.Set) ([]requirement, error) {
+	if len(list) > v1alpha1.MaxApprovalRequirements {
+		return nil, fmt.Errorf("spec.approvals: %d requirements are too many: use at most %d", len(list), v1alpha1.MaxApprovalRequirements)
+	}
+	var compiled []requirement
+	for i := range list {
+		a := &list[i]
+		r := requirement{
+			name: a.Name, match: *a.Match.DeepCopy(), approvers: slices.Clone(a.Approvers),
+			minimum: ptr.Deref(a.Minimum, 1), expiresSeconds: ptr.Deref(a.ExpiresSeconds, v1alpha1.DefaultApprovalSeconds),
+		}
+		switch {
+		case a.Name == "" || slices.ContainsFunc(compiled, func(other requirement) bool { return other.name == a.Name }):
+			return nil, fmt.Errorf("spec.approvals[%d]: the name %q is empty, or another requirement has it: give each a name of its own", i, a.Name)
+		case r.minimum < 1 || r.minimum > maxApprovals:
+			return nil, fmt.Errorf("spec.approvals[%s].minimum: %d is out of range: use 1 to %d", a.Name, r.minimum, maxApprovals)
+		case r.expiresSeconds < 1 || r.expiresSeconds > maxExpireSeconds:
+			return nil, fmt.Errorf("spec.approvals[%s].expiresSeconds: %d is out of range: use 1 to %d", a.Name, r.expiresSeconds, maxExpireSeconds)
+		}
+		for _, name := range a.Match.Rules {
+			switch isThere, asks := rules.AsksForApproval(name); {
+			case !isThere:
+				return nil, fmt.Errorf("spec.approvals[%s].match.rules: spec.rules has no rule %q", a.Name, name)
+			case !asks:
+				return nil, fmt.Errorf("spec.approvals[%s].match.rules: the effect of rule %q is not %s", a.Name, name, v1alpha1.RuleRequireApproval)
+			}
+		}
+		compiled = append(compiled, r)
+	}
+	return compiled, nil
+}
+
+// matches says whether the requirement is for an action that rules are true for.
+func (r *requirement) matches(action *guards.Action, asking []*v1alpha1.PolicyRule) bool {
+	m := &r.match
+	return (len(m.Actions) == 0 || slices.Contains(m.Actions, action.Type)) &&
+		(len(m.Tools) == 0 || slices.Contains(m.Tools, action.Tool())) &&
+		(len(m.Rules) == 0 || slices.ContainsFunc(asking, func(rule *v1alpha1.PolicyRule) bool { return slices.Contains(m.Rules, rule.Name) }))
+}
+
+// approvalFor is what people have to decide before an action starts; nil for nothing.
+func (p *Policy) approvalFor(action *guards.Action, asking []*v1alpha1.PolicyRule) *Approval {
+	a := &Approval{Minimum: 1}
+	var named []string
+	for i := range p.approvals {
+		if r := &p.approvals[i]; r.matches(action, asking) {
+			a.add(r)
+			named = append(named, r.match.Rules...)
+		}
+	}
+	for _, rule := range asking {
+		if !slices.Contains(named, rule.Name) {
+			a.add(&requirement{name: rule.Name, minimum: 1, expiresSeconds: v1alpha1.DefaultApprovalSeconds})
+		}
+		a.Causes = append(a.Causes, rule.Name)
+		if rule.Message != "" {
+			a.Messages = append(a.Messages, rule.Message)
+		}
+	}
+	if len(a.Causes) == 0 {
+		return nil
+	}
+	a.Causes, a.Messages, a.Approvers = sorted(a.Causes), sorted(a.Messages), sorted(a.Approvers)
+	return a
+}
+
+func (a *Approval) add(r *requirement) {
+	if len(a.Causes) == 0 {
+		a.ExpiresSeconds = r.expiresSeconds
+	}
+	a.Causes, a.Approvers = append(a.Causes, r.name), append(a.Approvers, r.approvers...)
+	a.Minimum, a.ExpiresSeconds = max(a.Minimum, r.minimum), min(a.ExpiresSeconds, r.expiresSeconds)
+}
+
+// sorted are the texts of a list, each once.
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// judgeRules asks the policy's rules, and works out what needs approval.
+func (s *Snapshot) judgeRules(policy *Policy, action *guards.Action) (*Approval, error) {
+	in := &celrules.Input{Call: s.Call, Action: action, Environment: s.Effective()}
+	if s.Requester.Vouched {
+		in.Caller = s.Call.Spec.RequestedBy
+	}
+	if s.Call.Spec.SessionRef != nil {
+		in.Session = s.Session.Object
+	}
+	verdict := policy.rules.Evaluate(in)
+	if verdict.Denial != nil {
+		return nil, denied(verdict.Denial)
+	}
+	approval := policy.approvalFor(action, verdict.Approval)
+	if approval == nil || in.Caller != nil && in.Caller.Username != "" {
+		return approval, nil
+	}
+	return nil, denied(s.explain(&guards.Denial{
+		Reason: v1alpha1.ReasonAgentNotAllowed,
+		Message: "the call needs approval, and its requester is unknown, so that nobody can tell whether somebody approves a call of their own: " +
+			"install the admission policies",
+	}))
+}

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
+)
+
+// maxFile bounds a file with policies, in bytes.
+const maxFile = 4 << 20
+
+// readFile reads the policies of a file, or of standard input for "-". Other objects in it are left out.
+func readFile(name string, stdin io.Reader) ([]v1alpha1.ExecutionPolicy, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		stdin = file
+	}
+	policies, err := Parse(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return policies, nil
+}
+
+// Parse reads the policies among YAML documents. A field that policies don't have is an error.
+func Parse(in io.Reader) ([]v1alpha1.ExecutionPolicy, error) {
+	limited := &io.LimitedReader{R: in, N: maxFile + 1}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(limited))
+	var policies []v1alpha1.ExecutionPolicy
+	for i := 1; ; i++ {
+		document, err := documents.Read()
+		if limited.N <= 0 {
+			return nil, fmt.Errorf("the file has more than %d bytes", maxFile)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+		policy, err := parseDocument(document)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+		if policy != nil {
+			policies = append(policies, *policy)
+		}
+	}
+	if len(policies) == 0 {
+		return nil, fmt.Errorf("there is no ExecutionPolicy of %s in it", v1alpha1.GroupVersion)
+	}
+	return policies, nil
+}
+
+// parseDocument is the policy of a document; nil for another object.
+func parseDocument(document []byte) (*v1alpha1.ExecutionPolicy, error) {
+	raw, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	var kind metav1.TypeMeta
+	if string(raw) == "null" {
+		return nil, nil
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &kind); err != nil {
+		return nil, err
+	}
+	if kind.Kind != "ExecutionPolicy" || kind.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil, nil
+	}
+	policy := &v1alpha1.ExecutionPolicy{}
+	unknown, err := json.UnmarshalStrict(raw, policy)
+	if err := errors.Join(append(unknown, err)...); err != nil {
+		return nil, fmt.Errorf("ExecutionPolicy %s: %s", policy.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return policy, nil
+}
+
+// readOne reads a file with a single policy.
+func readOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
+	policies, err := readFile(name, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if len(policies) > 1 {
+		return nil, fmt.Errorf("%s: it has %d ExecutionPolicies, and this command takes one: put them into separate files", name, len(policies))
+	}
+	return &policies[0], nil
+}
+
+// isFile says whether an argument is a file, and not the name of a policy: "-", a path, or a name that ends like a manifest's.
+func isFile(argument string) bool {
+	return argument == "-" || strings.ContainsRune(argument, filepath.Separator) || slices.Contains(files, strings.TrimPrefix(filepath.Ext(argument), "."))
+}
+
+// find reads a policy from a file, or the one of that name from the cluster.
+func find(ctx context.Context, c *cli.CLI, argument string) (*v1alpha1.ExecutionPolicy, error) {
+	if isFile(argument) {
+		return readOne(argument, c.In)
+	}
+	cluster, err := c.Connect()
+	if err != nil {
+		return nil, err
+	}
+	policy := &v1alpha1.ExecutionPolicy{}
+	if err := cluster.Client.Get(ctx, types.NamespacedName{Name: argument}, policy); err != nil {
+		return nil, cli.PermissionError(fmt.Sprintf("get executionpolicies/%s (write ./%s for a file)", argument, argument), err)
+	}
+	return policy, nil
+}

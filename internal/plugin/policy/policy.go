@@ -1,0 +1,41 @@
+// Package policy has the commands that try a policy before it is applied: test judges its examples, diff compares two policies by their
+// examples, and replay judges the calls of a cluster again.
+//
+// Input are policies in files, which internal/decide judges as the operator does. Only replay, and diff for a policy that is named, read
+// a cluster; nothing is written to it.
+package policy
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"toolcall.dev/operator/internal/plugin/cli"
+)
+
+// Commands are the commands about policies.
+func Commands(c *cli.CLI) []*cobra.Command {
+	return []*cobra.Command{cli.Group(&cobra.Command{
+		Use:     "policy",
+		Aliases: []string{"policies"},
+		Short:   "Test, compare and replay policies",
+		Example: "  kubectl toolcall policy test policy.yaml\n  kubectl toolcall policy diff tools policy.yaml\n  kubectl toolcall policy replay --policy policy.yaml",
+	}, newTest(c), newDiff(c), newReplay(c))}
+}
+
+// files are the extensions of files with policies, for completion.
+var files = []string{"yaml", "yml", "json"}
+
+func completeFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return files, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// requireFiles accepts a number of files.
+func requireFiles(least, most int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return errors.New("specify " + what)
+		}
+		return nil
+	}
+}
