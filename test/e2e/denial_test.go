@@ -23,6 +23,9 @@ func testDenials(t *testing.T, w way) {
 		p.Shell = nil
 		p.Code = &v1alpha1.CodePolicy{Enabled: ptr.To(false)}
 	})
+	ruled := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Rules = []v1alpha1.PolicyRule{{Name: "no-id", Expression: `action.binary == "id"`, Effect: v1alpha1.RuleDeny, Message: "use whoami"}}
+	})
 	withPath := structured("ls")
 	withPath.Env = []v1alpha1.CallEnvVar{{Name: "LD_PRELOAD", Value: "/tmp/x.so"}}
 	wantsNetwork := code("python", "1")
@@ -50,6 +53,7 @@ func testDenials(t *testing.T, w way) {
 		"too much time":                    {strict, within(2, code("python", "1")), v1alpha1.ReasonExecutionTimeTooLong, "1000"},
 		"a source that can't be scanned":   {strict, code("python", "x = 1111111111111111111111111111111111111111111111111111111111111111"), v1alpha1.ReasonSourceTooLarge, "64"},
 		"a shell where there is none":      {closed, shell("ls"), v1alpha1.ReasonShellDisabled, ""},
+		"a program that a rule denies":     {ruled, structured("id"), v1alpha1.ReasonDeniedByRule, "use whoami"},
 		"code where there is none":         {closed, code("python", "1"), v1alpha1.ReasonCodeDisabled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

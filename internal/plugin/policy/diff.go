@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -115,11 +116,7 @@ func compare(before, after *v1alpha1.ExecutionPolicy) (differences []difference,
 		judged += len(old)
 		for i := range old {
 			if a, b := &old[i], &now[i]; a.String() != b.String() {
-				message := b.Message
-				if message == "" {
-					message = a.Message
-				}
-				differences = append(differences, difference{a.Example.Name, part.of, a.String(), b.String(), message})
+				differences = append(differences, difference{a.Example.Name, part.of, a.String(), b.String(), cmp.Or(b.Message, a.Message)})
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,10 +174,7 @@ func (r *replayed) add(j *judge, call *v1alpha1.ToolCall) {
 	if len(r.Changes) >= maxChanges {
 		return
 	}
-	shown := change{Namespace: call.Namespace, Name: call.Name, Requester: call.RequesterName(), Now: now.text, Then: then.text, Message: then.message}
-	if shown.Message == "" {
-		shown.Message = now.message
-	}
+	shown := change{Namespace: call.Namespace, Name: call.Name, Requester: call.RequesterName(), Now: now.text, Then: then.text, Message: cmp.Or(then.message, now.message)}
 	if call.Status.Action != nil {
 		shown.Action = call.Status.Action.Summary
 	}
