@@ -158,6 +158,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 		SessionEnv:          s.sessionEnv(),
 		RuntimeClass:        ptr.Deref(env.Spec.RuntimeClassName, ""),
 		Plan:                plan,
+		Approval:            s.approvalOf(object, action),
 		In:                  env,
 		Default:             s.DefaultEnvironment(),
 		Policy:              object,
