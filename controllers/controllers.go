@@ -1,6 +1,6 @@
 // Package controllers lists the operator's controllers: calls (toolcall/), their output (output/), their deletion
 // when their time is up (retention/), sessions (toolsession/), environments with their
-// warm pools (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
+// warm pools (executionenvironment/), policies (executionpolicy/), people's decisions about calls (approval/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
 // once in a pass for each object, and only then does what follows from the write. None may read Secrets, run anything
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/approval"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/executionpolicy"
 	"toolcall.dev/operator/controllers/output"
@@ -243,6 +244,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Client: api, Objects: objects, Clock: o.Clock, Hub: m.Hub, Outputs: o.Outputs, Sessions: servings, Warn: calls.Tell,
 		Done: func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) },
 	}
+	approvals := &approval.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Requesters: &access.Requesters{Reader: api}}
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -267,6 +269,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
+		"ToolCallApproval":     approvals.SetupWithManager(mgr),
 	} {
 		if err != nil {
 			return fmt.Errorf("set up the %s controller: %w", name, err)
@@ -285,6 +288,7 @@ func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
 		}
 		return waiting
 	}))
+	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountAwaitingApproval(api) }))
 	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
 }
 

@@ -13,7 +13,7 @@ const (
 	MaxSpecBytes = 1200 << 10
 
 	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
-	MaxStatusBytes = 146 << 10
+	MaxStatusBytes = 162 << 10
 	// MaxMessageBytes bounds status.message, and the message of each condition.
 	MaxMessageBytes = 2 << 10
 	// MaxConditions bounds the conditions of a call.
@@ -33,6 +33,14 @@ const (
 	MaxArtifactPathBytes     = 256
 	MaxArtifactPathsBytes    = 12 << 10
 	MaxArtifactsMessageBytes = 1 << 10
+	// MaxApprovalSummaryBytes bounds status.approval.summary. MaxApprovalTexts bounds its lists of texts, MaxApprovalTextBytes each
+	// text, and MaxApprovalNameBytes the name of each approver.
+	MaxApprovalSummaryBytes = 8 << 10
+	MaxApprovalTexts        = 8
+	MaxApprovalTextBytes    = 256
+	MaxApprovalNameBytes    = 256
+	// MaxApprovers bounds how many approvals a call can need.
+	MaxApprovers = 8
 	// MaxReachableHosts bounds the entries of status.network.allowed.
 	MaxReachableHosts = 20
 	// MaxDeniedHostBytes bounds a host of status.network.denied.

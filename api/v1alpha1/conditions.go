@@ -48,6 +48,9 @@ const (
 	// ConditionSucceeded is True when the process ended with exit code 0, False when the call ended in any other way, and
 	// Unknown until the call has ended.
 	ConditionSucceeded = "Succeeded"
+	// ConditionApproved is there when the call's policy has people decide about it: Unknown while the call waits for them, True
+	// once enough of them approved, False when one of them denied it or nobody answered in time.
+	ConditionApproved = "Approved"
 	// ConditionOutputStored is there when the output store took longer than two seconds after the call's end to take what the
 	// status leaves out, or failed to: False while that goes on or when something is lost, True when it succeeded in the end.
 	// Of any other call, status.streams says all.
@@ -108,6 +111,11 @@ const (
 	// ReasonSessionSuspended says that the session has no pod until its spec.suspend is false or, where it was suspended
 	// for idleness, until its next call. The session's condition Ready has it too.
 	ReasonSessionSuspended = "SessionSuspended"
+	// ReasonAwaitingApproval says that the call waits for people to decide about it; status.approval says what they decide
+	// about, and until when.
+	ReasonAwaitingApproval = "AwaitingApproval"
+	// ReasonApproved says that enough people approved the call.
+	ReasonApproved = "Approved"
 	// ReasonAssigned says that a pod was recorded as the one that runs the call.
 	ReasonAssigned = "Assigned"
 	// ReasonInProgress says that the call or the session has not ended.
@@ -136,6 +144,27 @@ const (
 	// ReasonExampleFailed says that an example of a policy comes out otherwise than it expects; the message names it. Nothing runs
 	// under the policy.
 	ReasonExampleFailed = "ExampleFailed"
+)
+
+// Reasons of the condition Accepted of a ToolCallApproval. A decision that came too late for its call has ApprovalExpired.
+const (
+	// ReasonDecisionCounts says that the decision was counted for its call.
+	ReasonDecisionCounts = "DecisionCounts"
+	// ReasonOwnCall says that who approved the call also created it: somebody else has to. Denying one's own call counts.
+	ReasonOwnCall = "OwnCall"
+	// ReasonWrongDigest says that the decision is about something else than what the call waits for now.
+	ReasonWrongDigest = "WrongDigest"
+	// ReasonDuplicateDecision says that the same person approved the call before.
+	ReasonDuplicateDecision = "DuplicateDecision"
+	// ReasonAlreadyDecided says that the call had been approved or denied by the time the decision came.
+	ReasonAlreadyDecided = "AlreadyDecided"
+	// ReasonCallEnded says that the call had ended otherwise by the time the decision came.
+	ReasonCallEnded = "CallEnded"
+	// ReasonApproverUnknown says that nobody is known to have made the decision, because the admission policy that checks it isn't in
+	// force.
+	ReasonApproverUnknown = "ApproverUnknown"
+	// ReasonApprovalNotNeeded says that the call waits for no decision.
+	ReasonApprovalNotNeeded = "ApprovalNotNeeded"
 )
 
 // Reasons of a ToolSession. One that lost its pod, and has no workspace claim, ends with PodLost.
@@ -281,6 +310,10 @@ const (
 	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool, or the call's spec was
 	// changed after its creation.
 	ReasonInvalidArguments = "InvalidArguments"
+	// ReasonApprovalDenied says that a person refused the call; the message has the note.
+	ReasonApprovalDenied = "ApprovalDenied"
+	// ReasonApprovalExpired says that too few people approved the call in time.
+	ReasonApprovalExpired = "ApprovalExpired"
 	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow.
 	ReasonBudgetExceeded = "BudgetExceeded"
 	// ReasonDeniedByRule says that a rule of the policy denies the call; the message names the rule.

@@ -23,13 +23,18 @@ type ToolCallStatus struct {
 	Message string `json:"message,omitempty"`
 
 	// conditions are Accepted (the guards passed), Started, Finished (ended, whatever the outcome: what a
-	// client waits for) and Succeeded (exit code 0). Started and Finished are False until they are True; Succeeded is
+	// client waits for), Succeeded (exit code 0) and, of a call that people decide about, Approved. Started and Finished are False until they are True; Succeeded is
 	// Unknown until the call has ended.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// approval is what people decide about before the call starts, and what they decided; absent when the policy needs no
+	// decision.
+	// +optional
+	Approval *ApprovalStatus `json:"approval,omitempty"`
 
 	// exitCode of a process that ended by itself; absent when a signal, the time limit, a cancel or a lack of memory ended it, when
 	// nothing ran and when nobody knows.

@@ -315,6 +315,19 @@ func (c *ToolCall) FinishedAt() time.Time {
 	return c.CreationTimestamp.Time
 }
 
+// AwaitsApproval says that the call waits for people to decide about it.
+func (c *ToolCall) AwaitsApproval() bool {
+	if c.Status.Approval == nil || c.Status.Phase.Terminal() {
+		return false
+	}
+	for i := range c.Status.Conditions {
+		if c.Status.Conditions[i].Type == ConditionApproved {
+			return c.Status.Conditions[i].Status == metav1.ConditionUnknown
+		}
+	}
+	return false
+}
+
 // ToolCallList is a list of ToolCall.
 //
 // +kubebuilder:object:root=true

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
@@ -12,6 +14,7 @@ import (
 
 // announce tells the world of a transition that was just recorded.
 func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
+	r.announceApproval(o.call, after)
 	s := &after.Status
 	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
 		return
@@ -28,6 +31,26 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 		kind = corev1.EventTypeWarning
 	}
 	r.Tell(after, kind, s.Reason, string(s.Phase), s.Message)
+}
+
+// announceApproval tells that people are asked about a call, and what they decided. The end of a call has an Event of its own.
+func (r *applier) announceApproval(before, after *v1alpha1.ToolCall) {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionApproved)
+	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionApproved)
+	asked := after.Status.Approval
+	switch {
+	case is == nil || asked == nil:
+	case is.Status == metav1.ConditionUnknown && (before.Status.Approval == nil || before.Status.Approval.Digest != asked.Digest):
+		r.Tell(after, corev1.EventTypeNormal, v1alpha1.ReasonAwaitingApproval, "RequestApproval", is.Message)
+	case was != nil && was.Status == is.Status:
+	case is.Status == metav1.ConditionTrue:
+		metrics.CountApproval(metrics.Approved)
+		r.Tell(after, corev1.EventTypeNormal, v1alpha1.ReasonApproved, "Approve", is.Message)
+	case is.Reason == v1alpha1.ReasonApprovalDenied:
+		metrics.CountApproval(metrics.ApprovalDenied)
+	case is.Reason == v1alpha1.ReasonApprovalExpired:
+		metrics.CountApproval(metrics.ApprovalExpired)
+	}
 }
 
 // Tell makes an Event of a call, unless there are too many of its namespace.

@@ -50,6 +50,10 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 		return effects{joinLine: true, wake: time.Millisecond}, nil
 	}
 	o = j.observation
+	asked, err := r.requestApproval(ctx, j)
+	if err != nil || asked != nil {
+		return ptr.Deref(asked, effects{}), err
+	}
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.
 		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name))}, nil

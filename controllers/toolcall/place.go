@@ -36,6 +36,10 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	}
 	defer j.done()
 	o = j.observation
+	asked, err := r.requestApproval(ctx, j)
+	if err != nil || asked != nil {
+		return ptr.Deref(asked, effects{}), err
+	}
 	admitted, err := r.admit(ctx, o)
 	if err != nil || admitted != nil {
 		return ptr.Deref(admitted, effects{}), err

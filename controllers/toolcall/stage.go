@@ -12,20 +12,21 @@ type Stage string
 
 // Stages of a call.
 const (
-	Gone       Stage = "Gone"
-	Deleting   Stage = "Deleting"
-	Finished   Stage = "Finished"
-	Reported   Stage = "Reported"
-	Cancelling Stage = "Cancelling"
-	Bound      Stage = "Bound"
-	Running    Stage = "Running"
-	Starting   Stage = "Starting"
-	Placed     Stage = "Placed"
-	HandedOver Stage = "HandedOver"
-	Waiting    Stage = "Waiting"
-	Eligible   Stage = "Eligible"
-	Queued     Stage = "Queued"
-	New        Stage = "New"
+	Gone             Stage = "Gone"
+	Deleting         Stage = "Deleting"
+	Finished         Stage = "Finished"
+	Reported         Stage = "Reported"
+	Cancelling       Stage = "Cancelling"
+	Bound            Stage = "Bound"
+	Running          Stage = "Running"
+	Starting         Stage = "Starting"
+	Placed           Stage = "Placed"
+	HandedOver       Stage = "HandedOver"
+	AwaitingApproval Stage = "AwaitingApproval"
+	Waiting          Stage = "Waiting"
+	Eligible         Stage = "Eligible"
+	Queued           Stage = "Queued"
+	New              Stage = "New"
 )
 
 // stageOf works out a call's stage. The first that applies counts.
@@ -47,6 +48,8 @@ func stageOf(o *observation) Stage {
 		return Running
 	case o.isHandedOver():
 		return HandedOver
+	case o.job == nil && o.call.AwaitsApproval():
+		return AwaitingApproval
 	case o.session != nil && o.saysWhatItWaitsFor():
 		return Waiting
 	case o.session != nil:
@@ -133,13 +136,18 @@ func Table() []Row {
 			(*Reconciler).watchInSession,
 		},
 		{
+			AwaitingApproval, "the call waits for people to decide about it, and has no Job",
+			"counts the decisions; says that the call was approved, or ends it when it is denied or the time is up", []Stage{New, Eligible, Cancelling, Finished},
+			(*Reconciler).awaitApproval,
+		},
+		{
 			Waiting, "a session's call waits for its turn, or for the session's pod, and its status says so",
 			"does nothing", []Stage{Eligible, HandedOver, Cancelling},
 			(*Reconciler).wait,
 		},
 		{
 			Eligible, "none of these, and the call names a session",
-			"decides about the call; then hands it over if its turn has come, or says what it waits for", []Stage{HandedOver, Waiting, Reported, Cancelling, Finished},
+			"decides about the call; then asks people to decide where the policy wants that, hands it over if its turn has come, or says what it waits for", []Stage{AwaitingApproval, HandedOver, Waiting, Reported, Cancelling, Finished},
 			(*Reconciler).takeTurn,
 		},
 		{
@@ -149,7 +157,7 @@ func Table() []Row {
 		},
 		{
 			New, "none of these, and the call names no session",
-			"decides about the call; then claims a waiting pod and records its runner, or creates a Job", []Stage{Queued, Placed, Starting, Bound, Running, Reported, Cancelling, Finished},
+			"decides about the call; then asks people to decide where the policy wants that, claims a waiting pod and records its runner, or creates a Job", []Stage{AwaitingApproval, Queued, Placed, Starting, Bound, Running, Reported, Cancelling, Finished},
 			(*Reconciler).place,
 		},
 	}

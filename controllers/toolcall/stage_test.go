@@ -20,8 +20,10 @@ import (
 // sight is all that a call's stage depends on.
 type sight struct {
 	deleting, terminal, cancel, edited, bound, result, queued bool
-	runner                                                    runnerSight
-	job                                                       jobSight
+	// awaiting says that people are asked about the call.
+	awaiting bool
+	runner   runnerSight
+	job      jobSight
 	// inSession is for a session's call: bound says that it was handed over, queued that its status says what it waits for.
 	inSession bool
 }
@@ -72,6 +74,9 @@ func (s sight) observation(with sessions) *observation {
 		withJob(o)
 	}
 	o.queued = s.queued
+	if s.awaiting {
+		o.call.Status = *o.awaiting(&v1alpha1.ApprovalStatus{Minimum: 1})
+	}
 	if s.deleting {
 		o.call.DeletionTimestamp = ptr.To(metav1.Now())
 	}
@@ -92,6 +97,9 @@ func (s sight) observation(with sessions) *observation {
 // isPossible says that observe can see that: a result only of a recorded runner, of an ended call neither Job nor place,
 // no wait for a place of a call that has one, and a runner that isn't recorded only as that of the call's own Job.
 func (s sight) isPossible() bool {
+	if s.awaiting && (s.terminal || s.bound || s.queued || s.job != noJob) {
+		return false
+	}
 	if s.inSession {
 		return s.job == noJob && s.runner == noRunner && (s.bound || !s.result)
 	}
@@ -107,13 +115,13 @@ func (s sight) isPossible() bool {
 
 func allSights() []sight {
 	var all []sight
-	for bits := range 1 << 8 {
+	for bits := range 1 << 9 {
 		has := func(i int) bool { return bits>>i&1 == 1 }
 		for _, runner := range []runnerSight{noRunner, idleRunner, busyRunner} {
 			for _, job := range []jobSight{noJob, suspendedJob, runningJob} {
 				all = append(all, sight{
 					deleting: has(0), terminal: has(1), cancel: has(2), edited: has(3), bound: has(4), result: has(5), queued: has(6),
-					inSession: has(7), runner: runner, job: job,
+					inSession: has(7), awaiting: has(8), runner: runner, job: job,
 				})
 			}
 		}
@@ -134,6 +142,9 @@ func TestEachObservationHasItsStage(t *testing.T) {
 		"a call that waits for a place":                  {sight{queued: true}, Queued},
 		"one that waits, and is cancelled":               {sight{queued: true, cancel: true}, Cancelling},
 		"one whose place is free, with a Job already":    {sight{queued: true, job: runningJob}, Placed},
+		"a call that people are asked about":             {sight{awaiting: true}, AwaitingApproval},
+		"one that is cancelled meanwhile":                {sight{awaiting: true, cancel: true}, Cancelling},
+		"one of a session that people are asked about":   {sight{awaiting: true, inSession: true}, AwaitingApproval},
 		"a call with its Job":                            {sight{job: runningJob}, Placed},
 		"a call whose Job a queue holds back":            {sight{job: suspendedJob}, Placed},
 		"one held back, with a runner from before":       {sight{job: suspendedJob, runner: idleRunner}, Placed},
@@ -188,7 +199,8 @@ func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 		for promise, kept := range map[string]bool{
 			"a call that is deleted or has ended gets nothing else": live || stage == Deleting || stage == Finished,
 			"a call that lives isn't taken for ended":               !live || stage != Deleting && stage != Finished,
-			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting, Waiting, Eligible}, stage),
+			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting, Waiting, Eligible, AwaitingApproval}, stage),
+			"a call that people are asked about isn't placed":       !live || !s.awaiting || stage == AwaitingApproval || stage == Cancelling,
 			"calls of sessions get no pod of their own":             !s.inSession || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Running}, stage),
 			"no runner is recorded while a queue holds the Job":     stage != Starting || s.job == runningJob,
 			"a result is never ignored":                             !live || !s.result || stage == Reported,
@@ -308,13 +320,19 @@ func (s sight) handled(stage Stage) []sight {
 	// The connection broke, or the operator ended, before the command was handed over.
 	recorded := s.with(func(s *sight) { s.bound, s.runner = true, idleRunner })
 	ended := s.with(func(s *sight) { s.terminal, s.job, s.queued, s.runner = true, noJob, false, noRunner })
+	asked := s.with(func(s *sight) { s.queued, s.awaiting = false, true })
+	approved := s.with(func(s *sight) { s.awaiting = false })
+	ended.awaiting = false
+	if stage == AwaitingApproval {
+		return []sight{approved, ended}
+	}
 	if s.inSession {
 		handedOver := s.with(func(s *sight) { s.bound = true })
 		waits := s.with(func(s *sight) { s.bound, s.result, s.queued = false, false, true })
 		ended.bound = s.bound
 		switch stage {
 		case Eligible:
-			return []sight{handedOver, handedOver.with(func(s *sight) { s.result = true }), waits, ended}
+			return []sight{asked, handedOver, handedOver.with(func(s *sight) { s.result = true }), waits, ended}
 		case Reported:
 			return []sight{waits, ended}
 		case HandedOver, Cancelling:
@@ -327,7 +345,7 @@ func (s sight) handled(stage Stage) []sight {
 	case New:
 		given.job, recorded.job = runningJob, runningJob
 		return []sight{
-			given, recorded, ended,
+			given, recorded, ended, asked,
 			s.with(func(s *sight) { s.queued = true }),
 			s.with(func(s *sight) { s.job = runningJob }),
 			s.with(func(s *sight) { s.job = suspendedJob }),

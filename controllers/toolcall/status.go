@@ -44,6 +44,12 @@ func (o *observation) withAction(whole *v1alpha1.ToolCall) *observation {
 func (o *observation) decided(whole *v1alpha1.ToolCall, decision *decide.Decision) *observation {
 	next := *o.withAction(whole)
 	next.decision = decision
+	if decision.Approval == nil && next.call.Status.Approval != nil {
+		// The policy has changed since it was asked for.
+		next.call = next.call.DeepCopy()
+		next.call.Status.Approval = nil
+		meta.RemoveStatusCondition(&next.call.Status.Conditions, v1alpha1.ConditionApproved)
+	}
 	return &next
 }
 
@@ -234,6 +240,9 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 		s.setHandedOver()
 	default:
 		s.set(v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "no command was started")
+	}
+	if s.Approval != nil && !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApproved) {
+		s.set(v1alpha1.ConditionApproved, metav1.ConditionFalse, reason, message)
 	}
 	s.set(v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message)
 	succeeded := metav1.ConditionFalse

@@ -6,7 +6,7 @@
 // pass, and what follows from it comes after the write, so that the operator may be killed at any point.
 //
 // The files use each other in one direction: toolcall_controller.go with watches.go, apply.go, stage.go, the handlers (end.go,
-// run.go, start.go, handover.go, place.go) with storing.go, what they decide by (queued.go, deadlines.go), what they make (outcome.go,
+// run.go, start.go, handover.go, place.go, approval.go) with storing.go, what they decide by (queued.go, deadlines.go), what they make (outcome.go,
 // programs.go, status.go, effects.go), observe.go with session.go, and reconciler.go with what a pass needs.
 package toolcall
 
@@ -48,6 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 		Watches(&v1alpha1.ToolSession{}, r.onSessions()).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.callsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callsOfPod)).
+		Watches(&v1alpha1.ToolCallApproval{}, handler.EnqueueRequestsFromMapFunc(r.callOfApproval)).
 		Watches(&v1alpha1.ExecutionEnvironment{}, r.onEnvironments()).
 		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, NewQueue: calls.Queue, EnableWarmup: ptr.To(false)}).

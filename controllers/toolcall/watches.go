@@ -65,6 +65,15 @@ func (r *watches) ifInFlight(ctx context.Context, call types.NamespacedName) []r
 	return []reconcile.Request{{NamespacedName: call}}
 }
 
+// callOfApproval maps a decision to the call that it is about.
+func (r *watches) callOfApproval(ctx context.Context, o client.Object) []reconcile.Request {
+	decision, ok := o.(*v1alpha1.ToolCallApproval)
+	if !ok {
+		return nil
+	}
+	return r.ifInFlight(ctx, types.NamespacedName{Namespace: decision.Namespace, Name: decision.Spec.CallRef.Name})
+}
+
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // onEnvironments has the calls looked at that wait for a suspended environment, when that is resumed or deleted.

@@ -24,6 +24,8 @@ const (
 	SessionCheckPolicy = "toolcall-session-identity"
 	// SessionUpdatePolicy refuses another spec.requestedBy later on: unlike a call's, a session's spec may change.
 	SessionUpdatePolicy = "toolcall-session-update"
+	// ApprovalCheckPolicy compares spec.approver of a decision about a call with the request, and asks for the verb "approve".
+	ApprovalCheckPolicy = "toolcall-approval-identity"
 )
 
 // guard is a ValidatingAdmissionPolicy, with a binding of its name, that has to be in force before an object is believed.
@@ -44,11 +46,14 @@ var (
 		{name: SessionCheckPolicy, resource: "toolsessions", operation: admissionv1.Create},
 		{name: SessionUpdatePolicy, resource: "toolsessions", operation: admissionv1.Update},
 	}
+	approvalGuards = []guard{
+		{name: ApprovalCheckPolicy, resource: "toolcallapprovals", operation: admissionv1.Create},
+	}
 )
 
 // Vouches says that an admission policy, or a binding, of this name is one of those that vouch for requesters.
 func Vouches(name string) bool {
-	return slices.ContainsFunc(slices.Concat(callGuards, sessionGuards), func(g guard) bool { return g.name == name })
+	return slices.ContainsFunc(slices.Concat(callGuards, sessionGuards, approvalGuards), func(g guard) bool { return g.name == name })
 }
 
 // admissionDelay is how long after its creation a policy may not be in force yet: the API server learns of
@@ -70,6 +75,11 @@ func (r *Requesters) Vouched(ctx context.Context, call *v1alpha1.ToolCall) (vouc
 // SessionVouched says the same of a session, whose requester can't have been changed since either.
 func (r *Requesters) SessionVouched(ctx context.Context, session *v1alpha1.ToolSession) (vouched bool, missing string, err error) {
 	return r.vouched(ctx, sessionGuards, "session", session)
+}
+
+// ApprovalVouched says the same of a decision about a call: that its approver made it, and may.
+func (r *Requesters) ApprovalVouched(ctx context.Context, decision *v1alpha1.ToolCallApproval) (vouched bool, missing string, err error) {
+	return r.vouched(ctx, approvalGuards, "decision", decision)
 }
 
 func (r *Requesters) vouched(ctx context.Context, guards []guard, noun string, object client.Object) (vouched bool, missing string, err error) {
@@ -128,7 +138,7 @@ func (g *guard) weakness(object client.Object) string {
 // Weakness says why one of the project's ValidatingAdmissionPolicies, or its binding, doesn't hold everything to its rules; empty when it
 // does. Of a policy that doesn't vouch for requesters, it doesn't judge what is matched.
 func Weakness(object client.Object) string {
-	for _, g := range slices.Concat(callGuards, sessionGuards) {
+	for _, g := range slices.Concat(callGuards, sessionGuards, approvalGuards) {
 		if g.name == object.GetName() {
 			return g.weakness(object)
 		}

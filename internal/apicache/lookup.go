@@ -218,8 +218,13 @@ func (r Reader) listBy(ctx context.Context, list client.ObjectList, namespace, i
 // CountInFlight counts the calls that have not ended, by environment; none while the cache isn't filled. A call that isn't
 // decided about yet counts for the environment that it names.
 func CountInFlight(reader client.Reader) map[types.NamespacedName]int {
+	return countCalls(reader, IndexInFlight)
+}
+
+// countCalls counts the calls of an index, by environment.
+func countCalls(reader client.Reader, index string) map[types.NamespacedName]int {
 	counts, calls := map[types.NamespacedName]int{}, &v1alpha1.ToolCallList{}
-	err := reader.List(context.Background(), calls, client.MatchingFields{IndexInFlight: "true"},
+	err := reader.List(context.Background(), calls, client.MatchingFields{index: "true"},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return counts
@@ -229,6 +234,11 @@ func CountInFlight(reader client.Reader) map[types.NamespacedName]int {
 		counts[environmentOf(call.Namespace, call.Status.Environment, call.Spec.EnvironmentRef)]++
 	}
 	return counts
+}
+
+// CountAwaitingApproval counts the calls that wait for people to decide about them, by environment.
+func CountAwaitingApproval(reader client.Reader) map[types.NamespacedName]int {
+	return countCalls(reader, IndexAwaiting)
 }
 
 // environmentOf is the environment that was resolved, or else the one that is named; without a name when there is neither.
@@ -277,4 +287,13 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 func Revision(resourceVersion string) int64 {
 	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
 	return n
+}
+
+// Decisions are those about a call that are in the cache, also about others of its name.
+func (r Reader) Decisions(ctx context.Context, call types.NamespacedName) ([]v1alpha1.ToolCallApproval, error) {
+	list := &v1alpha1.ToolCallApprovalList{}
+	if err := r.List(ctx, list, client.InNamespace(call.Namespace), client.MatchingFields{IndexApprovalCall: call.Name}); err != nil {
+		return nil, fmt.Errorf("list the decisions about the call: %w", err)
+	}
+	return list.Items, nil
 }

@@ -126,6 +126,10 @@ const (
 	IndexJobCall = "job.call"
 	// IndexCallSession has the name of the session of a call that has not ended.
 	IndexCallSession = "call.session"
+	// IndexApprovalCall has the name of the call that a ToolCallApproval is about.
+	IndexApprovalCall = "approval.call"
+	// IndexAwaiting has "true" for a call that waits for people to decide about it.
+	IndexAwaiting = "call.awaitingApproval"
 	// IndexSessionJob has the name of the Job that is recorded in a session that has not ended.
 	IndexSessionJob = "session.job"
 	// IndexSessionEnvironment has the environment of a session that has not ended.
@@ -150,6 +154,8 @@ func Setup(objects cache.Cache) error {
 		{&batchv1.Job{}, IndexPool, poolOf},
 		{&batchv1.Job{}, IndexJobCall, ownerCall},
 		{&v1alpha1.ToolCall{}, IndexCallSession, sessionOfCall},
+		{&v1alpha1.ToolCallApproval{}, IndexApprovalCall, callOfApproval},
+		{&v1alpha1.ToolCall{}, IndexAwaiting, awaitingApproval},
 		{&v1alpha1.ToolSession{}, IndexSessionJob, jobOfSession},
 		{&v1alpha1.ToolSession{}, IndexSessionEnvironment, environmentOfSession},
 	} {
@@ -158,7 +164,7 @@ func Setup(objects cache.Cache) error {
 		}
 	}
 	for _, read := range []client.Object{
-		&v1alpha1.Skill{}, &networkingv1.NetworkPolicy{},
+		&v1alpha1.Skill{}, &v1alpha1.ToolCallApproval{}, &networkingv1.NetworkPolicy{},
 		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
 	} {
 		if _, err := objects.GetInformer(ctx, read, cache.BlockUntilSynced(false)); err != nil {
@@ -232,6 +238,16 @@ var (
 	inFlight = ofCall(func(*v1alpha1.ToolCall) string { return "true" })
 	// jobOfCall is the Job that is recorded in a call that has not ended.
 	jobOfCall = ofCall(func(call *v1alpha1.ToolCall) string { return call.Status.Job })
+
+	// awaitingApproval is "true" for a call that waits for people to decide about it.
+	awaitingApproval = ofCall(func(call *v1alpha1.ToolCall) string {
+		if !call.AwaitsApproval() {
+			return ""
+		}
+		return "true"
+	})
+	// callOfApproval is the call that a decision is about.
+	callOfApproval = indexBy(func(a *v1alpha1.ToolCallApproval) string { return a.Spec.CallRef.Name })
 
 	// poolOf is the name of the environment whose warm pool a Job says that it belongs to; none once a call owns it.
 	poolOf = indexBy(jobspec.PoolOf)

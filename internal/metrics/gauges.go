@@ -24,6 +24,11 @@ func RegisterCallsQueued(count func() Counts) {
 	registerCounts("toolcall_calls_queued", "Calls that wait for a place in their environment, or for their session, by environment.", count)
 }
 
+// RegisterCallsAwaitingApproval exposes the number of calls that wait for people to decide about them.
+func RegisterCallsAwaitingApproval(count func() Counts) {
+	registerCounts("toolcall_calls_awaiting_approval", "Calls that wait for people to decide about them, by environment.", count)
+}
+
 func registerCounts(name, help string, count func() Counts) {
 	desc := prometheus.NewDesc(name, help, withEnvironment(), nil)
 	crmetrics.Registry.MustRegister(&collector{descs: []*prometheus.Desc{desc}, collect: func(ch chan<- prometheus.Metric) {

@@ -41,6 +41,10 @@ var (
 		Name: "toolcall_reports_total",
 		Help: "Results that runners sent, by outcome: recorded, repeated (recorded before) or refused (not a valid result of the call).",
 	}, []string{"outcome"})
+	approvals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_approvals_total",
+		Help: "Calls that people were asked about, by decision: approved, denied, or expired (nobody decided in time).",
+	}, []string{"decision"})
 	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toolcall_events_dropped_total",
 		Help: "Events about finished calls that were not sent, because their namespace had too many.",
@@ -98,10 +102,13 @@ func init() {
 	for _, metric := range byEnvironment {
 		crmetrics.Registry.MustRegister(metric)
 	}
-	crmetrics.Registry.MustRegister(reports, eventsDropped, recordsDropped, clockSkew, storeErrors, states(known))
+	crmetrics.Registry.MustRegister(reports, approvals, eventsDropped, recordsDropped, clockSkew, storeErrors, states(known))
 	beginSeries(Other, Other)
 	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
 		reports.WithLabelValues(string(outcome))
+	}
+	for _, decision := range []ApprovalDecision{Approved, ApprovalDenied, ApprovalExpired} {
+		approvals.WithLabelValues(string(decision))
 	}
 	for _, operation := range []StoreOperation{StoreWrite, StoreRead, StoreDelete, StoreSweep} {
 		storeErrors.WithLabelValues(string(operation))
@@ -120,6 +127,19 @@ const (
 
 // CountReport counts a result that a runner sent.
 func CountReport(outcome ReportOutcome) { reports.WithLabelValues(string(outcome)).Inc() }
+
+// ApprovalDecision is what came of asking people about a call.
+type ApprovalDecision string
+
+// Decisions about a call.
+const (
+	Approved        ApprovalDecision = "approved"
+	ApprovalDenied  ApprovalDecision = "denied"
+	ApprovalExpired ApprovalDecision = "expired"
+)
+
+// CountApproval counts a call that people were asked about.
+func CountApproval(decision ApprovalDecision) { approvals.WithLabelValues(string(decision)).Inc() }
 
 // CountDroppedEvent counts an Event that a namespace's limit kept back.
 func CountDroppedEvent() { eventsDropped.Inc() }

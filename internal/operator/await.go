@@ -101,6 +101,7 @@ var kinds = []struct {
 	{resource: "executionenvironments"},
 	{resource: "skills"},
 	{resource: "toolsessions"},
+	{resource: "toolcallapprovals"},
 	{resource: "toolcalls", fields: apicache.InFlight()},
 }
 

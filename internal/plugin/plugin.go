@@ -19,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"toolcall.dev/operator/internal/plugin/approvals"
 	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/doctor"
@@ -38,6 +39,7 @@ func Main(args []string) int {
 func commands(c *cli.CLI) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{newConvert()},
-		calls.Commands(c), sessions.Commands(c), files.Commands(c), environments.Commands(c), policy.Commands(c), doctor.Commands(c),
+		calls.Commands(c), approvals.Commands(c), sessions.Commands(c), files.Commands(c), environments.Commands(c), policy.Commands(c),
+		doctor.Commands(c),
 	)
 }

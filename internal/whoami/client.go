@@ -1,7 +1,7 @@
 // Package whoami has clients say who they are where nobody does that for them.
 //
-// A cluster without the MutatingAdmissionPolicy toolcall-requested-by refuses a call or a session whose spec.requestedBy isn't
-// the user of the request. A client learns that from the refusal: it asks the API server who it is, and creates the object
+// A cluster without the MutatingAdmissionPolicy toolcall-requested-by refuses a call or a session whose spec.requestedBy, or a
+// ToolCallApproval whose spec.approver, isn't the user of the request. A client learns that from the refusal: it asks the API server who it is, and creates the object
 // again. Nothing is asked where admission fills the field in. What a client says is never believed: admission compares it.
 package whoami
 
@@ -19,15 +19,15 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// refusal is how the message begins with which admission refuses another requester, or none: config/admission/identity.yaml.
-const refusal = "spec.requestedBy must be the user of the request"
+// refusal is in the messages with which admission refuses another requester or approver, or none: config/admission/identity.yaml.
+const refusal = "must be the user of the request"
 
 // Reviews ask the API server who the user of the request is.
 type Reviews interface {
 	Create(ctx context.Context, review *authenticationv1.SelfSubjectReview, opts metav1.CreateOptions) (*authenticationv1.SelfSubjectReview, error)
 }
 
-// Client fills spec.requestedBy of the calls and sessions that it creates in, once the cluster has asked for it. All of its
+// Client fills spec.requestedBy of the calls and sessions that it creates in, and spec.approver of approvals, once the cluster has asked for it. All of its
 // requests are one user's.
 type Client struct {
 	client.WithWatch
@@ -69,6 +69,8 @@ func requesterOf(object client.Object) **v1alpha1.Requester {
 		return &o.Spec.RequestedBy
 	case *v1alpha1.ToolSession:
 		return &o.Spec.RequestedBy
+	case *v1alpha1.ToolCallApproval:
+		return &o.Spec.Approver
 	}
 	return nil
 }

@@ -124,8 +124,15 @@ func (s *apiServer) awaitInstalled() error {
 	if said, err := s.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
-	if said, err := s.Kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil && !strings.Contains(said, "already exists") {
-		return fmt.Errorf("%w: %s", err, said)
+	for _, args := range [][]string{
+		{"clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"},
+		// The role of approvers has the verb "approve" too.
+		{"clusterrole", "probe", "--verb=create", "--resource=toolcallapprovals.toolcall.dev"},
+		{"clusterrolebinding", "probe-decides", "--clusterrole=probe", "--user=probe"},
+	} {
+		if said, err := s.Kubectl("", append([]string{"create"}, args...)...); err != nil && !strings.Contains(said, "already exists") {
+			return fmt.Errorf("%w: %s", err, said)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -188,6 +195,13 @@ func probes() []probe {
 			session := newSession("default", "probe")
 			session.Spec.Suspend = true
 			return refusedBy("toolcall-session-spec", s.admin.Create(ctx, session, client.DryRunAll))
+		}},
+		{"toolcall-approval-identity", func(ctx context.Context, s *apiServer) error {
+			probe, err := s.actAs("probe", asUser{})
+			if err != nil {
+				return err
+			}
+			return refusedBy("toolcall-approval-identity", probe.Create(ctx, newApproval("default", "probe"), client.DryRunAll))
 		}},
 		{"toolcall-policy-use", func(ctx context.Context, s *apiServer) error {
 			env := newEnvironment("default", "probe")

@@ -60,6 +60,7 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	d := cli.NewDescription(out)
 	d.Section("", callFields(call, now))
 	d.Section("Action", actionFields(call))
+	d.Section("Approval", cli.ApprovalFields(call.Status.Approval, now))
 	d.Section("Environment", EnvironmentFields(call.Status.Environment, call.Spec.SkillRef))
 	d.Section("Programs", programFields(&call.Status))
 	d.Section("Network", networkFields(call))
@@ -189,7 +190,7 @@ var SourceText = map[v1alpha1.EnvSource]string{
 }
 
 // callConditions are the types of conditions in the order in which a call reaches them.
-var callConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded}
+var callConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionApproved, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded}
 
 var PathText = map[v1alpha1.Path]string{
 	v1alpha1.PathWarm:    "warm (a pod from the pool)",

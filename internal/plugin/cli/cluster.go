@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,6 +43,7 @@ type Cluster struct {
 	// somebody need not be able to read.
 	Asker   client.Reader
 	reviews *authorizationv1client.AuthorizationV1Client
+	users   authenticationv1client.SelfSubjectReviewInterface
 	// Calls reads calls as the tables that the API server makes of them.
 	Calls rest.Interface
 	// HTTP sends requests whose answers' headers count, to paths below base.
@@ -102,7 +104,8 @@ func (c *Cluster) addClients(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Client, c.Asker = whoami.NewClient(objects, users.SelfSubjectReviews()), objects
+	c.users = users.SelfSubjectReviews()
+	c.Client, c.Asker = whoami.NewClient(objects, c.users), objects
 	if config.Impersonate.UserName != "" {
 		own := rest.CopyConfig(config)
 		own.Impersonate = rest.ImpersonationConfig{}
@@ -147,7 +150,7 @@ func mapper() meta.RESTMapper {
 			m.Add(version.WithKind(kind), scope)
 		}
 	}
-	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCall", "ExecutionEnvironment", "Skill", "ToolSession")
+	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCall", "ToolCallApproval", "ExecutionEnvironment", "Skill", "ToolSession")
 	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "ExecutionPolicy")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Namespace", "Node")
@@ -157,6 +160,15 @@ func mapper() meta.RESTMapper {
 		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	add(APIServiceKind.GroupVersion(), meta.RESTScopeRoot, APIServiceKind.Kind)
 	return m
+}
+
+// Username is who the API server takes the user for.
+func (c *Cluster) Username(ctx context.Context) (string, error) {
+	review, err := c.users.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 func (c *Cluster) Follow() follow.Clients { return follow.Clients{Calls: c.Client, Output: c.Output} }

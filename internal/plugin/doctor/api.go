@@ -32,13 +32,13 @@ const (
 )
 
 // kinds are the resources that an installation has.
-var kinds = []string{"executionenvironments", "executionpolicies", "skills", "toolcalls", "toolsessions"}
+var kinds = []string{"executionenvironments", "executionpolicies", "skills", "toolcallapprovals", "toolcalls", "toolsessions"}
 
 // mutating and validating are the admission policies that an installation has, each with a binding of the same name.
 var (
-	mutating   = []string{"toolcall-requested-by", "toolcall-session-requested-by"}
+	mutating   = []string{"toolcall-approver", "toolcall-requested-by", "toolcall-session-requested-by"}
 	validating = []string{
-		"toolcall-create", "toolcall-environment-size", "toolcall-identity", "toolcall-operator-account", "toolcall-operator-objects",
+		"toolcall-approval-identity", "toolcall-create", "toolcall-environment-size", "toolcall-identity", "toolcall-operator-account", "toolcall-operator-objects",
 		"toolcall-operator-templates", "toolcall-policy-use", "toolcall-session-identity", "toolcall-session-spec", "toolcall-session-update",
 		"toolcall-size", "toolcall-update",
 	}

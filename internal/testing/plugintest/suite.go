@@ -108,7 +108,7 @@ func (s *apiServer) setup(there *apiservertest.Server) (err error) {
 	}
 	return there.Install(
 		"admission/requested_by.yaml", "admission/identity.yaml", "admission/session_requested_by.yaml", "admission/session_identity.yaml",
-		"admission/session_spec.yaml", "rbac/user_roles.yaml",
+		"admission/session_spec.yaml", "admission/approver.yaml", "admission/approval_identity.yaml", "rbac/user_roles.yaml",
 	)
 }
 

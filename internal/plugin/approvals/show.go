@@ -1,0 +1,161 @@
+package approvals
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+// show prints what a person needs for a decision.
+func show(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, now time.Time) error {
+	d := cli.NewDescription(c.Out)
+	session := ""
+	if call.Spec.SessionRef != nil {
+		session = call.Spec.SessionRef.Name
+	}
+	d.Section("", []cli.Field{{"Name", call.Name}, {"Namespace", call.Namespace}, {"Requested by", call.RequesterName()}, {"Session", session}})
+	d.Section("Approval", cli.ApprovalFields(call.Status.Approval, now))
+	if err := d.Flush(); err != nil {
+		return err
+	}
+	asked, err := askedFor(&call.Spec)
+	if err != nil {
+		return err
+	}
+	willRun, err := indented(call.Status.Approval.Summary)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "\nAsked for:\n%s\nWhat will happen (long texts, values and input stand as their SHA-256):\n%s",
+		cli.Indent(terminal.Safe(asked), "  "), cli.Indent(terminal.Safe(willRun), "  "))
+	fmt.Fprint(c.Out, "\nThe content of files that the action reads or runs isn't part of this: it may change until then.\n")
+	before, err := lastApproved(ctx, c, call)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "\n%s\n", terminal.Safe(difference(before, call)))
+	return nil
+}
+
+// askedFor is the action as its caller wrote it, whole.
+func askedFor(spec *v1alpha1.ToolCallSpec) (string, error) {
+	asked := spec.DeepCopy()
+	asked.RequestedBy = nil
+	text, err := yaml.Marshal(asked)
+	if err != nil {
+		return "", fmt.Errorf("write what was asked for: %w", err)
+	}
+	return string(text), nil
+}
+
+// indented is a summary that can be read and compared by lines.
+func indented(summary string) (string, error) {
+	var text bytes.Buffer
+	if err := json.Indent(&text, []byte(summary), "", "  "); err != nil {
+		return "", fmt.Errorf("read status.approval.summary: %w", err)
+	}
+	return text.String() + "\n", nil
+}
+
+// maxCompared is how many decisions are looked through for one of the same session.
+const maxCompared = 20
+
+// lastApproved is the call of the same session, or of the same requester without a session, that the user approved last; nil when there
+// is none any more.
+func lastApproved(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	user, err := c.Username(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := &v1alpha1.ToolCallApprovalList{}
+	mine := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.approver.username", user)}
+	if err := c.Client.List(ctx, list, client.InNamespace(call.Namespace), mine); err != nil {
+		return nil, c.ChangeError("list", "toolcallapprovals", "toolcall-approver", "the decisions", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.ToolCallApproval) int {
+		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+	})
+	compared := 0
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.Spec.Decision != v1alpha1.DecisionApprove || d.Status.Phase != v1alpha1.ApprovalAccepted || d.Spec.CallRef.UID == string(call.UID) {
+			continue
+		}
+		if compared++; compared > maxCompared {
+			break
+		}
+		other := &v1alpha1.ToolCall{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: call.Namespace, Name: d.Spec.CallRef.Name}, other); client.IgnoreNotFound(err) != nil {
+			return nil, c.ReadError("call "+d.Spec.CallRef.Name, err)
+		}
+		if string(other.UID) == d.Spec.CallRef.UID && other.Status.Approval != nil && isAlike(other, call) {
+			return other, nil
+		}
+	}
+	return nil, nil
+}
+
+// isAlike says that two calls are of one session, or of one requester without a session.
+func isAlike(a, b *v1alpha1.ToolCall) bool {
+	switch {
+	case a.Spec.SessionRef == nil && b.Spec.SessionRef == nil:
+		return a.RequesterName() == b.RequesterName()
+	case a.Spec.SessionRef == nil || b.Spec.SessionRef == nil:
+		return false
+	default:
+		return a.Spec.SessionRef.Name == b.Spec.SessionRef.Name
+	}
+}
+
+// difference is what is different from a call that was approved before.
+func difference(before, call *v1alpha1.ToolCall) string {
+	if before == nil {
+		return "You approved no call of this session, or of this requester, that is still there."
+	}
+	old, err := comparablePart(before.Status.Approval.Summary)
+	if err != nil {
+		return "The last call that you approved can't be compared: " + err.Error()
+	}
+	now, err := comparablePart(call.Status.Approval.Summary)
+	if err != nil {
+		return "The last call that you approved can't be compared: " + err.Error()
+	}
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(old), B: difflib.SplitLines(now), FromFile: before.Name, ToFile: call.Name, Context: 2,
+	})
+	if err != nil {
+		return "The last call that you approved can't be compared: " + err.Error()
+	}
+	if text == "" {
+		return "It does what call " + before.Name + " did, which you approved."
+	}
+	return "Difference to the last call that you approved:\n" + strings.TrimSuffix(text, "\n")
+}
+
+// comparablePart is a summary without what each call has another of.
+func comparablePart(summary string) (string, error) {
+	parts := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(summary), &parts); err != nil {
+		return "", fmt.Errorf("read status.approval.summary: %w", err)
+	}
+	delete(parts, "call")
+	delete(parts, "requestedAt")
+	text, err := json.MarshalIndent(parts, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write the summary: %w", err)
+	}
+	return string(text) + "\n", nil
+}
