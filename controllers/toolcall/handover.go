@@ -72,10 +72,10 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 // now on, also where the write of its end fails.
 func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effects, error) {
 	s := &decide.Snapshot{Call: o.call}
-	if err := r.readOwner(ctx, o, s); err != nil {
+	if err := r.snapshots.Owner(ctx, s, o.session.Session); err != nil {
 		return nil, err
 	}
-	if err := r.readRequester(ctx, s); err != nil {
+	if err := r.snapshots.Requester(ctx, s); err != nil {
 		return nil, err
 	}
 	var refusal *decide.Refusal
@@ -280,37 +280,6 @@ func (v *inSession) letGo(call *v1alpha1.ToolCall, e *effects) {
 	}
 	// Somebody else ended it.
 	e.messages = append(e.messages, message{to: v.runner(), stop: string(call.UID), name: call.Name})
-}
-
-// readOwner reads who may run calls in the session.
-func (r *decider) readOwner(ctx context.Context, o *observation, s *decide.Snapshot) (err error) {
-	session := o.session.Session
-	if session == nil {
-		return nil
-	}
-	s.Session.Object = session
-	s.Session.Requester.Vouched, s.Session.Requester.Missing, err = r.Requesters.SessionVouched(ctx, session)
-	return err
-}
-
-// readSession reads what the decision about a session's call depends on.
-func (r *decider) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
-	session := o.session.Session
-	err := r.readOwner(ctx, o, s)
-	if err != nil || session == nil {
-		return err
-	}
-	if s.Session.Origin, err = r.Sessions.Origin(ctx, session); err != nil || s.Session.Origin == nil {
-		return err
-	}
-	env := &v1alpha1.ExecutionEnvironment{}
-	name := o.name
-	name.Name = s.Session.Origin.Effective().Name
-	found, err := r.Objects.Find(ctx, name, env)
-	if err == nil && found && env.UID == s.Session.Origin.Effective().UID {
-		s.Session.Current = env
-	}
-	return err
 }
 
 // notBegun says what a call waits for whose session has no pod yet.

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,95 +103,23 @@ func foreignJobMessage(job string) string {
 	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this call, or somebody changed its pod: delete the Job and create the call again", job)
 }
 
-// largeInput is how much input is checked at once with that of other calls, in bytes.
-const largeInput = 16 << 10
-
 // decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
 func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
 	done = func() {}
-	if s, err = r.readContext(ctx, o, call); err != nil {
+	if s, err = r.snapshots.Place(ctx, call, o.sessionObject()); err != nil {
 		return nil, nil, done, err
 	}
-	if env := s.PolicyEnvironment(); env != nil {
-		if o.session == nil && maxConcurrent(env) > 0 {
-			done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
-		}
-		if s.Policies, err = r.Objects.Policies(ctx, env); err != nil {
-			return nil, nil, done, err
-		}
+	if env := s.PolicyEnvironment(); env != nil && o.session == nil && maxConcurrent(env) > 0 {
+		done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
 	}
-	if err := r.readRequester(ctx, s); err != nil {
+	if err := r.snapshots.Rules(ctx, s); err != nil {
 		return nil, nil, done, err
 	}
-	checked, err := r.acquireLarge(ctx, call)
-	if err != nil {
+	if err := r.snapshots.Requester(ctx, s); err != nil {
 		return nil, nil, done, err
 	}
-	defer checked()
-	decision, err = decide.Decide(s)
+	decision, err = r.snapshots.Decide(ctx, s)
 	return s, decision, done, err
-}
-
-// acquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
-func (r *decider) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
-	if apicache.InputBytes(call) <= largeInput {
-		return func() {}, nil
-	}
-	select {
-	case r.large <- struct{}{}:
-		return func() { <-r.large }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// readContext reads the environments and the skill, or the session.
-func (r *decider) readContext(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
-	s := &decide.Snapshot{Call: call, Compile: r.Policies.Compile}
-	if o.session != nil {
-		return s, r.readSession(ctx, o, s)
-	}
-	if ref := call.Spec.EnvironmentRef; ref != nil {
-		env := &v1alpha1.ExecutionEnvironment{}
-		found, err := r.Objects.Find(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, env)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			s.Named = env
-		}
-	}
-	if ref := call.Spec.SkillRef; ref != nil {
-		skill := &v1alpha1.Skill{}
-		found, err := r.Objects.Find(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, skill)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			s.Skill = skill
-		}
-	}
-	var err error
-	s.Defaults, err = r.Objects.DefaultEnvironments(ctx, call.Namespace, s.Named == nil)
-	return s, err
-}
-
-// readRequester finds out whether admission vouches for the requester, and asks whether that user may use the tool.
-// Where the policy asks for no review, or the call ends without one, none is made.
-func (r *decider) readRequester(ctx context.Context, s *decide.Snapshot) (err error) {
-	s.Requester.Vouched, s.Requester.Missing, err = r.Requesters.Vouched(ctx, s.Call)
-	if err != nil || !s.Requester.Vouched {
-		return err
-	}
-	if decide.SessionReviewNeeded(s) {
-		s.Session.Use.Allowed, s.Session.Use.Err = r.Reviews.MayUseSession(ctx, s.Call.Spec.RequestedBy, s.Call.Namespace, s.Session.Object.Name)
-	}
-	tool, needed := decide.ReviewNeeded(s)
-	if !needed {
-		return nil
-	}
-	s.Access.Allowed, s.Access.Err = r.Reviews.MayUse(ctx, s.Call.Spec.RequestedBy, s.Call.Namespace, tool)
-	return nil
 }
 
 // How long to wait before a question is asked again: half of the time that it is open already, within these.

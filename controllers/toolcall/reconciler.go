@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/snapshot"
 	"toolcall.dev/operator/internal/tracing"
 	"toolcall.dev/operator/internal/trigger"
 )
@@ -44,8 +45,8 @@ type observer struct {
 // decider decides about calls.
 type decider struct {
 	*Options
-	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
-	large chan struct{}
+	// snapshots reads what decisions depend on.
+	snapshots *snapshot.Reader
 }
 
 // applier carries effects out: nothing else writes, queues or tells.
@@ -106,8 +107,11 @@ type Options struct {
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
 	finished := newFinishedCalls(o.Clock)
+	snapshots := snapshot.New(snapshot.Sources{
+		Objects: o.Objects, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Sessions,
+	})
 	return &Reconciler{
-		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, make(chan struct{}, 2)},
+		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, snapshots},
 		applier: applier{
 			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 			starts: fair.NewShares(max(o.Concurrent/4, 1), o.Wake), changes: fair.NewShares(max(o.Concurrent*3/4, 1), o.Wake),

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/snapshot"
 )
 
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
@@ -143,13 +144,8 @@ func (r *observer) readContext(ctx context.Context, o *observation) (*decide.Ses
 	if s.Session, err = r.Objects.WholeSession(ctx, o.session); err != nil {
 		return nil, err
 	}
-	if s.Named, err = find(ctx, r, o, spec.EnvironmentRef, &v1alpha1.ExecutionEnvironment{}); err != nil {
-		return nil, err
-	}
-	if s.Skill, err = find(ctx, r, o, spec.SkillRef, &v1alpha1.Skill{}); err != nil {
-		return nil, err
-	}
-	if s.Defaults, err = r.Objects.DefaultEnvironments(ctx, o.session.Namespace, s.Named == nil); err != nil {
+	names := snapshot.References{Environment: spec.EnvironmentRef, Skill: spec.SkillRef}
+	if s.Context, err = snapshot.Context(ctx, r.Objects, o.session.Namespace, names); err != nil {
 		return nil, err
 	}
 	if env := s.Effective(); env != nil {

@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 
@@ -98,4 +99,16 @@ func extraOf(who *v1alpha1.Requester) map[string]authorizationv1.ExtraValue {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
 	return extra
+}
+
+// RequesterOf is a user in the words of the API.
+func RequesterOf(who user.Info) *v1alpha1.Requester {
+	r := &v1alpha1.Requester{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
+	for key, values := range who.GetExtra() {
+		if r.Extra == nil {
+			r.Extra = map[string]v1alpha1.ExtraValue{}
+		}
+		r.Extra[key] = values
+	}
+	return r
 }

@@ -225,7 +225,9 @@ func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
 	if denial.Reason != v1alpha1.ReasonAgentNotAllowed || s.Requester.Missing == "" {
 		return denial
 	}
-	return &guards.Denial{Reason: denial.Reason, Message: denial.Message + ". " + unknownRequester(s.Requester.Missing)}
+	explained := *denial
+	explained.Message += ". " + unknownRequester(s.Requester.Missing)
+	return &explained
 }
 
 // unknownRequester says why nobody is known to have created a call.

@@ -16,6 +16,9 @@ type Refusal struct {
 	Denied bool
 	// Environment is the name of the environment in effect, where that is known.
 	Environment string
+	// Alternatives, Line and Column are those of a guard's denial.
+	Alternatives []string
+	Line, Column int
 }
 
 func (e *Refusal) Error() string { return e.Reason + ": " + e.Message }
@@ -32,7 +35,7 @@ func deny(reason, format string, args ...any) *Refusal {
 
 // denied makes a Refusal of a guard's denial.
 func denied(d *guards.Denial) *Refusal {
-	return &Refusal{Reason: d.Reason, Message: d.Message, Denied: true}
+	return &Refusal{Reason: d.Reason, Message: d.Message, Denied: true, Alternatives: d.Alternatives, Line: d.Line, Column: d.Column}
 }
 
 // Edited refuses a call whose spec was changed after it was created; nil for any other. The admission policy

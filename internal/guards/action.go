@@ -41,6 +41,16 @@ type Denial struct {
 	Reason string
 	// Message says what was refused, by which rule, and what would pass.
 	Message string
+	// Alternatives are the policy's programs or languages that would pass in place of what was refused; none where it lists none.
+	Alternatives []string
+	// Line and Column are where in the script something was refused, from 1; 0 where there is no such place.
+	Line, Column int
+}
+
+// instead says what the policy lists that would pass.
+func (d *Denial) instead(listed []string) *Denial {
+	d.Alternatives = listed
+	return d
 }
 
 // Names of file actions, for access.

@@ -104,15 +104,20 @@ func (p *Policy) checkAccess(in *Input) *Denial {
 		return guardError("whether " + quote(in.Requester.Username) + " may use " + quote(tool) + " could not be checked; the call is denied to be safe, try again")
 	}
 	if !may {
+		others := p.othersListed(in.Action)
+		hint := ""
+		if len(others) > 0 {
+			hint = ", of which the policy allows " + joinNames(others)
+		}
 		return deny(v1alpha1.ReasonAgentNotAllowed,
 			"%s may not use the tool %s in this namespace (access RBAC): it needs the verb \"use\" on tools.toolcall.dev with that resourceName, or another tool%s",
-			quote(in.Requester.Username), quote(tool), p.othersListed(in.Action)+wordsHint(tool))
+			quote(in.Requester.Username), quote(tool), hint+wordsHint(tool)).instead(others)
 	}
 	return nil
 }
 
-// othersListed says which other tools of an action's kind the policy lists; empty if it lists none.
-func (p *Policy) othersListed(action *Action) string {
+// othersListed are the other tools of an action's kind that the policy lists.
+func (p *Policy) othersListed(action *Action) []string {
 	var listed []string
 	switch action.Type {
 	case v1alpha1.ActionStructured:
@@ -121,11 +126,7 @@ func (p *Policy) othersListed(action *Action) string {
 		listed = p.code.languages
 	case v1alpha1.ActionShell, v1alpha1.ActionFile:
 	}
-	others := slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return name == action.Tool() })
-	if len(others) == 0 {
-		return ""
-	}
-	return ", of which the policy allows " + joinNames(others)
+	return slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return name == action.Tool() })
 }
 
 func (p *Policy) checkEnv(in *Input) *Denial {

@@ -18,7 +18,7 @@ func (c *codeRules) checkLanguage(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonLanguageNotAllowed,
-		"language %s is not listed in the policy's code.languages: use one of %s", quote(in.Action.Language), joinNames(c.languages))
+		"language %s is not listed in the policy's code.languages: use one of %s", quote(in.Action.Language), joinNames(c.languages)).instead(c.languages)
 }
 
 func (c *codeRules) checkSource(in *Input) *Denial {

@@ -247,6 +247,7 @@ func (n *nameChecker) checkAssigned(at syntax.Node, name string) {
 func (n *nameChecker) refuse(at syntax.Node, what, fix string) {
 	if n.refused == nil {
 		n.refused = deny(v1alpha1.ReasonShellCommandNotAllowed, "line %d, column %d: %s (shell.commands is Allowlisted): %s", at.Pos().Line(), at.Pos().Col(), what, fix)
+		n.refused.Line, n.refused.Column = int(at.Pos().Line()), int(at.Pos().Col())
 	}
 }
 

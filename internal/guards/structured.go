@@ -39,7 +39,7 @@ func (b *binaryRules) checkListed(in *Input) *Denial {
 	}
 	return deny(v1alpha1.ReasonBinaryNotAllowed,
 		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s%s",
-		quote(in.Action.Binary), joinNames(b.names), wordsHint(in.Action.Binary))
+		quote(in.Action.Binary), joinNames(b.names), wordsHint(in.Action.Binary)).instead(b.names)
 }
 
 // wordsHint says what to do about a binary that looks like a command line; empty for any other.

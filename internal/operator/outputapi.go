@@ -57,7 +57,7 @@ func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*output
 	api.server, err = subresources.New(subresources.Options{
 		Identity: r.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: r.clients,
 		Live: objects.Live, Cached: objects.Reader,
-		Requesters: &access.Requesters{Reader: objects.Reader}, Reviews: r.memory.Reviews,
+		Requesters: &access.Requesters{Reader: objects.Reader}, Reviews: r.memory.Reviews, Policies: r.memory.Policies,
 		Sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, Stored: r.kept.sources(),
 		Runners: r.memory.Hub, Origins: &toolsession.Servings{Objects: objects, Identity: r.identity},
 		Leader: &subresources.LeaseLeader{

@@ -92,22 +92,21 @@ func TestCheckOfInvalidEnvironmentsAndPolicies(t *testing.T) {
 	f.Run("check", "--environment", "two", "--", "ls").Expect(t, 125, "InvalidEnvironment", `["one" "two"]`)
 }
 
-// check names the missing permission and the role that grants it.
-func TestCheckNamesTheMissingPermission(t *testing.T) {
+// check needs no permission to read policies, and names the role that grants what it needs.
+func TestCheckNeedsNoPolicies(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
 	f.Policy()
 	f.Environment("tools", true)
 	user := f.User([]string{"toolcall-user"}, "ls")
 	agent := f.As(user)
-	got := agent("check", "--", "ls")
-	got.Expect(t, 125, "Allowed: unknown", "ls, which you may use", "Policy: "+f.Namespace, "get executionpolicies", "toolcall-policy-viewer")
+	agent("check", "--", "ls").Expect(t, 0, "Allowed: yes", "ls, which you may use", "Policy: "+f.Namespace)
 	agent("env", "list").Expect(t, 0, "tools", "example.com/tools:1", "yes", "(no permission to read policies)")
 	f.Run("env", "list").Expect(t, 0, "any program; shell; code in python")
 	f.Run("check", "--as", "nobody", "--", "ls").Expect(t, 125, "the ClusterRole toolcall-user grants permission")
 }
 
-// Who may read policies can ask for somebody who may not: the rights to tools are the other's.
+// With --as, the rights to tools are the other's.
 func TestCheckForSomebodyElse(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)

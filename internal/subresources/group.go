@@ -7,10 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 )
 
 // GroupVersion is what this package serves.
-var GroupVersion = schema.GroupVersion{Group: "subresources.toolcall.dev", Version: "v1alpha1"}
+var GroupVersion = subresourcesv1alpha1.GroupVersion
 
 // newScheme has what the API server's library asks for: every resource is of some kind.
 func newScheme() *runtime.Scheme {
@@ -18,8 +20,12 @@ func newScheme() *runtime.Scheme {
 	for _, kind := range []string{"ToolCall", "ToolSession"} {
 		scheme.AddKnownTypeWithName(GroupVersion.WithKind(kind), &metav1.PartialObjectMetadata{})
 	}
+	// The library decodes into the internal version of a kind, which is the same here.
+	scheme.AddKnownTypes(schema.GroupVersion{Group: GroupVersion.Group, Version: runtime.APIVersionInternal}, &subresourcesv1alpha1.ToolCallReview{})
+	scheme.AddKnownTypes(GroupVersion, &subresourcesv1alpha1.ToolCallReview{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	v1 := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, v1)
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroup{}, &metav1.APIGroupList{}, &metav1.APIResourceList{})
 	return scheme
@@ -58,18 +64,26 @@ type subresource struct {
 	rest.Connecter
 }
 
+// served is what the group consists of.
+type served struct {
+	log, proxy rest.Connecter
+	reviews    *reviews
+}
+
 // newGroup is the group with all that it serves.
-func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, log, proxy rest.Connecter) *genericapiserver.APIGroupInfo {
+func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, by *served) *genericapiserver.APIGroupInfo {
 	call := parent{kind: "ToolCall", singular: "toolcall"}
 	session := parent{kind: "ToolSession", singular: "toolsession"}
 	group := genericapiserver.NewDefaultAPIGroupInfo(GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{GroupVersion}
 	group.VersionedResourcesStorageMap[GroupVersion.Version] = map[string]rest.Storage{
 		"toolcalls":     call,
-		"toolcalls/log": subresource{call, log},
+		"toolcalls/log": subresource{call, by.log},
 
 		"toolsessions":       session,
-		"toolsessions/proxy": subresource{session, proxy},
+		"toolsessions/proxy": subresource{session, by.proxy},
+
+		"toolcallreviews": by.reviews,
 	}
 	return &group
 }

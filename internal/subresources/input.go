@@ -106,7 +106,7 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 // inputCall is the call of a session whose standard input can be written.
 func (s *sessionRules) inputCall(ctx context.Context, session *v1alpha1.ToolSession, name string) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
-	err := s.objects.Live.Get(ctx, types.NamespacedName{Namespace: session.Namespace, Name: name}, call)
+	err := s.snapshots.Objects.Live.Get(ctx, types.NamespacedName{Namespace: session.Namespace, Name: name}, call)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, unavailable("get the call: %s", err.Error())
 	}

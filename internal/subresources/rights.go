@@ -54,7 +54,7 @@ func (r *rights) checkSession(ctx context.Context, who user.Info, call *v1alpha1
 	if ref == nil {
 		return nil
 	}
-	reader := requesterOf(who)
+	reader := access.RequesterOf(who)
 	owner, err := r.ownerOf(ctx, call)
 	if err != nil {
 		return unavailable("whose session %q is could not be checked: %s", ref.Name, err.Error())
@@ -103,18 +103,6 @@ func isSessionOf(session *v1alpha1.ToolSession, call *v1alpha1.ToolCall) bool {
 		return uid == string(session.UID)
 	}
 	return session.CreationTimestamp.Time.Before(call.CreationTimestamp.Time)
-}
-
-// requesterOf is a user in the words of the API.
-func requesterOf(who user.Info) *v1alpha1.Requester {
-	r := &v1alpha1.Requester{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-	for key, values := range who.GetExtra() {
-		if r.Extra == nil {
-			r.Extra = map[string]v1alpha1.ExtraValue{}
-		}
-		r.Extra[key] = values
-	}
-	return r
 }
 
 func forbidden(call types.NamespacedName, format string, args ...any) error {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -30,6 +29,8 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/review"
+	"toolcall.dev/operator/internal/snapshot"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -59,9 +60,11 @@ type Options struct {
 	Clients kubernetes.Interface
 	// Live reads calls and sessions from the API server, Cached what of them the operator keeps in memory.
 	Live, Cached client.Reader
-	// Requesters and Reviews say whose session it is.
+	// Requesters and Reviews say whose session it is, and what users may use.
 	Requesters *access.Requesters
 	Reviews    *access.Reviews
+	// Policies keeps policies compiled.
+	Policies *apicache.Compiled
 	// Sources have the output of calls. They are asked in their order.
 	Sources []output.Source
 	// Stored have the output of calls that have ended, at every replica. They are asked after the Sources, for what the status of
@@ -69,7 +72,7 @@ type Options struct {
 	Stored []output.Source
 	// Runners and Origins have the sessions whose files are served.
 	Runners Runners
-	Origins Origins
+	Origins snapshot.Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
 	// RequestTimeout is how long a request may take that isn't long-running; 0 for a minute.
@@ -120,10 +123,11 @@ func New(o Options) (*Server, error) {
 		clock:    o.Clock,
 		stopping: stopping,
 	}
+	snapshots := snapshot.New(snapshot.Sources{
+		Objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Origins,
+	})
 	proxy := &proxy{
-		rules: &sessionRules{
-			objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, origins: o.Origins, requesters: o.Requesters, reviews: o.Reviews,
-		},
+		rules:   &sessionRules{snapshots},
 		runners: o.Runners, slots: newTransferSlots(o.Clock), clock: o.Clock, log: o.Log, stopping: stopping,
 	}
 	if o.Leader != nil {
@@ -132,9 +136,16 @@ func New(o Options) (*Server, error) {
 		// An answer about a large file begins when that has been read, or written.
 		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0, moves)
 	}
+	reviews := &reviews{
+		reviewer: &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock},
+		slots:    newSlots("reviews", maxReviews, o.Clock), stopping: stopping,
+	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
 	config := newConfig(scheme, codecs)
+	config.BuildHandlerChainFunc = func(served http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(reviews.bounded(served, codecs), c)
+	}
 	config.RequestTimeout = cmp.Or(o.RequestTimeout, config.RequestTimeout)
 	config.Authentication.Authenticator = trust
 	config.Authorization.Authorizer = authorizer
@@ -142,7 +153,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs, proxy)); err != nil {
+	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{logs, proxy, reviews})); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil
@@ -153,8 +164,9 @@ func newConfig(scheme *runtime.Scheme, codecs serializer.CodecFactory) *generica
 	config := genericapiserver.NewConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.EnableIndex, config.EnableProfiling, config.EnableMetrics = false, false, false
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(scheme))
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openAPIDefinitions, openapinamer.NewDefinitionNamer(scheme))
 	config.OpenAPIV3Config.Info.Title = "toolcall-operator"
+	config.MaxRequestBodyBytes = maxReviewBytes
 	// The subresources that the cluster's own API server lets run for long.
 	config.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	// The server listens by itself: a connection without a certificate gets no further than the handshake.

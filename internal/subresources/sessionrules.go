@@ -13,27 +13,19 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
-	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/snapshot"
 )
-
-// Origins knows what a session began with; nil before that, and after its end.
-type Origins interface {
-	Origin(ctx context.Context, session *v1alpha1.ToolSession) (*decide.Origin, error)
-}
 
 // sessionRules decides what a user may do in a session: what a call could of that user, now. It fails closed.
 type sessionRules struct {
-	objects    apicache.Reader
-	origins    Origins
-	requesters *access.Requesters
-	reviews    *access.Reviews
+	snapshots *snapshot.Reader
 }
 
 // get reads a session as it is now.
 func (s *sessionRules) get(ctx context.Context, name types.NamespacedName) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
-	err := s.objects.Live.Get(ctx, name, session)
+	err := s.snapshots.Objects.Live.Get(ctx, name, session)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, apierrors.NewNotFound(sessionResource, name.Name)
@@ -45,74 +37,41 @@ func (s *sessionRules) get(ctx context.Context, name types.NamespacedName) (*v1a
 	return session, nil
 }
 
-// snapshot is that of a call which the user would create in the session now.
-func (s *sessionRules) snapshot(ctx context.Context, who user.Info, session *v1alpha1.ToolSession) (*decide.Snapshot, error) {
-	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: session.Namespace}}
+// callIn is a call that the user would create in the session now.
+func callIn(who user.Info, session *v1alpha1.ToolSession, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: session.Namespace}, Spec: spec}
 	call.Spec.SessionRef = &v1alpha1.SessionReference{Name: session.Name, UID: string(session.UID)}
-	call.Spec.RequestedBy = requesterOf(who)
-	// The API server has authenticated the user.
-	shot := &decide.Snapshot{Call: call, Requester: decide.Requester{Vouched: true}}
-	shot.Session.Object = session
-	var err error
-	if shot.Session.Requester.Vouched, shot.Session.Requester.Missing, err = s.requesters.SessionVouched(ctx, session); err != nil {
-		return nil, unavailable("whose session it is could not be checked: %s", err.Error())
-	}
-	if decide.SessionReviewNeeded(shot) {
-		shot.Session.Use.Allowed, shot.Session.Use.Err = s.reviews.MayUseSession(ctx, call.Spec.RequestedBy, session.Namespace, session.Name)
-	}
-	return shot, nil
+	call.Spec.RequestedBy = access.RequesterOf(who)
+	return call
 }
 
 // checkUse says why the user may run no calls in the session.
 func (s *sessionRules) checkUse(ctx context.Context, who user.Info, session *v1alpha1.ToolSession) error {
-	shot, err := s.snapshot(ctx, who, session)
-	if err != nil {
-		return err
+	// The API server has authenticated the user.
+	shot := &decide.Snapshot{Call: callIn(who, session, v1alpha1.ToolCallSpec{}), Requester: decide.Requester{Vouched: true}}
+	if err := s.snapshots.Owner(ctx, shot, session); err != nil {
+		return unavailable("whose session it is could not be checked: %s", err.Error())
 	}
+	s.snapshots.Ask(ctx, shot)
 	return refused(session, decide.CheckSession(shot))
 }
 
 // decide decides about what a call of the user in the session would do that has such a spec.
 func (s *sessionRules) decide(ctx context.Context, who user.Info, session *v1alpha1.ToolSession, spec *v1alpha1.ToolCallSpec) (*decide.Decision, error) {
-	shot, err := s.snapshot(ctx, who, session)
-	if err != nil {
+	if err := s.checkUse(ctx, who, session); err != nil {
 		return nil, err
 	}
-	own := *spec
-	own.SessionRef, own.RequestedBy = shot.Call.Spec.SessionRef, shot.Call.Spec.RequestedBy
-	shot.Call.Spec = own
-	if err := decide.CheckSession(shot); err != nil {
-		return nil, refused(session, err)
+	shot, err := s.snapshots.Place(ctx, callIn(who, session, *spec), session)
+	if err == nil {
+		err = s.snapshots.Rules(ctx, shot)
 	}
-	if err := s.readPlace(ctx, shot); err != nil {
+	if err != nil {
 		return nil, unavailable("what the session began with, or its policy, can't be read: %s", err.Error())
 	}
-	if tool, needed := decide.ReviewNeeded(shot); needed {
-		shot.Access.Allowed, shot.Access.Err = s.reviews.MayUse(ctx, shot.Call.Spec.RequestedBy, session.Namespace, tool)
-	}
-	decision, err := decide.Decide(shot)
+	shot.Requester.Vouched = true
+	s.snapshots.Ask(ctx, shot)
+	decision, err := s.snapshots.Decide(ctx, shot)
 	return decision, refused(session, err)
-}
-
-// readPlace reads what the session began with, and the policy that holds now.
-func (s *sessionRules) readPlace(ctx context.Context, shot *decide.Snapshot) (err error) {
-	session := shot.Session.Object
-	if shot.Session.Origin, err = s.origins.Origin(ctx, session); err != nil || shot.Session.Origin == nil {
-		return err
-	}
-	began, env := shot.Session.Origin.Effective(), &v1alpha1.ExecutionEnvironment{}
-	if began == nil {
-		return errors.New("it began without an environment")
-	}
-	found, err := s.objects.Find(ctx, types.NamespacedName{Namespace: session.Namespace, Name: began.Name}, env)
-	if err != nil {
-		return err
-	}
-	if found && env.UID == began.UID {
-		shot.Session.Current = env
-	}
-	shot.Policies, err = s.objects.Policies(ctx, shot.PolicyEnvironment())
-	return err
 }
 
 // refused is what a client is told when a call would be refused; nil stays nil.

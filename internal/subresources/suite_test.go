@@ -179,9 +179,9 @@ func (c *cluster) serverOptions(sources []output.Source, leader subresources.Lea
 		return nil, err
 	}
 	return &subresources.Options{
-		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
+		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: apitest.Indexed{Reader: reader},
 		Requesters: &access.Requesters{Reader: reader}, Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
-		Runners: c.hub, Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: reader, Live: reader}, Identity: c.identity},
+		Policies: &apicache.Compiled{}, Runners: c.hub, Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: reader, Live: reader}, Identity: c.identity},
 		Sources: sources, Stored: stored, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
 	}, nil
 }

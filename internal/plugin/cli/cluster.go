@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	outputclient "toolcall.dev/operator/internal/output/client"
@@ -134,6 +135,7 @@ func (c *Cluster) addClients(config *rest.Config) error {
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	Must(v1alpha1.AddToScheme(s))
+	Must(subresourcesv1alpha1.AddToScheme(s))
 	Must(appsv1.AddToScheme(s))
 	Must(corev1.AddToScheme(s))
 	Must(admissionregistrationv1.AddToScheme(s))
@@ -152,6 +154,7 @@ func mapper() meta.RESTMapper {
 	}
 	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCall", "ToolCallApproval", "ExecutionEnvironment", "Skill", "ToolSession")
 	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "ExecutionPolicy")
+	add(subresourcesv1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCallReview")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Namespace", "Node")
 	// What an installation consists of.

@@ -2,12 +2,15 @@ package environments
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -17,23 +20,26 @@ const checkLong = `Check whether a call would be allowed, without running it. Th
 directory, the command line, the time limit, which walls would hold the call's processes, and the variables. A line
 "Warning" says what of the policy is weaker than it looks. The flags are those of run.
 
-The API server validates and admits the call in a dry run. Then the command applies the operator's rules to the
-environments, skills and policies that you have permission to read. With --as, call and rights are the other user's;
-the rest is read with your own rights. Variables appear with names and sources; values
+The API server validates and admits the call in a dry run. Then the operator decides about it as it would about a call that
+is created, in a ToolCallReview: you need no permission to read policies. With --as, call and rights are the other user's. With
+--policy or --policy-file the call is judged under another policy than the environment's: one that you may use or read, or
+one in a file, for those who may create policies. Variables appear with names and sources; values
 appear only if the call itself sets them. The command can't check what only the pod knows: whether the program and the
 directory exist, and whether the kernel of its node can hold the walls.
 
 The exit code is 0 if the call would be allowed, 126 if it would be denied, and 125 if it would fail before it starts
-or if the result is unknown, for example because you lack a permission.`
+or if the result is unknown, for example because an authorizer doesn't answer.`
 
 const checkExample = `  kubectl toolcall check -- git push
   kubectl toolcall check --environment repo --shell 'make test | tail'
   kubectl toolcall check --code python -f script.py
   kubectl toolcall check -o jsonpath='{.allowed}' -- git push
+  kubectl toolcall check --policy-file stricter.yaml -- git push
   kubectl toolcall check --as system:serviceaccount:agents:agent -- git status`
 
 func newCheck(c *cli.CLI) *cobra.Command {
 	var flags calls.Flags
+	var policy policyFlags
 	formats := cli.NewFormats()
 	command := &cobra.Command{
 		Use:         "check [flags] -- PROGRAM [ARGUMENT...]",
@@ -46,24 +52,77 @@ func newCheck(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			spec, err := policy.spec()
+			if err != nil {
+				return err
+			}
 			cluster, err := c.Connect()
 			if err != nil {
 				return err
 			}
 			call.Namespace = cluster.Namespace
-			return check(command.Context(), cluster, call, formats)
+			v, err := check(command.Context(), cluster, call, *spec)
+			if err != nil {
+				return err
+			}
+			return v.print(cluster, formats)
 		},
 	}
 	flags.Add(command, c)
+	command.Flags().StringVar(&policy.name, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
+	command.Flags().StringVar(&policy.file, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
+	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
 	formats.Add(command)
 	return command
 }
 
-func check(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, formats *cli.Formats) error {
-	v, err := evaluate(ctx, c, call)
-	if err != nil {
-		return err
+// policyFlags choose another policy than the environment's.
+type policyFlags struct{ name, file string }
+
+// maxPolicyBytes is how long the file of a policy may be.
+const maxPolicyBytes = 1 << 20
+
+// spec is a review's, without the call.
+func (f *policyFlags) spec() (*subresourcesv1alpha1.ToolCallReviewSpec, error) {
+	spec := &subresourcesv1alpha1.ToolCallReviewSpec{PolicyName: f.name}
+	if f.file == "" {
+		return spec, nil
 	}
+	file, err := os.Open(f.file)
+	if err != nil {
+		return nil, fmt.Errorf("read the policy: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxPolicyBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the policy: %w", err)
+	}
+	if len(text) > maxPolicyBytes {
+		return nil, fmt.Errorf("read the policy: %s is longer than %d bytes", f.file, maxPolicyBytes)
+	}
+	policy := &v1alpha1.ExecutionPolicy{}
+	if err := yaml.UnmarshalStrict(text, policy); err != nil {
+		return nil, fmt.Errorf("read the policy of %s: %w", f.file, err)
+	}
+	if policy.Kind != "ExecutionPolicy" || policy.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil, fmt.Errorf("read the policy of %s: it is a %q of %q, not an ExecutionPolicy of %s", f.file, policy.Kind, policy.APIVersion, v1alpha1.GroupVersion)
+	}
+	spec.Policy = &policy.Spec
+	return spec, nil
+}
+
+// check has the API server validate and admit a call in a dry run, and the operator judge it.
+func check(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, spec subresourcesv1alpha1.ToolCallReviewSpec) (*verdict, error) {
+	admitted, err := c.DryRun().Create(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return judge(ctx, c, admitted, spec)
+}
+
+// print prints the verdict. The error has the exit code.
+func (v *verdict) print(c *cli.Cluster, formats *cli.Formats) error {
+	var err error
 	if formats.IsObject() {
 		err = formats.PrintReport(c.Out, "Check", "check", v.report())
 	} else {
@@ -73,19 +132,16 @@ func check(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, formats
 		return err
 	}
 	switch {
-	case v.refusal != nil && v.refusal.Denied:
+	case v.Denial != nil && v.Denial.Phase == v1alpha1.PhaseDenied:
 		return &cli.ExitError{Code: cli.CodeDenied}
-	case v.refusal != nil:
+	case v.Denial != nil:
 		return &cli.ExitError{Code: cli.CodeFailed}
-	case v.unknown != nil:
-		return &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("unknown whether the call would be allowed: %w", v.unknown)}
+	case v.Undecided != "":
+		return &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("unknown whether the call would be allowed: %s", v.Undecided)}
 	default:
 		return nil
 	}
 }
-
-// errUnreadable marks objects that the user has no permission to read, so that the result is unknown.
-var errUnreadable = errors.New("not readable")
 
 // checkReport is what check prints with -o.
 type checkReport struct {
@@ -105,31 +161,33 @@ type checkReport struct {
 	Image       string `json:"image,omitempty"`
 	Policy      string `json:"policy,omitempty"`
 	// What follows is there for a call that is allowed.
-	Command        string            `json:"command,omitempty"`
-	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty"`
-	Walls          map[string]string `json:"walls,omitempty"`
-	Variables      map[string]string `json:"variables,omitempty"`
+	// Approval is what people have to decide before the call starts.
+	Approval       *subresourcesv1alpha1.ReviewApproval `json:"approval,omitempty"`
+	Command        string                               `json:"command,omitempty"`
+	TimeoutSeconds float64                              `json:"timeoutSeconds,omitempty"`
+	Walls          map[string]string                    `json:"walls,omitempty"`
+	Variables      map[string]string                    `json:"variables,omitempty"`
 }
 
-func (v *evaluation) report() *checkReport {
-	r := &checkReport{Allowed: "yes", MayUse: v.mayUse, Requester: v.call.RequesterName()}
+func (v *verdict) report() *checkReport {
+	r := &checkReport{
+		Allowed: "yes", MayUse: v.MayUse, Requester: v.call.RequesterName(), Tool: v.Tool, Approval: v.Approval,
+		Warnings: v.Warnings, Environment: v.Environment,
+	}
 	switch {
-	case v.refusal != nil:
-		r.Allowed, r.Denied, r.Reason, r.Message = "no", v.refusal.Denied, v.refusal.Reason, v.refusal.Message
-	case v.unknown != nil:
-		r.Allowed, r.Message = "unknown", v.unknown.Error()
+	case v.Denial != nil:
+		r.Allowed, r.Denied, r.Reason, r.Message = "no", v.Denial.Phase == v1alpha1.PhaseDenied, v.Denial.Reason, v.Denial.Message
+	case v.Undecided != "":
+		r.Allowed, r.Message = "unknown", v.Undecided
 	}
-	if v.action != nil {
-		r.Tool = v.action.Tool()
+	if v.Environment != "" {
+		r.Policy = v.policyName()
 	}
-	if env := v.snapshot.Effective(); env != nil {
-		r.Environment, r.Image, r.Policy = env.Name, env.Spec.Image, v.policyName(env)
-		for _, f := range v.warningFields() {
-			r.Warnings = append(r.Warnings, f[1])
-		}
+	if v.environment != nil {
+		r.Image = v.environment.Spec.Image
 	}
-	if v.decision != nil {
-		r.Command, r.TimeoutSeconds = v.command(), v.decision.Timeout().Seconds()
+	if v.InEffect != nil {
+		r.Command, r.TimeoutSeconds = v.command(), v.timeout().Seconds()
 		r.Walls, r.Variables = fieldMap(v.wallFields()), fieldMap(v.variableFields())
 	}
 	return r

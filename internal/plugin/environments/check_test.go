@@ -22,7 +22,7 @@ func TestCheckShowsTheQueue(t *testing.T) {
 		"one that isn't offered": {queues: []string{"q", "a"}, wanted: "b", want: "q: the environment doesn't offer b"},
 		"one where none is":      {wanted: "b", want: "none: the environment doesn't offer b"},
 	} {
-		env, v := &v1alpha1.ExecutionEnvironment{}, &evaluation{call: &v1alpha1.ToolCall{}}
+		env, v := &v1alpha1.ExecutionEnvironment{}, &verdict{call: &v1alpha1.ToolCall{}}
 		env.Spec.Queues = tc.queues
 		v.call.Labels = map[string]string{jobspec.LabelQueue: tc.wanted}
 		if got := v.queue(env); got != tc.want {

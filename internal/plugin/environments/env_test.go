@@ -135,7 +135,7 @@ func TestSummariesOfWarmPools(t *testing.T) {
 	}
 }
 
-// A user without permission to read policies still learns what is certain under every policy.
+// A user without permission to read policies learns what the operator decides under them.
 func TestCheckWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
@@ -147,9 +147,9 @@ func TestCheckWithoutPolicies(t *testing.T) {
 	check("--environment", "none", "--", "ls").Expect(t, 125, "EnvironmentNotFound", "Allowed: no, the call would fail before it starts")
 	check("--skill", "none", "--", "ls").Expect(t, 125, "SkillNotFound")
 	check("--tool", "teleport").Expect(t, 126, "UnknownTool", "Allowed: no, the call would be denied", "Policy: "+f.Namespace)
-	check("--", "ls").Expect(t, 125, "Allowed: unknown", "ls, which you may use", "unknown whether the call would be allowed")
-	check("--", "a/b").Expect(t, 125, "Allowed: unknown")
-	check("--shell", "ls").Expect(t, 125, "Allowed: unknown", "bash, which you may not use")
+	check("--", "ls").Expect(t, 0, "Allowed: yes", "ls, which you may use")
+	check("--", "a/b").Expect(t, 126, "AgentNotAllowed")
+	check("--shell", "ls").Expect(t, 126, "bash, which you may not use")
 	f.Environment("second", true)
 	check("--", "ls").Expect(t, 125, "InvalidEnvironment", `["second" "tools"]`)
 }

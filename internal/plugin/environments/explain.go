@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/denials"
 	"toolcall.dev/operator/internal/docurl"
@@ -15,8 +16,9 @@ import (
 
 const explainLong = `Explain why a call was denied: which rule denied it, and what is allowed instead.
 
-The last line says whether the same call would be allowed now, if you created it: the policy or your permissions may
-have changed. -o prints the same as an object of kind Explanation.
+The last line says whether the same call would be allowed now: the policy or permissions may have changed. The operator
+reviews the call again, as its requester if that is you, or somebody whom you may impersonate, and otherwise as if you created
+it. -o prints the same as an object of kind Explanation.
 
 The exit code is 0 if the call was denied, and 1 if it wasn't or can't be read.`
 
@@ -38,10 +40,10 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 				return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", call.Name, calls.PhaseOf(call), call.Name)
 			}
 			e := explain(call)
-			if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
+			if now, who, err := judgeAgain(ctx, cluster, call); err != nil {
 				e.Now = "unknown: " + err.Error()
 			} else {
-				e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
+				e.Policy, e.Now = now.policyInEnvironment(), "the same call from "+who+" would "+now.comparedWith(call.Status.Reason)
 			}
 			if formats.IsObject() {
 				return formats.PrintReport(c.Out, "Explanation", call.Name, e)
@@ -95,34 +97,42 @@ func (e *explanation) fields() []cli.Field {
 	}
 }
 
-// repeat returns the same call under a new name.
-func repeat(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
-	again := &v1alpha1.ToolCall{Spec: *call.Spec.DeepCopy()}
-	again.Namespace, again.GenerateName = call.Namespace, "run-"
-	again.Spec.RequestedBy, again.Spec.Cancel = nil, false
-	return again
+// judgeAgain asks about the same call once more: for its requester, if that is the user or somebody whom the user may impersonate, or
+// else for the user. who is the one it was asked for.
+func judgeAgain(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (v *verdict, who string, err error) {
+	own, err := judge(ctx, c, call, subresourcesv1alpha1.ToolCallReviewSpec{})
+	by := call.Spec.RequestedBy
+	if by == nil || err == nil && own.Requester == by.Username {
+		return own, "you", err
+	}
+	theirs, theirErr := judge(ctx, c, call, subresourcesv1alpha1.ToolCallReviewSpec{User: by})
+	if theirErr == nil {
+		return theirs, by.Username, nil
+	}
+	return own, "you", err
 }
 
-func (v *evaluation) policyInEnvironment() string {
-	env := v.snapshot.Effective()
-	if env == nil {
+func (v *verdict) policyInEnvironment() string {
+	if v.Environment == "" {
 		return ""
 	}
-	return v.policyName(env) + ", of environment " + env.Name
+	return v.policyName() + ", of environment " + v.Environment
 }
 
-// comparedWith compares the evaluation with the reason of an earlier denial.
-func (v *evaluation) comparedWith(earlier string) string {
+// comparedWith completes "the call would", compared with the reason of an earlier denial.
+func (v *verdict) comparedWith(earlier string) string {
 	switch {
-	case v.unknown != nil:
-		return "unknown: " + v.unknown.Error()
-	case v.refusal == nil:
-		return "the same call from you would be allowed"
-	case v.refusal.Reason == earlier:
-		return "the same call from you would be denied for the same reason"
-	case v.refusal.Denied:
-		return "the same call from you would be denied: " + v.refusal.Error()
+	case v.Undecided != "":
+		return "wait, as there is no verdict: " + v.Undecided
+	case v.Approval != nil:
+		return "be allowed, once it has been approved"
+	case v.Denial == nil:
+		return "be allowed"
+	case v.Denial.Reason == earlier:
+		return "be denied for the same reason"
+	case v.Denial.Phase == v1alpha1.PhaseDenied:
+		return "be denied: " + v.Denial.Reason + ": " + v.Denial.Message
 	default:
-		return "the same call from you would fail: " + v.refusal.Error()
+		return "fail: " + v.Denial.Reason + ": " + v.Denial.Message
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
@@ -60,7 +61,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// Without permission to read policies, the user's own rights show all the same.
+// Nobody needs permission to read policies. Without that to list environments, the user's own rights show all the same.
 func TestToolsWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
@@ -68,7 +69,7 @@ func TestToolsWithoutPolicies(t *testing.T) {
 	f.Environment("repo", true)
 	user := f.User([]string{"toolcall-user"}, "git")
 	f.As("nobody")("tools").Expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
-	f.As(user)("tools").Expect(t, 0, "You may use: git", "repo yes "+f.Namespace+" ? ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
+	f.As(user)("tools").Expect(t, 0, "You may use: git", "repo yes "+f.Namespace+" RBAC git no - -")
 }
 
 // Where an authorizer can't list rights, the tools of the policies are asked for one by one.
@@ -108,33 +109,28 @@ func TestRulesThatGrantTools(t *testing.T) {
 	f.Run("tools", "--as", user).Expect(t, 0, "You may use: any tool")
 }
 
-func TestFilesThatMayBeUsed(t *testing.T) {
+func TestWhatThePolicyAndRightsAllowTogether(t *testing.T) {
 	t.Parallel()
 	some, none := []string{"/workspace"}, []string{}
+	files := func(read, write []string) *subresourcesv1alpha1.ToolCallReviewStatus {
+		return &subresourcesv1alpha1.ToolCallReviewStatus{Allowed: true, InEffect: &subresourcesv1alpha1.ReviewInEffect{ReadPaths: read, WritePaths: write}}
+	}
+	denied := &subresourcesv1alpha1.ToolCallReviewStatus{Denial: &subresourcesv1alpha1.ReviewDenial{Reason: v1alpha1.ReasonAgentNotAllowed}}
 	for name, c := range map[string]struct {
-		policy *v1alpha1.FilesPolicy
-		rights []string
-		want   string
+		read, write *subresourcesv1alpha1.ToolCallReviewStatus
+		want        string
 	}{
-		"both, without a policy":       {nil, []string{"file.read", "file.write"}, "read, write"},
-		"no right":                     {nil, []string{"git"}, ""},
-		"one right":                    {nil, []string{"file.write"}, "write"},
-		"listed paths":                 {&v1alpha1.FilesPolicy{ReadPaths: some, WritePaths: some}, []string{"file.read", "file.write"}, "read, write"},
-		"no path to write":             {&v1alpha1.FilesPolicy{WritePaths: none}, []string{"file.read", "file.write"}, "read"},
-		"what is written can be read":  {&v1alpha1.FilesPolicy{ReadPaths: none, WritePaths: some}, []string{"file.read"}, "read"},
-		"paths that are only denied":   {&v1alpha1.FilesPolicy{DeniedPaths: some}, []string{"file.read", "file.write"}, "read, write"},
-		"no path at all":               {&v1alpha1.FilesPolicy{ReadPaths: none, WritePaths: none}, []string{"file.read", "file.write"}, ""},
-		"no path to read but defaults": {&v1alpha1.FilesPolicy{ReadPaths: none}, []string{"file.read", "file.write"}, "read, write"},
+		"no list":                     {files(nil, nil), files(nil, nil), "read, write"},
+		"no right":                    {denied, denied, ""},
+		"one right":                   {denied, files(nil, nil), "write"},
+		"listed paths":                {files(some, some), files(some, some), "read, write"},
+		"no path to write":            {files(nil, none), files(nil, none), "read"},
+		"no path at all":              {files(none, none), files(none, none), ""},
+		"no path to read but default": {files(none, nil), files(none, nil), "read, write"},
 	} {
-		if got := strings.Join(usableFiles(c.policy, &cli.Rights{Names: c.rights}), ", "); got != c.want {
+		p := &probe{read: c.read, write: c.write}
+		if got := strings.Join(p.files(), ", "); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
-	}
-	// File tools aren't programs.
-	if got := usablePrograms(nil, &cli.Rights{Names: []string{"file.read", "git"}}); got != "git" {
-		t.Errorf("programs: %s", got)
-	}
-	if got := usablePrograms(nil, &cli.Rights{Names: []string{"file.read"}}); got != "none" {
-		t.Errorf("programs: %s", got)
 	}
 }

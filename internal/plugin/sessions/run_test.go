@@ -155,10 +155,6 @@ func TestCheckInASession(t *testing.T) {
 	f.SetSession("idle", plugintest.InPhase(v1alpha1.SessionSuspended))
 	f.Session("ended")
 	f.SetSession("ended", plugintest.InPhase(v1alpha1.SessionEnded))
-	f.Session("moved")
-	f.SetSession("moved", func(s *v1alpha1.ToolSession) {
-		s.Status.Phase, s.Status.Environment = v1alpha1.SessionReady, &v1alpha1.ResolvedEnvironment{Name: "former"}
-	})
 	check := func(args ...string) plugintest.Printed {
 		return f.Run(append([]string{"check", "--session"}, args...)...)
 	}
@@ -173,7 +169,6 @@ func TestCheckInASession(t *testing.T) {
 	check("idle", "--", "ls").Expect(t, 0, "Session: idle, suspended because it was idle: the call would resume it")
 	check("ended", "--", "ls").Expect(t, 125, "Allowed: no, the call would fail before it starts", "SessionEnded")
 	check("none", "--", "ls").Expect(t, 125, "SessionNotFound", `there is no ToolSession "none"`)
-	check("moved", "--", "ls").Expect(t, 125, "Allowed: unknown", "session moved began with environment former, which is not the one that it would begin with now")
 }
 
 // A session is its creator's, and of those who may use it.

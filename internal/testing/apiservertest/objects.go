@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -38,7 +39,7 @@ const unstamped = "test.toolcall.dev/unstamped"
 // Scheme has Kubernetes' kinds and the project's.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), subresourcesv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
 	return scheme

@@ -31,7 +31,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
@@ -184,10 +187,10 @@ func (a *API) serve() error {
 		return err
 	}
 	server, err := subresources.New(subresources.Options{
-		Identity: a.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
-		Requesters: &access.Requesters{Reader: reader},
-		Reviews:    access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
-		Sources:    []output.Source{a.Streams}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Identity: a.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: Indexed{reader},
+		Policies: &apicache.Compiled{}, Requesters: &access.Requesters{Reader: reader}, Origins: noOrigins{},
+		Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
+		Sources: []output.Source{a.Streams}, Clock: aheadClock{}, Log: logr.Discard(),
 	})
 	if err != nil {
 		return err
@@ -198,6 +201,19 @@ func (a *API) serve() error {
 	ended := a.ended
 	go func() { ended <- server.Run(ctx, listener) }()
 	return nil
+}
+
+// aheadClock is ahead of the API server's: what a review is about is created late enough for admission policies to count as in force that
+// a test has just installed.
+type aheadClock struct{ clock.RealClock }
+
+func (aheadClock) Now() time.Time { return time.Now().Add(time.Minute) }
+
+// noOrigins has sessions that haven't begun: nothing of them is sealed.
+type noOrigins struct{}
+
+func (noOrigins) Origin(context.Context, *v1alpha1.ToolSession) (*decide.Origin, error) {
+	return nil, nil
 }
 
 // register has the APIService lead to the server of this process: the Service is of a type that the API server follows to a

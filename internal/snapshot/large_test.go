@@ -1,16 +1,18 @@
-package toolcall
+package snapshot
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 func TestFewLargeInputsAreCheckedAtOnce(t *testing.T) {
 	t.Parallel()
-	r := NewReconciler(Options{})
-	small, large := observed().call, observed().call.DeepCopy()
+	r := New(Sources{})
+	small, large := &v1alpha1.ToolCall{}, &v1alpha1.ToolCall{}
 	large.Spec.Stdin = strings.Repeat("x", largeInput+1)
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -1,0 +1,206 @@
+package environments
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/plugin/cli"
+)
+
+const (
+	toolShell = "bash"
+	// unlisted is the name of no program and no language: what the operator says of it, it says of every one that isn't listed.
+	unlisted = "toolcall-unlisted"
+	// unseen stands for what nobody can say.
+	unseen = "?"
+	// maxPrograms bounds the programs that are reviewed one by one.
+	maxPrograms = 16
+)
+
+// answer is what the operator said about one call.
+type answer = subresourcesv1alpha1.ToolCallReviewStatus
+
+// probe is what the operator says about one call of each kind, in an environment; nil where the user may not ask.
+type probe struct {
+	review                   func(context.Context, v1alpha1.ToolCallSpec) (*answer, error)
+	program, language, shell *answer
+	read, write              *answer
+}
+
+// probeAll reviews calls of each kind, once for each policy that environments name.
+func probeAll(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment) (map[string]*probe, error) {
+	probes := map[string]*probe{}
+	for i := range environments {
+		env := &environments[i]
+		if _, done := probes[env.Spec.PolicyName()]; done {
+			continue
+		}
+		p := &probe{review: func(ctx context.Context, call v1alpha1.ToolCallSpec) (*answer, error) {
+			call.EnvironmentRef = cli.Reference(env.Name)
+			return c.Review(ctx, subresourcesv1alpha1.ToolCallReviewSpec{Call: call})
+		}}
+		if err := p.fill(ctx); apierrors.IsForbidden(err) {
+			p = nil
+		} else if err != nil {
+			return nil, err
+		}
+		probes[env.Spec.PolicyName()] = p
+	}
+	return probes, nil
+}
+
+func runProgram(name string) v1alpha1.ToolCallSpec {
+	return v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: name}}
+}
+
+func (p *probe) fill(ctx context.Context) (err error) {
+	file := func(operation v1alpha1.FileOperation) v1alpha1.ToolCallSpec {
+		return v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: operation, Path: unlisted}}
+	}
+	for _, one := range []struct {
+		call v1alpha1.ToolCallSpec
+		into **answer
+	}{
+		{runProgram(unlisted), &p.program},
+		{v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: unlisted}}, &p.language},
+		{v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}}, &p.shell},
+		{file(v1alpha1.FileStat), &p.read},
+		{file(v1alpha1.FileMakeDirectory), &p.write},
+	} {
+		if *one.into, err = p.review(ctx, one.call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasonOf is why a call would not run; empty for one that would.
+func reasonOf(a *answer) string {
+	if a.Denial == nil {
+		return ""
+	}
+	return a.Denial.Reason
+}
+
+// alternatives are what the policy lists that would pass instead.
+func alternatives(a *answer) []string {
+	if a.Denial == nil {
+		return nil
+	}
+	return a.Denial.Alternatives
+}
+
+// candidateTools are the tools that policies list, after those that need no name in a policy.
+func candidateTools(probes map[string]*probe) []string {
+	var listed []string
+	for _, p := range probes {
+		if p == nil {
+			continue
+		}
+		listed = slices.Concat(listed, alternatives(p.program), alternatives(p.language))
+	}
+	slices.Sort(listed)
+	return append([]string{toolShell, "python", guards.ToolFileRead, guards.ToolFileWrite}, slices.Compact(listed)...)
+}
+
+// usable is what a user with these rights may use, without what is the environment's.
+func (p *probe) usable(ctx context.Context, rights *cli.Rights) (environmentTools, error) {
+	used := environmentTools{Access: unseen, Programs: "none", Shell: "no", Languages: []string{}, Files: []string{}}
+	used.Policy = "the cluster's default"
+	if p == nil {
+		used.Programs, used.Shell = unseen, unseen
+		return used, nil
+	}
+	switch d := p.program.Denial; {
+	case p.program.Undecided != "":
+		used.Problem, used.Programs, used.Shell = p.program.Undecided, unseen, unseen
+		return used, nil
+	case d != nil && d.Phase == v1alpha1.PhaseFailed:
+		used.Problem = d.Reason + ": " + d.Message
+		return used, nil
+	}
+	used.Policy, used.Access = "the built-in defaults", string(v1alpha1.AccessRBAC)
+	if p.program.Policy != "" {
+		used.Policy = p.program.Policy + " (the cluster's default)"
+	}
+	if p.program.MayUse == nil {
+		used.Access, rights = string(v1alpha1.AccessOpen), &cli.Rights{AnyTool: true, Complete: true}
+	}
+	if reason := reasonOf(p.shell); p.shell.Undecided == "" && reason != v1alpha1.ReasonShellDisabled && reason != v1alpha1.ReasonAgentNotAllowed {
+		used.Shell = "yes"
+	}
+	used.Languages, used.Files = p.languages(rights), p.files()
+	var err error
+	used.Programs, err = p.programs(ctx, rights)
+	return used, err
+}
+
+// programs are those that the policy allows and the user may use.
+func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error) {
+	listed := alternatives(p.program)
+	switch {
+	case p.program.Allowed:
+		return "any", nil
+	case len(listed) > 0:
+		listed = slices.DeleteFunc(slices.Clone(listed), func(program string) bool {
+			return !rights.May(program) && !hasPrefixOf(rights.Names, program)
+		})
+	case reasonOf(p.program) == v1alpha1.ReasonAgentNotAllowed:
+		// The policy lists none: either every program may run, or none.
+		own := rights.Programs()
+		for _, program := range own[:min(len(own), maxPrograms)] {
+			a, err := p.review(ctx, runProgram(program))
+			if err != nil {
+				return "", err
+			}
+			if a.Allowed {
+				listed = append(listed, program)
+			}
+		}
+	}
+	if len(listed) == 0 {
+		return "none", nil
+	}
+	return JoinFirst(listed), nil
+}
+
+// hasPrefixOf reports whether a name lies in a listed directory, which ends in a slash.
+func hasPrefixOf(names []string, directory string) bool {
+	return strings.HasSuffix(directory, "/") && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, directory) })
+}
+
+// languages are those that the policy allows and the user may use; "any" for no bound.
+func (p *probe) languages(rights *cli.Rights) []string {
+	reason := reasonOf(p.language)
+	switch {
+	case reason == v1alpha1.ReasonLanguageNotAllowed:
+		return slices.DeleteFunc(slices.Clone(alternatives(p.language)), func(language string) bool { return !rights.May(language) })
+	case reason == v1alpha1.ReasonCodeDisabled || p.language.Undecided != "":
+		return []string{}
+	case rights.AnyTool:
+		return []string{"any"}
+	default:
+		return slices.DeleteFunc(slices.Clone(rights.Names), func(tool string) bool { return !slices.Contains(knownLanguages, tool) })
+	}
+}
+
+// knownLanguages are those that environments have interpreters for by default.
+var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
+
+// files are the kinds of file actions that the policy allows somewhere and the user may use.
+func (p *probe) files() []string {
+	kinds := []string{}
+	if e := p.read.InEffect; e != nil && (e.ReadPaths == nil || len(e.ReadPaths) > 0 || e.WritePaths == nil) {
+		kinds = append(kinds, "read")
+	}
+	if e := p.write.InEffect; e != nil && (e.WritePaths == nil || len(e.WritePaths) > 0) {
+		kinds = append(kinds, "write")
+	}
+	return kinds
+}

@@ -1,0 +1,114 @@
+package subresources
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kube-openapi/pkg/common"
+	openapiutil "k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
+	"toolcall.dev/operator/internal/review"
+)
+
+const (
+	// maxReviews bounds the reviews that are answered at the same time. Each takes some MiB of memory at most.
+	maxReviews = 32
+	// maxReviewBytes bounds a review as it is sent: a call, and a policy.
+	maxReviewBytes = 3 << 19
+)
+
+// reviews answers ToolCallReviews: to create one is to ask, and nothing is stored.
+type reviews struct {
+	reviewer *review.Reviewer
+	slots    *slots
+	// stopping ends when the server stops.
+	stopping context.Context
+}
+
+var (
+	_ rest.Creater              = &reviews{}
+	_ rest.Scoper               = &reviews{}
+	_ rest.SingularNameProvider = &reviews{}
+)
+
+// New returns an empty review.
+func (*reviews) New() runtime.Object { return &subresourcesv1alpha1.ToolCallReview{} }
+
+// Destroy does nothing.
+func (*reviews) Destroy() {}
+
+// NamespaceScoped says that calls are in namespaces.
+func (*reviews) NamespaceScoped() bool { return true }
+
+// GetSingularName returns the name of one review.
+func (*reviews) GetSingularName() string { return "toolcallreview" }
+
+// Create answers a review.
+func (v *reviews) Create(ctx context.Context, object runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	asked, ok := object.(*subresourcesv1alpha1.ToolCallReview)
+	if !ok {
+		return nil, badRequest("the request has no ToolCallReview")
+	}
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("the user is unknown")
+	}
+	status, err := v.reviewer.Review(ctx, who, request.NamespaceValue(ctx), &asked.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return &subresourcesv1alpha1.ToolCallReview{
+		ObjectMeta: metav1.ObjectMeta{Namespace: request.NamespaceValue(ctx)}, Spec: asked.Spec, Status: *status,
+	}, nil
+}
+
+// bounded lets so many reviews in at the same time, before anything is read that costs memory. It comes after authorization.
+func (v *reviews) bounded(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, isKnown := request.RequestInfoFrom(r.Context())
+		who, hasUser := request.UserFrom(r.Context())
+		if !isKnown || !hasUser || info.Resource != "toolcallreviews" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(v.stopping, cancel)()
+		slot, err := v.slots.enter(who.GetName(), info.Namespace, cancel)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, codecs, GroupVersion, w, r)
+			return
+		}
+		defer slot.leave()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// openAPIDefinitions adds the review to what the library has. Which fields there are, the documentation says.
+func openAPIDefinitions(reference common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	kind := GroupVersion.WithKind("ToolCallReview")
+	all := maps.Clone(openapi.GetOpenAPIDefinitions(reference))
+	all[openapiutil.GetCanonicalTypeName(&subresourcesv1alpha1.ToolCallReview{})] = common.OpenAPIDefinition{Schema: spec.Schema{
+		SchemaProps: spec.SchemaProps{
+			Description: fmt.Sprintf("ToolCallReview of %s asks whether a call would run. Nothing is stored.", GroupVersion),
+			Type:        []string{"object"},
+		},
+		VendorExtensible: spec.VendorExtensible{Extensions: spec.Extensions{
+			"x-kubernetes-preserve-unknown-fields": true,
+			// The library knows the kind by the name of the type, which isn't a name that its clients can have.
+			"x-kubernetes-group-version-kind": []any{map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}},
+		}},
+	}}
+	return all
+}
