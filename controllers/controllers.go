@@ -1,5 +1,5 @@
 // Package controllers lists the operator's controllers: calls (toolcall/), their output (output/), their deletion
-// when their time is up (retention/), sessions (toolsession/), environments with their
+// when their time is up (retention/), records of what has ended (audit/), sessions (toolsession/), environments with their
 // warm pools (executionenvironment/), policies (executionpolicy/), people's decisions about calls (approval/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
@@ -23,6 +23,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/approval"
+	"toolcall.dev/operator/controllers/audit"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/executionpolicy"
 	"toolcall.dev/operator/controllers/output"
@@ -58,6 +59,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Outputs has output stored that is more than a call's status keeps; nil for none.
 	Outputs *output.Outputs
+	// Audit has records written; nil for none. The rest of it is filled in here.
+	Audit *audit.Auditor
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// ConcurrentCalls is how many calls are reconciled at the same time.
@@ -256,7 +259,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Outputs: o.Outputs, Look: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
 		Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store"),
 	}
-	for _, one := range []manager.Runnable{m.Retention, seed, earlier, care} {
+	beside := []manager.Runnable{m.Retention, seed, earlier, care}
+	if a := o.Audit; a != nil {
+		a.Client, a.Objects, a.Namespaces, a.Clock = watching, objects, o.Namespaces, o.Clock
+		beside = append(beside, a)
+	}
+	for _, one := range beside {
 		if err := mgr.Add(one); err != nil {
 			return fmt.Errorf("add what runs beside the controllers: %w", err)
 		}

@@ -79,6 +79,10 @@ type ExecutionPolicySpec struct {
 	// +optional
 	Output *OutputPolicy `json:"output,omitempty"`
 
+	// audit says what the operator's audit log, where there is one, says of calls.
+	// +optional
+	Audit *AuditPolicy `json:"audit,omitempty"`
+
 	// rules are rules about calls in CEL, which are checked after everything else: they refuse more, and allow nothing that is
 	// refused without them. At most 64.
 	// +kubebuilder:validation:MaxItems=64

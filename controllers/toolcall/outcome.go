@@ -26,6 +26,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 		s.StartTime = ptr.To(metav1.NewMicroTime(outcome.StartTime))
 		s.CompletionTime = ptr.To(metav1.NewMicroTime(outcome.CompletionTime))
 	}
+	s.Usage = (*v1alpha1.CallUsage)(outcome.Usage)
 	setEnvironment(s, &reported.Environment)
 	setPrograms(s, outcome)
 	setNetwork(s, o.decision, outcome)

@@ -77,6 +77,7 @@ type replica struct {
 	records  *dispatch.Records
 	trace    *tracing.Tracer
 	kept     *outputStore
+	audit    *auditLog
 	// manager is made when the cluster has what it needs.
 	manager lateManager
 	// health is where the kubelet asks; nil for nowhere.
@@ -94,7 +95,7 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
 		return nil, err
 	}
-	r := &replica{options: o, config: conf, log: log, clients: clients}
+	r := &replica{options: o, config: conf, log: log, clients: clients, audit: newAuditLog(o, log.WithName("audit"))}
 	if r.identity, err = loadIdentity(ctx, o, clients, log); err != nil {
 		return nil, err
 	}
@@ -191,9 +192,12 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 	if err := mgr.Add(runners); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
+	if err := r.audit.join(mgr); err != nil {
+		return err
+	}
 	return controllers.Setup(mgr, controllers.Options{
 		Memory: r.memory, Identity: r.identity, Trace: r.trace, ConcurrentCalls: o.ConcurrentCalls, Clock: clock.RealClock{}, Namespaces: o.Namespaces,
-		Outputs: r.kept.outputs,
+		Outputs: r.kept.outputs, Audit: r.audit.auditor(),
 		Cluster: around,
 		Runtime: jobspec.Runtime{
 			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Users: o.Users, Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),

@@ -46,6 +46,11 @@ type Options struct {
 	OutputAPICertDir string
 	// OutputStore is where output is kept that is more than the status of a call holds; empty for nowhere.
 	OutputStore string
+	// AuditLog is the file that records are written to, auditToStdout for the standard output; empty for none. The file is rotated
+	// at AuditLogMaxMegabytes, and AuditLogMaxFiles are kept.
+	AuditLog             string
+	AuditLogMaxMegabytes int
+	AuditLogMaxFiles     int
 	// Users are those that the calls of namespaces run as.
 	Users jobspec.UserRange
 
@@ -101,6 +106,9 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
 	fs.StringVar(&o.OutputAPICertDir, "output-api-cert-dir", "", "`folder` with tls.crt and tls.key, which cert-manager for example renews, for the aggregated API. Whoever makes them also writes the APIService's caBundle. Empty: the operator makes its own, and writes it")
 	fs.StringVar(&o.OutputStore, "output-store", "", "`location` of the output store, which keeps what the status of a call leaves out of its output: s3://BUCKET, gs://BUCKET, azblob://CONTAINER, or file:///FOLDER with one replica only; empty for none. Give the credentials to the pod. No other operator may use the location")
+	fs.StringVar(&o.AuditLog, "audit-log", "", "`file` that a record of each ended call and session and of each transfer is written to, - for the standard output; empty for none. A file must be on a volume that all replicas mount, or each of them writes a log of its own")
+	fs.IntVar(&o.AuditLogMaxMegabytes, "audit-log-max-megabytes", 100, "size in MiB at which the file of --audit-log is rotated")
+	fs.IntVar(&o.AuditLogMaxFiles, "audit-log-max-files", 10, "files of --audit-log that are kept, with the one that is written to; the oldest is deleted")
 	fs.Func("user-ids", "`range` of user IDs, FIRST-LAST, such as 1000000000-1999999999: calls of each namespace run as a user and group of their own from it, unless the environment names others. Empty: all run as 1000, and share what the kernel counts for a user", func(text string) (err error) {
 		o.Users, err = jobspec.ParseUserRange(text)
 		return err
@@ -147,6 +155,10 @@ func (o *Options) Validate() error {
 		if _, err := store.ParseLocation(o.OutputStore); err != nil {
 			wrong = append(wrong, fmt.Errorf("--output-store: %w", err))
 		}
+	}
+	if o.AuditLog != "" && (o.AuditLogMaxMegabytes < 1 || o.AuditLogMaxMegabytes > maxAuditMegabytes || o.AuditLogMaxFiles < 1 || o.AuditLogMaxFiles > maxAuditFiles) {
+		wrong = append(wrong, fmt.Errorf("--audit-log-max-megabytes is %d and --audit-log-max-files %d: they must be between 1 and %d, and 1 and %d",
+			o.AuditLogMaxMegabytes, o.AuditLogMaxFiles, maxAuditMegabytes, maxAuditFiles))
 	}
 	if err := o.checkPprof(); err != nil {
 		wrong = append(wrong, err)

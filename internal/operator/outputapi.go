@@ -63,7 +63,7 @@ func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*output
 		Leader: &subresources.LeaseLeader{
 			Leases: r.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: clock.RealClock{},
 		},
-		Clock: clock.RealClock{}, Log: log,
+		Record: r.audit.record(), Clock: clock.RealClock{}, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ type Outcome struct {
 	Output Stream `json:"output,omitzero"`
 	// LeftRunning is how many processes the command left running when it ended by itself. They were ended with it.
 	LeftRunning int64 `json:"leftRunning,omitempty"`
+	// Usage is what the command took; nil when nobody knows, and for a file action.
+	Usage *Usage `json:"usage,omitempty"`
 	// WorkingDir is the directory that the process started in, symbolic links resolved.
 	WorkingDir string `json:"workingDir,omitempty"`
 	// Executed and Refused are the programs that a call with rules executed, and those that it was not allowed to, in the

@@ -30,6 +30,9 @@ func (o *Outcome) Shorten() {
 	o.Refused, o.MoreRefused = shortened(o.Refused, MaxPrograms, o.MoreRefused, (*Program).correct)
 	o.Denied, o.MoreDenied = shortened(o.Denied, MaxDenials, o.MoreDenied, (*NetworkDenial).correct)
 	o.Isolation.shorten()
+	if o.Usage = o.Usage.shortened(); !o.Started || o.File != nil {
+		o.Usage = nil
+	}
 	o.Redactions, _ = shortened(o.Redactions, MaxRedactions, 0, (*Redaction).correct)
 	switch {
 	case o.Artifacts == nil:

@@ -17,7 +17,7 @@ const MaxTermination = 4096
 const (
 	terminationVersion = 1
 	// minTermination has room for every field but the streams' bytes, with message and directory left out.
-	minTermination = 1280
+	minTermination = 1536
 	// shortField bounds the fields that may be cut or left out so that output has room.
 	shortField = 512
 )
@@ -36,6 +36,7 @@ type termination struct {
 	Start      time.Time `json:"startTime,omitzero"`
 	Completion time.Time `json:"completionTime,omitzero"`
 	DurationMS int64     `json:"durationMS,omitempty"`
+	Usage      *Usage    `json:"usage,omitempty"`
 	WorkingDir string    `json:"workingDir,omitempty"`
 	File       *File     `json:"file,omitempty"`
 	// Artifacts counts what was collected, or was to be: it went with the pod.
@@ -46,7 +47,7 @@ type termination struct {
 
 // EncodeTermination returns a compact copy of the outcome: one line of JSON of at most limit bytes, escaping
 // included, with as much of both ends of the streams as fits. The bytes that are in it are exact: text is
-// written as text, other bytes in base64. A limit under 1280 counts as 1280.
+// written as text, other bytes in base64. A limit under 1536 counts as 1536.
 //
 // The copy isn't authenticated. Every process in the container may write the message, so a reader must verify
 // its origin by other means.
@@ -77,6 +78,7 @@ func newTermination(o *Outcome) *termination {
 		Version: terminationVersion, Reason: firstText(o.Reason, 64), Message: firstText(o.Message, shortField),
 		Started: o.Started, ExitCode: o.ExitCode, Signal: firstText(o.Signal, 32), OOMKilled: o.OOMKilled,
 		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
+		Usage:  o.Usage,
 		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
 	}
 	if !strings.Contains(o.Message, o.Refusal) {
@@ -149,7 +151,7 @@ func (t *termination) outcome() (*Outcome, error) {
 	}
 	o := &Outcome{
 		Reason: t.Reason, Message: t.Message, Refusal: t.Refusal, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
-		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
+		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS, Usage: t.Usage,
 		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
 	}
 	if t.Artifacts != 0 {

@@ -18,7 +18,14 @@ func finished(stdout, stderr []byte, keep int) *Outcome {
 		Reason: NonZeroExit, Message: "The command exited with code 3.", Started: true, ExitCode: Exit(3),
 		StartTime: start, CompletionTime: start.Add(1500 * time.Millisecond), DurationMS: 1500,
 		Stdout: captured(stdout, keep), Stderr: captured(stderr, keep), WorkingDir: "/workspace",
+		Usage: mostUsage(),
 	}
+}
+
+// mostUsage has the largest number in each field.
+func mostUsage() *Usage {
+	n := func() *int64 { return new(int64(1<<63 - 1)) }
+	return &Usage{CPUMilliseconds: n(), MaxRSSBytes: n(), ReadBytes: n(), WrittenBytes: n(), PeakProcesses: n()}
 }
 
 func TestTerminationOfSmallOutputIsTheOutcome(t *testing.T) {
@@ -120,7 +127,7 @@ func checkPart(t *testing.T, all, got Stream) {
 func TestTerminationHasWhatAFileActionDid(t *testing.T) {
 	t.Parallel()
 	o := finished([]byte("line\n"), nil, 100)
-	o.Reason, o.ExitCode, o.File = Completed, nil, &File{Path: "/workspace/a", Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2))}
+	o.Reason, o.ExitCode, o.Usage, o.File = Completed, nil, nil, &File{Path: "/workspace/a", Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2))}
 	got, err := DecodeTermination(EncodeTermination(o, MaxTermination))
 	if err != nil {
 		t.Fatal(err)

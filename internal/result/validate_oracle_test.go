@@ -16,7 +16,7 @@ func isLegal(o *Outcome) bool {
 	counts := o.DurationMS >= 0 && o.LeftRunning >= 0 && o.MoreExecuted >= 0 && o.MoreRefused >= 0 && o.MoreDenied >= 0
 	signal := o.Signal == "" || o.mayHaveSignal() && isSignalName(o.Signal)
 	return o.validateReason() == nil && texts && counts && signal && areLegalStreams(o) && areLegalLists(o) &&
-		isLegalIsolation(o.Isolation) && isLegalFile(o.File) && areLegalArtifacts(o)
+		isLegalUsage(o) && isLegalIsolation(o.Isolation) && isLegalFile(o.File) && areLegalArtifacts(o)
 }
 
 func areLegalStreams(o *Outcome) bool {
@@ -39,6 +39,19 @@ func areLegalLists(o *Outcome) bool {
 	}
 	return len(o.Denied) <= MaxDenials && !slices.ContainsFunc(o.Denied, func(d NetworkDenial) bool { return !d.isValid() }) &&
 		len(o.Redactions) <= MaxRedactions && !slices.ContainsFunc(o.Redactions, func(r Redaction) bool { return !r.isValid() })
+}
+
+func isLegalUsage(o *Outcome) bool {
+	u := o.Usage
+	if u == nil {
+		return true
+	}
+	for _, n := range []*int64{u.CPUMilliseconds, u.MaxRSSBytes, u.ReadBytes, u.WrittenBytes, u.PeakProcesses} {
+		if n != nil && *n < 0 {
+			return false
+		}
+	}
+	return o.Started && o.File == nil
 }
 
 func isLegalIsolation(i *Isolation) bool {

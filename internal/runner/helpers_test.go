@@ -40,6 +40,8 @@ var helpers = map[string]func(args []string){
 	"async":     asyncHelper,
 	"fds":       fdsHelper,
 	"loop":      loopHelper,
+	"demand":    demandHelper,
+	"time":      timeHelper,
 
 	"attempts-world": attemptsWorldHelper,
 	"attempts":       attemptsHelper,

@@ -21,7 +21,7 @@ type MemoryGroup struct {
 func FindMemoryGroup() *MemoryGroup { return findMemoryGroup(os.DirFS("/")) }
 
 func findMemoryGroup(root fs.FS) *MemoryGroup {
-	for g := range memoryGroups(root) {
+	for g := range controlGroups(root, "memory") {
 		if _, known := g.number(g.names().used); known {
 			return &g
 		}
@@ -29,9 +29,9 @@ func findMemoryGroup(root fs.FS) *MemoryGroup {
 	return nil
 }
 
-// memoryGroups are the places where this process's group can be. In a container the mount shows only the group, whatever
-// the path of the group is.
-func memoryGroups(root fs.FS) iter.Seq[MemoryGroup] {
+// controlGroups are the places where this process's group of a controller can be. In a container the mount shows only the group,
+// whatever the path of the group is.
+func controlGroups(root fs.FS, controller string) iter.Seq[MemoryGroup] {
 	return func(yield func(MemoryGroup) bool) {
 		groups, err := fs.ReadFile(root, "proc/self/cgroup")
 		if err != nil {
@@ -45,8 +45,8 @@ func memoryGroups(root fs.FS) iter.Seq[MemoryGroup] {
 			}
 			mount, version := "sys/fs/cgroup", 2
 			switch {
-			case strings.Contains(","+fields[1]+",", ",memory,"):
-				mount, version = "sys/fs/cgroup/memory", 1
+			case strings.Contains(","+fields[1]+",", ","+controller+","):
+				mount, version = path.Join("sys/fs/cgroup", controller), 1
 			case fields[1] != "":
 				continue
 			}

@@ -20,7 +20,7 @@ const (
 )
 
 func cgroupOOMKills(root fs.FS) (uint64, bool) {
-	for g := range memoryGroups(root) {
+	for g := range controlGroups(root, "memory") {
 		name := oomVersion2
 		if g.version == 1 {
 			name = oomVersion1

@@ -28,6 +28,7 @@ func (r *run) outcome() result.Outcome {
 		Stdout:         r.stdout.capture.stream(),
 		Stderr:         r.stderr.capture.stream(),
 		LeftRunning:    r.leftRunning,
+		Usage:          r.usage(),
 	}
 	r.shown.addTo(&o)
 	if r.cmd.OnStreams == nil {

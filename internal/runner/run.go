@@ -74,6 +74,7 @@ func runCommand(ctx context.Context, cmd *Command, matcher *redact.Matcher, opts
 		return startFailure(err)
 	}
 	r.onStart(r.startedAt)
+	r.before.afterStart()
 	r.supervise(ctx)
 	return r.outcome()
 }
@@ -101,6 +102,8 @@ type run struct {
 	inside *sandbox.Process
 
 	oomBefore uint64
+	// before is what the command didn't take of what is counted at its end.
+	before    usageBefore
 	startedAt time.Time
 	endedAt   time.Time
 	// status is nil until the leader was reaped.

@@ -153,6 +153,8 @@ func (r *run) execute(command *sandbox.Start) error {
 		return err
 	}
 	becomeSubreaper()
+	r.before.beforeStart()
+	r.before.stage = processorTime(stage.PID)
 	r.startedAt = r.now()
 	if r.inside, err = stage.Execute(command); err == nil {
 		r.tree = newTree(stage.PID, r.inside)

@@ -117,6 +117,7 @@ type restriction struct {
 func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict restriction) error {
 	discardStage()
 	becomeSubreaper()
+	r.before.beforeStart()
 	r.startedAt = r.now()
 	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd, restrict) })
 	if err == nil {

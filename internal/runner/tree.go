@@ -19,6 +19,8 @@ type tree struct {
 	inside *sandbox.Process
 	// reaped says that another process may have the leader's ID by now.
 	reaped bool
+	// memory is the most that a process had of those that were reaped here.
+	memory int64
 }
 
 // newTree is called with the leader's process ID. becomeSubreaper comes first.
@@ -49,11 +51,24 @@ func (t *tree) reap() (leader *unix.WaitStatus, left bool) {
 			return leader, true
 		}
 		var status unix.WaitStatus
-		if got, err := unix.Wait4(pid, &status, unix.WNOHANG|unix.WALL, nil); err == nil && got == pid && pid == t.leader && !t.reaped {
+		var usage unix.Rusage
+		if got, err := unix.Wait4(pid, &status, unix.WNOHANG|unix.WALL, &usage); err != nil || got != pid {
+			continue
+		}
+		t.memory = max(t.memory, maxMemoryOf(&usage))
+		if pid == t.leader && !t.reaped {
 			leader, t.reaped = &status, true
 		}
 	}
 	return leader, true
+}
+
+// maxMemory is the most memory that a process of the tree had which has ended.
+func (t *tree) maxMemory() int64 {
+	if t.inside.Reaps() {
+		return t.inside.MaxMemory()
+	}
+	return t.memory
 }
 
 // signal reaches every process of the tree that there is at the moment.

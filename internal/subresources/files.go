@@ -37,6 +37,7 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
+	q.found = session
 	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/audit"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 )
@@ -35,8 +36,10 @@ type proxy struct {
 	// forwarder passes requests on to the leader, which the runners are connected to; nil when that is here.
 	forwarder *forwarder
 	slots     *transferSlots
-	clock     clock.WithTicker
-	log       logr.Logger
+	// record has a record of a transfer written; nil for none.
+	record func(audit.Record)
+	clock  clock.WithTicker
+	log    logr.Logger
 	// stopping ends when the server stops.
 	stopping context.Context
 }
@@ -82,6 +85,8 @@ type proxied struct {
 	who     user.Info
 	session types.NamespacedName
 	what    string
+	// found is the session; nil until it is.
+	found *v1alpha1.ToolSession
 }
 
 // serve answers a request. Nothing has been written when it returns an error.
@@ -119,7 +124,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 		return conn.slot.orGaveWay(p.forwarder.serve(newTimedWriter(conn, p.clock), r, q.who, forwardedFile))
 	}
 	began := p.clock.Now()
-	err = conn.slot.orGaveWay(serve(conn, r, q))
+	err = conn.slot.orGaveWay(p.serveAudited(conn, r, q, serve))
 	p.log.V(1).Info("Served a session's files or input", "session", q.session, "what", q.what, "method", r.Method, "failed", err != nil,
 		"duration", p.clock.Since(began).Round(time.Millisecond).String())
 	return err

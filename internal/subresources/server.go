@@ -27,6 +27,7 @@ import (
 
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/audit"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/review"
@@ -75,6 +76,8 @@ type Options struct {
 	Origins snapshot.Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
+	// Record has a record of a transfer of a file or of input written; nil for none.
+	Record func(audit.Record)
 	// RequestTimeout is how long a request may take that isn't long-running; 0 for a minute.
 	RequestTimeout time.Duration
 	Clock          clock.WithTicker
@@ -128,7 +131,7 @@ func New(o Options) (*Server, error) {
 	})
 	proxy := &proxy{
 		rules:   &sessionRules{snapshots},
-		runners: o.Runners, slots: newTransferSlots(o.Clock), clock: o.Clock, log: o.Log, stopping: stopping,
+		runners: o.Runners, slots: newTransferSlots(o.Clock), record: o.Record, clock: o.Clock, log: o.Log, stopping: stopping,
 	}
 	if o.Leader != nil {
 		moves := newMoves()

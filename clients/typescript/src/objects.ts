@@ -153,6 +153,8 @@ export interface ToolCallStatus {
   startTime?: string;
   completionTime?: string;
   timings?: { acceptedMilliseconds?: number; startedMilliseconds?: number; finishedMilliseconds?: number; path?: string };
+  /** What the call's processes took of their node. What the kernel doesn't tell is absent. */
+  usage?: { cpuMilliseconds?: number; maxRSSBytes?: number; readBytes?: number; writtenBytes?: number; peakProcesses?: number };
   retrySafe?: boolean;
   timeoutSeconds?: number;
   file?: FileStatus;

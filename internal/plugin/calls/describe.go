@@ -209,7 +209,26 @@ func timingFields(call *v1alpha1.ToolCall, now time.Time) []cli.Field {
 	if t := call.Status.StartTime; t != nil {
 		start = t.UTC().Format(time.RFC3339)
 	}
-	return append(fields, cli.Field{"Process duration", cli.OptionalDuration(call.Status.DurationMilliseconds)}, cli.Field{"Process start", start})
+	return append(fields, cli.Field{"Process duration", cli.OptionalDuration(call.Status.DurationMilliseconds)}, cli.Field{"Process start", start},
+		cli.Field{"Used", used(call.Status.Usage)})
+}
+
+// used is what a call took, as far as that is known.
+func used(u *v1alpha1.CallUsage) string {
+	if u == nil {
+		return ""
+	}
+	var known []string
+	for _, one := range []string{
+		cli.Optional("%d ms of processor time", u.CPUMilliseconds), cli.Optional("%d bytes of memory", u.MaxRSSBytes),
+		cli.Optional("%d bytes read", u.ReadBytes), cli.Optional("%d bytes written", u.WrittenBytes),
+		cli.Optional("%d processes and threads", u.PeakProcesses),
+	} {
+		if one != "" {
+			known = append(known, one)
+		}
+	}
+	return strings.Join(known, ", ")
 }
 
 func writeStream(out io.Writer, title, text string, about *v1alpha1.StreamStatus) {

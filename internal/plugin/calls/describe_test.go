@@ -25,7 +25,7 @@ func TestDescribe(t *testing.T) {
 			Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, ExitCode: ptr.To(int32(3)), RetrySafe: ptr.To(false),
 			Stdout: "one\n\x1b[31mtwo\n", Message: "line\nbreak",
 			Streams:              &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 13, Truncated: true}},
-			DurationMilliseconds: ptr.To(int64(61500)),
+			DurationMilliseconds: ptr.To(int64(61500)), Usage: &v1alpha1.CallUsage{CPUMilliseconds: ptr.To(int64(120)), WrittenBytes: ptr.To(int64(0))},
 			Environment: &v1alpha1.ResolvedEnvironment{Name: "tools", Env: []v1alpha1.ResolvedEnvVar{
 				{Name: "A", Source: v1alpha1.EnvSourceCall}, {Name: "B", Source: v1alpha1.EnvSourceImage},
 			}, StrippedEnv: []string{"AWS_X"}},
@@ -39,7 +39,7 @@ func TestDescribe(t *testing.T) {
 	for _, want := range []string{
 		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Documentation: docs/troubleshooting.md#nonzeroexit", "Exit code: 3", "Safe to retry: no",
 		`Command: echo 'a b' 'it'\''s'`, "Variables from the call: A", "Variables from the image: B", "Removed variables: AWS_X",
-		"Process duration: 1m2s", "Standard output (13 bytes, truncated): one \x1b[31mtwo",
+		"Process duration: 1m2s", "Used: 120 ms of processor time, 0 bytes written", "Standard output (13 bytes, truncated): one \x1b[31mtwo",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q isn't in\n%s", want, out.String())

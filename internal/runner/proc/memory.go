@@ -1,9 +1,11 @@
 package proc
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Memory is what a process takes that isn't a file's, in bytes: its own, and what it shares with others that has no file.
@@ -22,6 +24,25 @@ func Memory(pid int) int64 {
 		sum += kib << 10
 	}
 	return sum
+}
+
+// PeakMemory is the most memory that this process had at a time, in bytes, files included.
+func PeakMemory() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err == nil {
+		for line := range strings.Lines(string(status)) {
+			if value, is := strings.CutPrefix(line, "VmHWM:"); is {
+				kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+				return kib << 10
+			}
+		}
+	}
+	// gVisor doesn't say it there. Elsewhere this is also what was there before this program was executed.
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return math.MaxInt64 >> 1
+	}
+	return usage.Maxrss << 10
 }
 
 // MemoryBelow is what the descendants of each process take together, itself excluded.

@@ -111,6 +111,9 @@ func (p *Process) Reaps() bool { return p != nil && p.tracer != nil }
 // Ended returns, of a process that Reaps, the leader's status when it has ended, and whether a child of this process is left.
 func (p *Process) Ended() (leader *unix.WaitStatus, left bool) { return p.tracer.Ended() }
 
+// MaxMemory is, of a process that Reaps, the most memory in bytes that one which has ended had at a time.
+func (p *Process) MaxMemory() int64 { return p.tracer.MaxMemory() }
+
 // RefusedError says that the command itself may not run.
 type RefusedError struct {
 	Message string

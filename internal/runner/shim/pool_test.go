@@ -283,3 +283,18 @@ func hasChild(pid int) bool {
 	}
 	return false
 }
+
+// A shim counts what its command takes, and not what its commands before took.
+func TestEachCommandOfAShimHasAUsageOfItsOwn(t *testing.T) {
+	b := newBench(t, 1)
+	burns := b.Run(t.Context(), bash("for ((i = 0; i < 200000; i++)); do :; done"))
+	idles := b.Run(t.Context(), bash("true"))
+	for name, o := range map[string]*int64{"burns": burns.Usage.CPUMilliseconds, "idles": idles.Usage.CPUMilliseconds} {
+		if o == nil {
+			t.Fatalf("nobody knows what the command took that %s", name)
+		}
+	}
+	if *burns.Usage.CPUMilliseconds < 2**idles.Usage.CPUMilliseconds || burns.Usage.PeakProcesses != nil {
+		t.Errorf("one took %d ms, then another %d ms", *burns.Usage.CPUMilliseconds, *idles.Usage.CPUMilliseconds)
+	}
+}

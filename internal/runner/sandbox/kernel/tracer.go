@@ -24,6 +24,8 @@ type Tracer struct {
 	// status is the leader's end, over is closed when no child is left.
 	status atomic.Pointer[unix.WaitStatus]
 	over   chan struct{}
+	// memory is the most that one process had, in KiB.
+	memory atomic.Int64
 }
 
 // errNoWorker can't happen: a command has a gate or a tracer.
@@ -75,6 +77,9 @@ func (t *Tracer) Ended() (leader *unix.WaitStatus, left bool) {
 	return t.status.Load(), left
 }
 
+// MaxMemory is the most memory in bytes that one process had at a time, of those that have ended.
+func (t *Tracer) MaxMemory() int64 { return t.memory.Load() << 10 }
+
 // settle waits until a traced stage has made its own execve, which may end after the runner knows that the stage runs. Each later execve is
 // the command's.
 func settle(pid int) error {
@@ -106,7 +111,8 @@ func (t *Tracer) work() {
 	defer t.learn(false)
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, unix.WALL, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
@@ -114,6 +120,7 @@ func (t *Tracer) work() {
 		case status.Stopped():
 			t.handle(pid, eventOf(status), status.StopSignal())
 		default:
+			t.memory.Store(max(t.memory.Load(), usage.Maxrss))
 			if pid == t.leader {
 				t.status.CompareAndSwap(nil, &status) // another process may have its ID later
 			}

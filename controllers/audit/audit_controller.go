@@ -1,0 +1,105 @@
+// Package audit has a record written of each call and session that has ended, or that was deleted before (follow.go). Nothing waits for
+// it: it watches by itself what the other controllers write, and adds records to a queue.
+//
+// Which records were written isn't kept in the API: where the audit log is a file, the file says it, so that a record that an
+// operator wrote before it was killed isn't written again. A call that is deleted while no operator runs, and that none had recorded
+// before, has no record.
+package audit
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/audit"
+)
+
+// followPause is how long to wait before a watch that broke off is begun again.
+const followPause = 5 * time.Second
+
+// Auditor is a manager.Runnable for the leader.
+type Auditor struct {
+	// Client watches and reads; its cache is not used.
+	Client client.WithWatch
+	// Objects looks up environments and policies.
+	Objects apicache.Reader
+	// Namespaces are those to look into; empty for the whole cluster.
+	Namespaces []string
+	Clock      clock.PassiveClock
+	Log        logr.Logger
+	// Written says which records there are already, when the operator begins to lead; nil for a log that can't be read back.
+	Written func() (map[string]struct{}, error)
+	// Add has a record written.
+	Add func(audit.Record)
+}
+
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolsessions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=executionenvironments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=toolcall.dev,resources=executionpolicies,verbs=get;list;watch
+
+// Start runs until the context ends.
+func (a *Auditor) Start(ctx context.Context) error {
+	written := map[string]struct{}{}
+	if a.Written != nil {
+		var err error
+		if written, err = a.Written(); err != nil {
+			a.Log.Error(err, "Failed to read the audit log back; records can be written twice")
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, namespace := range a.namespaces() {
+		for _, k := range []kind{calls, sessions} {
+			f := &follower{Auditor: a, kind: k, namespace: namespace, written: written}
+			running.Go(func() {
+				wait.UntilWithContext(ctx, func(ctx context.Context) {
+					if err := f.follow(ctx); err != nil && ctx.Err() == nil {
+						a.Log.Error(err, "Failed to watch what is to be audited; retrying", "kind", k.name, "after", followPause)
+					}
+				}, followPause)
+			})
+		}
+	}
+	return nil
+}
+
+func (a *Auditor) namespaces() []string {
+	if len(a.Namespaces) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return a.Namespaces
+}
+
+// about is what the record of an object of a namespace says of its environment. An environment or a policy that can't be read lets
+// no arguments be recorded.
+func (a *Auditor) about(ctx context.Context, namespace string, resolved *v1alpha1.ResolvedEnvironment) audit.About {
+	about := audit.About{Now: a.Clock.Now()}
+	if resolved == nil || resolved.Name == "" {
+		return about
+	}
+	env := &v1alpha1.ExecutionEnvironment{}
+	if a.Objects.Get(ctx, types.NamespacedName{Namespace: namespace, Name: resolved.Name}, env) != nil {
+		return about
+	}
+	about.Image = env.Spec.Image
+	policies, err := a.Objects.Policies(ctx, env)
+	if err != nil {
+		return about
+	}
+	policy, err := policies.For(env)
+	if err == nil && policy != nil && policy.Spec.Audit != nil {
+		about.WithArguments = ptr.Deref(policy.Spec.Audit.Arguments, false)
+	}
+	return about
+}

@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const secret = "swordfish"
+
+func endedCall() *v1alpha1.ToolCall {
+	now := metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	return &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "uid", CreationTimestamp: now},
+		Spec: v1alpha1.ToolCallSpec{
+			RequestedBy: &v1alpha1.Requester{Username: "alice", UID: "1", Groups: []string{"team"}},
+			Structured:  &v1alpha1.StructuredAction{Binary: "curl", Args: []string{"<" + secret + ">"}},
+			SessionRef:  &v1alpha1.SessionReference{Name: "s"},
+			Env:         []v1alpha1.CallEnvVar{{Name: "X", Value: secret}},
+		},
+		Status: v1alpha1.ToolCallStatus{
+			Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, Message: secret, ExitCode: new(int32(3)), Stdout: secret, Output: secret,
+			Action:      &v1alpha1.MappedAction{Type: v1alpha1.ActionStructured, Tool: "curl", Summary: "curl " + secret},
+			Environment: &v1alpha1.ResolvedEnvironment{Name: "env", WorkingDir: "/workspace"}, Pod: "p", Node: "node",
+			Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 9, SHA256: "abc"}},
+			Usage:   &v1alpha1.CallUsage{CPUMilliseconds: new(int64(12))},
+			Conditions: []metav1.Condition{
+				{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, LastTransitionTime: now},
+				{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, LastTransitionTime: now},
+			},
+		},
+	}
+}
+
+func TestARecordSaysWhoDidWhatWhere(t *testing.T) {
+	t.Parallel()
+	call := endedCall()
+	r := OfCall(call, About{Image: "image"})
+	sum := sha256.Sum256([]byte(`{"structured":{"args":["<` + secret + `>"],"binary":"curl"}}`))
+	switch {
+	case r.Who.Username != "alice" || r.What.Binary != "curl" || r.What.Tool != "curl" || r.What.SHA256 != hex.EncodeToString(sum[:]):
+		t.Errorf("who and what: %+v, %+v", r.Who, r.What)
+	case *r.Where != Where{Environment: "env", Image: "image", Session: "s", Pod: "p", Node: "node", WorkingDir: "/workspace"}:
+		t.Errorf("where: %+v", r.Where)
+	case !r.Decision.Allowed || r.Outcome.Phase != "Failed" || *r.Outcome.ExitCode != 3 || r.Streams.Stdout.SHA256 != "abc" || *r.Usage.CPUMilliseconds != 12:
+		t.Errorf("outcome: %+v, %+v, %+v, %+v", r.Decision, r.Outcome, r.Streams, r.Usage)
+	case r.Times.Ended == nil || r.Outcome.Deleted:
+		t.Errorf("times: %+v", r.Times)
+	}
+}
+
+// What a call was given and wrote is in its record only where the policy says so, and its output never is.
+func TestArgumentsAreLeftOutUnlessThePolicySaysOtherwise(t *testing.T) {
+	t.Parallel()
+	call := endedCall()
+	denied := endedCall()
+	denied.Status.Phase, denied.Status.Conditions[0].Status, denied.Status.Conditions[0].Message = v1alpha1.PhaseDenied, metav1.ConditionFalse, secret
+	for _, c := range []*v1alpha1.ToolCall{call, denied} {
+		r := OfCall(c, About{})
+		line, err := r.line()
+		if err != nil || strings.Contains(string(line), secret) {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	r := OfCall(call, About{WithArguments: true})
+	var action v1alpha1.ToolCallSpec
+	if err := json.Unmarshal([]byte(r.What.Arguments), &action); err != nil || action.Structured.Args[0] != "<"+secret+">" || action.Env != nil || r.Outcome.Message != secret {
+		t.Errorf("%v: %+v", err, r.What)
+	}
+	if r := OfCall(denied, About{WithArguments: true}); r.Decision.Allowed || r.Decision.Message != secret {
+		t.Errorf("got %+v", r.Decision)
+	}
+}
+
+func TestWhatWasDeletedBeforeItsEndSaysSo(t *testing.T) {
+	t.Parallel()
+	call := endedCall()
+	call.Status = v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning}
+	if r := OfCall(call, About{IsDeleted: true}); !r.Outcome.Deleted || r.Outcome.Phase != "Running" || r.Decision != nil {
+		t.Errorf("got %+v", r.Outcome)
+	}
+	if r := OfCall(endedCall(), About{IsDeleted: true}); r.Outcome.Deleted {
+		t.Error("a call that had ended is said to have been deleted before")
+	}
+	session := &v1alpha1.ToolSession{Status: v1alpha1.ToolSessionStatus{Phase: v1alpha1.SessionReady}}
+	if r := OfSession(session, About{IsDeleted: true}); !r.Outcome.Deleted {
+		t.Errorf("got %+v", r.Outcome)
+	}
+}
