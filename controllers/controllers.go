@@ -175,10 +175,9 @@ func (m *Memory) routeNews(namespace string, owner wire.Owner, news dispatch.New
 		m.Calls.Enqueue(name, trigger.PriorityStart)
 	case news.Owner:
 		m.Sessions.Enqueue(name, trigger.PriorityStart)
-		m.SessionQueue.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
-	case owner.IsSession():
-		// Each has left its place to the next.
-		m.SessionQueue.Wake(name, len(news.Ended), len(news.Ended))
+		m.SessionQueue.Wake(name, true, true)
+	case owner.IsSession() && len(news.Ended) > 0:
+		m.SessionQueue.Wake(name, true, true)
 	}
 }
 

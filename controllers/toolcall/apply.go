@@ -191,9 +191,9 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
 	if e.forget || e.forgetName {
-		// The session of a call that is gone isn't known, nor how much room it has.
+		// The session of a call that is gone isn't known, nor whether it has room.
 		if session := r.forget(key); session.Name != "" {
-			r.SessionQueue.Wake(session, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+			r.SessionQueue.Wake(session, true, true)
 		}
 	}
 	if e.forget && o.call.Status.Phase.Terminal() {
@@ -244,17 +244,11 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 }
 
-// wakeLine wakes as many calls as the session had room for when this pass observed it. When a call leaves the line, that is out of
-// date: others may have looked since then, and found the call before them. It then wakes as many as the session can ever run.
+// wakeLine wakes the next calls of a session that has room. When a call leaves the line, what this pass observed of the room is out of
+// date: others may have looked since then, and found the call before them.
 func (r *applier) wakeLine(o *observation, leaves bool) {
 	room := o.session.Host.Room()
-	if leaves {
-		room = host.Room{Calls: wire.MaxConcurrentCalls, Background: wire.MaxBackgroundCalls}
-		if session := o.session.Session; session != nil {
-			room.Calls = session.MaxConcurrentCalls()
-		}
-	}
-	r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
+	r.SessionQueue.Wake(o.session.name, leaves || room.Calls > 0, leaves || room.Background > 0)
 }
 
 // deliver tells the runner. One that can't be reached dials in again.

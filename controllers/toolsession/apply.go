@@ -18,7 +18,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -218,7 +217,7 @@ func (r *applier) follow(o *observation, e *effects) {
 	for _, m := range e.messages {
 		m.deliver()
 		if m.begin != nil {
-			r.SessionQueue.Wake(o.key(), m.begin.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+			r.SessionQueue.Wake(o.key(), true, true)
 		}
 	}
 	if e.forgetKey != "" {
