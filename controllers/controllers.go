@@ -1,6 +1,6 @@
 // Package controllers lists the operator's controllers: calls (toolcall/), their output (output/), their deletion
 // when their time is up (retention/), sessions (toolsession/), environments with their
-// warm pools (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
+// warm pools (executionenvironment/), policies (executionpolicy/), budgets (toolbudget/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
 // once in a pass for each object, and only then does what follows from the write. None may read Secrets, run anything
@@ -26,6 +26,7 @@ import (
 	"toolcall.dev/operator/controllers/executionpolicy"
 	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
+	"toolcall.dev/operator/controllers/toolbudget"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
@@ -92,6 +93,9 @@ type Memory struct {
 	Earlier *host.EarlierCalls
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
 	Pending *queue.Budget
+	// Budgets holds what is in use of the ToolBudgets of each namespace that has some. It is seeded from the calls and sessions in flight
+	// and, for CPU, from the calls that have ended.
+	Budgets *queue.Ledger
 	// Retention holds when finished calls are deleted, and the last calls of each session. It is seeded from the finished calls'
 	// metadata; what ended before the start stays for its time.
 	Retention *retention.Schedule
@@ -127,6 +131,13 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
+	m.Budgets = queue.NewLedger(c.Now, func(what queue.Resource, name types.NamespacedName) {
+		if what == queue.Sessions {
+			m.Sessions.Enqueue(name, trigger.PriorityStart)
+		} else {
+			start(name)
+		}
+	})
 	m.Retention = retention.NewSchedule(c, func(call types.NamespacedName) { m.Finished.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hub.Clock = c
@@ -223,7 +234,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
+		Queue:       m.Queue, Pending: m.Pending, Budgets: m.Budgets, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
 		LookAfterOutput: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
 		Wake:            func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent:      o.ConcurrentCalls,
@@ -236,6 +247,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
 		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
+		Budgets: m.Budgets, SeedBudgets: calls.SeedBudgets,
 	})
 	m.sessionsOfJob, m.callsOfJob = sessions.SessionsOfJob, calls.RecordedIn
 	stored := &output.Reconciler{
@@ -243,6 +255,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Done: func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) },
 	}
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
+	budgets := &toolbudget.Reconciler{Client: api, Objects: objects, Budgets: m.Budgets, Seed: calls.SeedBudgets}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
@@ -266,6 +279,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
+		"ToolBudget":           budgets.SetupWithManager(mgr),
 	} {
 		if err != nil {
 			return fmt.Errorf("set up the %s controller: %w", name, err)

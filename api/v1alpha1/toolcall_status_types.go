@@ -72,6 +72,12 @@ type ToolCallStatus struct {
 	// +optional
 	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
 
+	// usage is what the call's processes took of their node. Absent for file actions, and when no process was started or
+	// nobody knows how it ended.
+	// +structType=atomic
+	// +optional
+	Usage *CallUsage `json:"usage,omitempty"`
+
 	// timings say when the call was accepted, started and finished.
 	// +optional
 	Timings *CallTimings `json:"timings,omitempty"`

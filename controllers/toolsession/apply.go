@@ -56,6 +56,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (resu
 		e.letIn()
 	}
 	r.follow(o, &e)
+	r.leaveBudgets(o, &e)
 	if e.holdLater {
 		if o, err = r.hold(ctx, o); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -10,6 +10,8 @@
 // there: calls start in the order of their creation, one after another, as long as the session's process has room. A call that
 // was handed over and didn't arrive gets its place back. No limit of an environment counts these calls.
 //
+// Ledger counts what calls and sessions hold of the budgets of their namespace.
+//
 // The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
 // rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may
 // read the API while it holds a lock.
