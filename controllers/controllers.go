@@ -1,6 +1,7 @@
 // Package controllers lists the operator's controllers: calls (toolcall/), their output (output/), their deletion
 // when their time is up (retention/), records of what has ended (audit/), sessions (toolsession/), environments with their
-// warm pools (executionenvironment/), policies (executionpolicy/), people's decisions about calls (approval/). It is the first thing to read.
+// warm pools (executionenvironment/), policies (executionpolicy/), people's decisions about calls (approval/), budgets
+// (toolbudget/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
 // once in a pass for each object, and only then does what follows from the write. None may read Secrets, run anything
@@ -28,6 +29,7 @@ import (
 	"toolcall.dev/operator/controllers/executionpolicy"
 	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
+	"toolcall.dev/operator/controllers/toolbudget"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
@@ -96,6 +98,9 @@ type Memory struct {
 	Earlier *host.EarlierCalls
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
 	Pending *queue.Budget
+	// Budgets holds what is in use of the ToolBudgets of each namespace that has some. It is seeded from the calls and sessions in flight
+	// and, for CPU, from the calls that have ended.
+	Budgets *queue.Ledger
 	// Retention holds when finished calls are deleted, and the last calls of each session. It is seeded from the finished calls'
 	// metadata; what ended before the start stays for its time.
 	Retention *retention.Schedule
@@ -131,6 +136,13 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
+	m.Budgets = queue.NewLedger(c.Now, func(what queue.Resource, name types.NamespacedName) {
+		if what == queue.Sessions {
+			m.Sessions.Enqueue(name, trigger.PriorityStart)
+		} else {
+			start(name)
+		}
+	})
 	m.Retention = retention.NewSchedule(c, func(call types.NamespacedName) { m.Finished.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hub.Clock = c
@@ -179,10 +191,9 @@ func (m *Memory) routeNews(namespace string, owner wire.Owner, news dispatch.New
 		m.Calls.Enqueue(name, trigger.PriorityStart)
 	case news.Owner:
 		m.Sessions.Enqueue(name, trigger.PriorityStart)
-		m.SessionQueue.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
-	case owner.IsSession():
-		// Each has left its place to the next.
-		m.SessionQueue.Wake(name, len(news.Ended), len(news.Ended))
+		m.SessionQueue.Wake(name, true, true)
+	case owner.IsSession() && len(news.Ended) > 0:
+		m.SessionQueue.Wake(name, true, true)
 	}
 }
 
@@ -228,7 +239,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
+		Queue:       m.Queue, Pending: m.Pending, Budgets: m.Budgets, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
 		LookAfterOutput: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
 		Wake:            func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent:      o.ConcurrentCalls,
@@ -241,6 +252,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
 		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
+		Budgets: m.Budgets, SeedBudgets: calls.SeedBudgets,
 	})
 	m.sessionsOfJob, m.callsOfJob = sessions.SessionsOfJob, calls.RecordedIn
 	stored := &output.Reconciler{
@@ -249,6 +261,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	approvals := &approval.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Requesters: &access.Requesters{Reader: api}}
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
+	budgets := &toolbudget.Reconciler{Client: api, Objects: objects, Budgets: m.Budgets, Seed: calls.SeedBudgets}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
@@ -278,6 +291,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
 		"ToolCallApproval":     approvals.SetupWithManager(mgr),
+		"ToolBudget":           budgets.SetupWithManager(mgr),
 	} {
 		if err != nil {
 			return fmt.Errorf("set up the %s controller: %w", name, err)

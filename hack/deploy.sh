@@ -32,7 +32,7 @@ say "installing the operator"
   sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" -e "$store" |
   only_served | "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 "$KUBECTL" wait --for=condition=Established --timeout=$((60 * slow))s \
-  crd/toolcalls.toolcall.dev crd/toolcallapprovals.toolcall.dev crd/toolsessions.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev crd/tools.toolcall.dev >/dev/null
+  crd/toolcalls.toolcall.dev crd/toolcallapprovals.toolcall.dev crd/toolsessions.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev crd/toolbudgets.toolcall.dev crd/tools.toolcall.dev >/dev/null
 say "waiting for the operator"
 if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=$((180 * slow))s >&2; then
   "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true

@@ -72,7 +72,7 @@ const (
 // MessageReadyBut begins the message of an environment's Ready that is True although something isn't held there.
 const MessageReadyBut = "Calls can run, but "
 
-// Condition types of ExecutionEnvironment, ExecutionPolicy and ToolSession.
+// Condition types of ExecutionEnvironment, ExecutionPolicy, ToolBudget and ToolSession.
 const (
 	// ConditionReady is True when the object can be used as written. Of a ToolSession it is True while its pod takes
 	// calls: a call whose turn it is starts at once.
@@ -101,6 +101,9 @@ const (
 	ReasonQueued = "Queued"
 	// ReasonEnvironmentSuspended says that the call waits because its environment lets no new call start.
 	ReasonEnvironmentSuspended = "EnvironmentSuspended"
+	// ReasonBudgetExhausted says that the call, or the session, waits because a ToolBudget that covers its requester is used up. The
+	// message names the budget, the limit, and what it waits for.
+	ReasonBudgetExhausted = "BudgetExhausted"
 	// ReasonQuotaExceeded says that the call's Job or pod waits for room in a ResourceQuota, which the message names. What is more
 	// than the whole quota ends the call with PodRejected.
 	ReasonQuotaExceeded = "QuotaExceeded"
@@ -314,7 +317,8 @@ const (
 	ReasonApprovalDenied = "ApprovalDenied"
 	// ReasonApprovalExpired says that too few people approved the call in time.
 	ReasonApprovalExpired = "ApprovalExpired"
-	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow.
+	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow, or that the call needs
+	// more than a ToolBudget ever gives.
 	ReasonBudgetExceeded = "BudgetExceeded"
 	// ReasonDeniedByRule says that a rule of the policy denies the call; the message names the rule.
 	ReasonDeniedByRule = "DeniedByRule"

@@ -1,7 +1,7 @@
 // Package v1alpha1 holds the kinds of the API group toolcall.dev: ToolCall, which says what to run;
 // ToolSession, whose calls share a pod and a workspace; ExecutionEnvironment, which says where;
-// ExecutionPolicy, which says what is allowed; ToolCallApproval, a person's decision about a call; and
-// Skill, the variables of a skill that the agent has active.
+// ExecutionPolicy, which says what is allowed; ToolBudget, which says how much; ToolCallApproval, a person's decision about
+// a call; and Skill, the variables of a skill that the agent has active.
 //
 // The package is data: types, their condition types and reasons, and the names of labels and
 // annotations. It decides nothing, reads no clock and imports nothing of this project. Every string
@@ -30,6 +30,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&ExecutionPolicy{}, &ExecutionPolicyList{},
 		&Skill{}, &SkillList{},
 		&ToolCallApproval{}, &ToolCallApprovalList{},
+		&ToolBudget{}, &ToolBudgetList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -21,6 +21,7 @@ import (
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/queue"
 )
 
 // apply carries the effects out.
@@ -79,8 +80,7 @@ const adoptLimit = time.Minute
 // mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
 // goes on is told what it has to know in any case.
 func (o *observation) mayStillAdopt(e *effects) bool {
-	ends := e.status != nil && e.status.Phase.Terminal()
-	return ends || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
+	return e.ends() || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
 }
 
 // acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
@@ -165,13 +165,14 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
 			r.Retention.Schedule.Ended(after)
 		}
+		r.spend(after)
 		r.forget(o.name)
 		if !output.IsStoring(&after.Status) {
 			r.Outputs.Release(o.name, after.UID)
 		}
 	}
 	if after.Status.Runner != nil {
-		r.Pending.Release(o.name)
+		r.noteStart(o.name)
 	}
 	r.announce(ctx, o, after)
 	output.Announce(o.call, after, r.Tell)
@@ -191,9 +192,9 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
 	if e.forget || e.forgetName {
-		// The session of a call that is gone isn't known, nor how much room it has.
+		// The session of a call that is gone isn't known, nor whether it has room.
 		if session := r.forget(key); session.Name != "" {
-			r.SessionQueue.Wake(session, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+			r.SessionQueue.Wake(session, true, true)
 		}
 	}
 	if e.forget && o.call.Status.Phase.Terminal() {
@@ -209,6 +210,9 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	if e.handedOver {
 		r.SessionQueue.Hand(key, o.session.Session.UID)
 	}
+	if (e.holds != "" || e.handedOver) && !e.ends() {
+		r.Budgets.SetRunning(holderOf(o.call))
+	}
 	if e.watchOutput {
 		r.Outputs.Watch(o.outputOf())
 	}
@@ -223,6 +227,7 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 	if e.leaveQueue {
 		r.Queue.Release(key)
+		r.Budgets.Release(key, queue.Calls)
 	}
 	for _, m := range e.messages {
 		r.deliver(o, e, m)
@@ -240,21 +245,15 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Retention.Keep(ctx, o.call)
 	}
 	if o.session != nil && e.makesRoom() {
-		r.wakeLine(o, e.status != nil && e.status.Phase.Terminal())
+		r.wakeLine(o, e.ends())
 	}
 }
 
-// wakeLine wakes as many calls as the session had room for when this pass observed it. When a call leaves the line, that is out of
-// date: others may have looked since then, and found the call before them. It then wakes as many as the session can ever run.
+// wakeLine wakes the next calls of a session that has room. When a call leaves the line, what this pass observed of the room is out of
+// date: others may have looked since then, and found the call before them.
 func (r *applier) wakeLine(o *observation, leaves bool) {
 	room := o.session.Host.Room()
-	if leaves {
-		room = host.Room{Calls: wire.MaxConcurrentCalls, Background: wire.MaxBackgroundCalls}
-		if session := o.session.Session; session != nil {
-			room.Calls = session.MaxConcurrentCalls()
-		}
-	}
-	r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
+	r.SessionQueue.Wake(o.session.name, leaves || room.Calls > 0, leaves || room.Background > 0)
 }
 
 // deliver tells the runner. One that can't be reached dials in again.
@@ -295,7 +294,7 @@ func (r *applier) assignInSession(o *observation, e *effects, m message) {
 		return
 	}
 	r.SessionQueue.Hand(o.name, m.session)
-	r.Pending.Release(o.name)
+	r.noteStart(o.name)
 	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
 	}
@@ -360,7 +359,22 @@ func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job
 func (r *applier) forget(call types.NamespacedName) (session types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)
+	r.Budgets.Release(call, queue.Calls, queue.PendingBytes)
 	r.starts.Forget(call)
 	r.changes.Forget(call)
 	return r.SessionQueue.Forget(call)
+}
+
+// spend counts the CPU of a call that has ended.
+func (r *applier) spend(call *v1alpha1.ToolCall) {
+	if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
+		h := holderOf(call)
+		r.Budgets.Spend(h.User, h.Groups, call.Namespace, call.FinishedAt(), *u.CPUMilliseconds)
+	}
+}
+
+// noteStart says that a call isn't pending any more.
+func (r *applier) noteStart(call types.NamespacedName) {
+	r.Pending.Release(call)
+	r.Budgets.Release(call, queue.PendingBytes)
 }

@@ -36,7 +36,7 @@ type effects struct {
 	// forget drops what is remembered of a call in flight, forgetName also what is remembered of one that has ended.
 	forget, forgetName bool
 	// holds is the environment that the call takes a place in, also for an operator that has just started; handedOver notes in the line
-	// of its session that the call doesn't wait.
+	// of its session that the call doesn't wait. Either counts in the call's budgets.
 	holds      string
 	handedOver bool
 	// outputStored says that the status says the last about the call's output, outputStoring that it doesn't yet: that is then looked
@@ -46,7 +46,7 @@ type effects struct {
 	watchOutput bool
 	// node is what the call's runner, or its pod, tells of the environment's nodes.
 	node *nodeNews
-	// leaveQueue ends the call's place in its environment's queue.
+	// leaveQueue ends the call's place in its environment's queue, and among the calls of its budgets.
 	leaveQueue bool
 	// messages go to runners.
 	messages []message
@@ -80,8 +80,11 @@ type nodeNews struct {
 
 // makesRoom says that others of the session may have become the first in its line, or have got room.
 func (e *effects) makesRoom() bool {
-	return e.status != nil && e.status.Phase.Terminal() || slices.ContainsFunc(e.messages, func(m message) bool { return m.session != "" || m.ack != "" })
+	return e.ends() || slices.ContainsFunc(e.messages, func(m message) bool { return m.session != "" || m.ack != "" })
 }
+
+// ends says that the status is that of a call which has ended.
+func (e *effects) ends() bool { return e.status != nil && e.status.Phase.Terminal() }
 
 // message is one thing to tell a runner.
 type message struct {

@@ -83,6 +83,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
 		Queue: queue.New(func(types.NamespacedName) {}), Pending: queue.NewBudget(queue.BudgetOptions{MaxCalls: 1}),
+		Budgets:      queue.NewLedger(time.Now, func(queue.Resource, types.NamespacedName) {}),
 		SessionQueue: queue.NewSessionQueue(func(types.NamespacedName) {}), Earlier: &host.EarlierCalls{},
 		Pools: pools, Concurrent: 4,
 		Wake: func(call types.NamespacedName) { c.woken = append(c.woken, call.Name) },

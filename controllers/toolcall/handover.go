@@ -18,6 +18,7 @@ import (
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -35,7 +36,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	if left := o.created.Add(acceptWait).Sub(o.now); reason == v1alpha1.ReasonQueued && left > 0 && len(o.call.Status.Conditions) == 0 {
 		// Most have had their turn by then, and nothing is written of them before their end.
-		return effects{wake: left}, nil
+		return effects{wake: left, leaveQueue: true}, nil
 	}
 	j, otherwise, err := r.judge(ctx, o)
 	if otherwise != nil && otherwise.status != nil && otherwise.status.Phase.Terminal() {
@@ -56,14 +57,18 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.
-		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name))}, nil
+		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name)), leaveQueue: true}, nil
 	}
 	if reason, message := o.session.waitsFor(o.call.Spec.Background); reason != "" {
-		return effects{status: o.waiting(reason, message)}, nil
+		return effects{status: o.waiting(reason, message), leaveQueue: true}, nil
 	}
 	stale, err := r.mayHaveEnded(ctx, o)
 	if err != nil || stale {
 		return effects{wake: host.RetryPause}, err
+	}
+	// Nobody behind it is handed over meanwhile.
+	if over, err := r.overBudget(ctx, o, queue.Calls); err != nil || over != nil {
+		return ptr.Deref(over, effects{}), err
 	}
 	return r.handOver(ctx, o, j)
 }

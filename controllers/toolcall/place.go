@@ -18,11 +18,15 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
 )
 
 // wait leaves a call alone that waits for a place: it is decided about when the place is free, and what it may do then
 // counts.
-func (r *Reconciler) wait(context.Context, *observation) (effects, error) { return effects{}, nil }
+func (r *Reconciler) wait(_ context.Context, o *observation) (effects, error) {
+	// A session's call that waits for its session holds nothing of its budgets.
+	return effects{leaveQueue: o.session != nil}, nil
+}
 
 // place decides about a call and gives it a host.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
@@ -63,6 +67,9 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 	}
 	if over := reservePending(r.Pending, o.call); over != nil {
 		return nil, &effects{status: o.refuse(over)}, nil
+	}
+	if over, err := r.overBudget(ctx, o, queue.PendingBytes); err != nil || over != nil {
+		return nil, over, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
@@ -159,6 +166,9 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 	if env.Spec.Suspend {
 		// The environment's next change has the call looked at again.
 		return &effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
+	}
+	if over, err := r.overBudget(ctx, o, queue.Calls); err != nil || over != nil {
+		return over, err
 	}
 	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)
 	if err := r.seedQueue(ctx, name); err != nil {

@@ -80,6 +80,8 @@ type Options struct {
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
 	Pending *queue.Budget
+	// Budgets counts what is in use of the ToolBudgets of each namespace.
+	Budgets *queue.Ledger
 	// Sessions looks up the sessions of calls, SessionQueue holds the order of their calls, Earlier those that an operator before
 	// this one may have handed over. KeepSession has a session looked at.
 	Sessions     *toolsession.Servings

@@ -146,12 +146,13 @@ func (v *inSession) waitsFor(isBackground bool) (reason, message string) {
 	case !v.TakesCalls:
 		return v.Wait, v.Message
 	}
-	room := v.Host.Room()
-	switch {
-	case isBackground && v.ahead >= room.Background:
+	switch room := v.Host.Room(); {
+	case v.ahead > 0:
+		return v1alpha1.ReasonQueued, "the session's calls start in the order of their creation: the call waits for those before it"
+	case isBackground && room.Background == 0:
 		return v1alpha1.ReasonQueued, "the session has as many background calls as it may have: the call waits until one has ended"
-	case !isBackground && v.ahead >= room.Calls:
-		return v1alpha1.ReasonQueued, "the session's calls run in the order of their creation (maxConcurrentCalls): the call waits for its turn"
+	case !isBackground && room.Calls == 0:
+		return v1alpha1.ReasonQueued, "the session runs as many calls as it may at the same time (maxConcurrentCalls): the call waits for its turn"
 	default:
 		return "", ""
 	}

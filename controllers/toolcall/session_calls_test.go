@@ -155,6 +155,7 @@ func TestCallsInSessions(t *testing.T) {
 		"a short call costs one write":                            testAShortCallCostsOneWrite,
 		"a call that goes on says so after a second":              testALongCallSaysSo,
 		"calls run in the order of their creation":                testOrder,
+		"a call whose pass fails isn't overtaken":                 testFailedPass,
 		"background calls take no turns":                          testBackground,
 		"a call waits for its session to start":                   testWaitsForTheStart,
 		"a call that leaves the line wakes the next":              testLeavingCallsWakeTheNext,
@@ -294,6 +295,35 @@ func testOrder(t *testing.T) {
 				t.Errorf("call %d of the order was %s", i, ran[i])
 			}
 		}
+	}
+}
+
+func testFailedPass(t *testing.T) {
+	b := readyCallBench(t, concurrently(3))
+	calls := []*v1alpha1.ToolCall{b.add("first"), b.add("second"), b.add("third")}
+	for n := 1; ; n++ {
+		seen := b.FailRead(n)
+		err := b.PassError(calls[0])
+		if *seen < n {
+			break
+		}
+		if err == nil {
+			t.Errorf("read %d failed, and the pass didn't", n)
+		}
+		b.FailRead(0)
+		b.Reconcile(calls[1])
+		if b.hearAll(); len(b.p.Calls) > 0 {
+			t.Fatalf("read %d of the first call's pass failed, and the second is handed over", n)
+		}
+	}
+	// Each needs one pass more, and all run at the same time.
+	b.handed(calls[0])
+	for _, next := range calls[1:] {
+		if !slices.Contains(b.Woken, next.Name) {
+			t.Errorf("woken: %q, not %s", b.Woken, next.Name)
+		}
+		b.Reconcile(next)
+		b.handed(next)
 	}
 }
 

@@ -117,6 +117,21 @@ func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 	return s.ToolCallStatus
 }
 
+// overBudget says which budget the call waits for.
+func (o *observation) overBudget(message string) *v1alpha1.ToolCallStatus {
+	s := o.draft()
+	if o.decision != nil {
+		s.setAccepted(acceptedMessage(o.call, o.job))
+	} else {
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its budgets have room for its input")
+	}
+	s.setWaiting(v1alpha1.ReasonBudgetExhausted, message)
+	if o.session != nil {
+		s.setSession()
+	}
+	return s.ToolCallStatus
+}
+
 // allowed says that the guards passed.
 func (o *observation) allowed() *draft {
 	s := o.draft()

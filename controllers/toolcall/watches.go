@@ -14,7 +14,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -139,7 +138,7 @@ func (r *watches) onSessions() handler.EventHandler {
 				return
 			}
 			if after.Status.Phase == v1alpha1.SessionReady && after.TakesCalls() && !after.Spec.Suspend {
-				r.SessionQueue.Wake(client.ObjectKeyFromObject(after), wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+				r.SessionQueue.Wake(client.ObjectKeyFromObject(after), true, true)
 				return
 			}
 			r.enqueueCallsOf(ctx, after, q)

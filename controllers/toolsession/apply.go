@@ -18,7 +18,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -57,6 +56,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (resu
 		e.letIn()
 	}
 	r.follow(o, &e)
+	r.leaveBudgets(o, &e)
 	if e.holdLater {
 		if o, err = r.hold(ctx, o); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -218,7 +218,7 @@ func (r *applier) follow(o *observation, e *effects) {
 	for _, m := range e.messages {
 		m.deliver()
 		if m.begin != nil {
-			r.SessionQueue.Wake(o.key(), m.begin.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+			r.SessionQueue.Wake(o.key(), true, true)
 		}
 	}
 	if e.forgetKey != "" {

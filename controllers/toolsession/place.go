@@ -106,8 +106,11 @@ func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *deci
 	return e, err
 }
 
-// giveHost gives a session a waiting host, or has its Job made.
+// giveHost gives a session a waiting host, or has its Job made, if its budgets let it have a pod.
 func (r *Reconciler) giveHost(ctx context.Context, o *observation, s *decide.SessionSnapshot) (effects, error) {
+	if over, err := r.overBudget(ctx, o); err != nil || over != nil {
+		return ptr.Deref(over, effects{}), err
+	}
 	e, err := r.claimWaiting(ctx, o, s)
 	if err != nil || e != nil {
 		return ptr.Deref(e, effects{}), err

@@ -1,6 +1,7 @@
 package toolsession
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/client-go/tools/events"
@@ -55,6 +56,9 @@ type Options struct {
 	Earlier *host.EarlierCalls
 	// SessionQueue has the calls looked at that wait for a session, when that begins to take calls.
 	SessionQueue *queue.SessionQueue
+	// Budgets counts what is in use of the ToolBudgets of each namespace; SeedBudgets makes those of one known that has some.
+	Budgets     *queue.Ledger
+	SeedBudgets func(ctx context.Context, namespace string) error
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
 	// Concurrent is how many sessions are reconciled at the same time.

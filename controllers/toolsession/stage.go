@@ -62,9 +62,9 @@ func (o *observation) staysSuspended() bool {
 	return o.session.Spec.Suspend || o.session.Status.Reason == v1alpha1.ReasonIdleTimeout && o.calls.waiting == 0
 }
 
-// handle decides what to do for a session in one stage. It reads, and returns effects; it writes nothing, except for two things in
-// memory: idle pauses the runner, so that no call is handed over between the decision that there is none and the write of that, and place
-// keeps others out of the environment until the session's place is written. An error means that it couldn't read what it needs: then
+// handle decides what to do for a session in one stage. It reads, and returns effects; it writes nothing, except for three things in
+// memory: idle pauses the runner, so that no call is handed over between the decision that there is none and the write of that; place
+// takes a place in the session's budgets, and keeps others out of the environment until the session's place is written. An error means that it couldn't read what it needs: then
 // nothing is done, and the pass is tried again.
 type handle func(*Reconciler, context.Context, *observation) (effects, error)
 

@@ -32,6 +32,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -69,6 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if o == nil {
 		r.Hub.DismissSession(req.Namespace, req.Name, "", deletedSession)
 		r.releaseClaims(req.NamespacedName, "")
+		r.Budgets.Release(req.NamespacedName, queue.Sessions)
 		return ctrl.Result{}, nil
 	}
 	// A session that had this name before is gone.

@@ -1,7 +1,7 @@
 // Package apicache says what of the cluster the operator keeps in memory, and looks objects up there.
 //
 // Kept are the fields that the controllers read, of the objects that can still change something: calls that have not
-// ended, without large inputs; Jobs and pods that the operator made; environments, policies and skills. It is a cache of
+// ended, without large inputs; Jobs and pods that the operator made; environments, policies, budgets and skills. It is a cache of
 // what the API server has: a restart fills it again. What must be certain is read past it.
 package apicache
 
@@ -164,7 +164,7 @@ func Setup(objects cache.Cache) error {
 		}
 	}
 	for _, read := range []client.Object{
-		&v1alpha1.Skill{}, &v1alpha1.ToolCallApproval{}, &networkingv1.NetworkPolicy{},
+		&v1alpha1.Skill{}, &v1alpha1.ToolCallApproval{}, &v1alpha1.ToolBudget{}, &networkingv1.NetworkPolicy{},
 		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
 	} {
 		if _, err := objects.GetInformer(ctx, read, cache.BlockUntilSynced(false)); err != nil {

@@ -210,3 +210,20 @@ func EnvironmentOfSession(reader client.Reader, name types.NamespacedName) types
 	}
 	return environmentOf(name.Namespace, session.Status.Environment, session.Spec.EnvironmentRef)
 }
+
+// EachFinished visits the calls of a namespace that have ended. The cache has none.
+func (r Reader) EachFinished(ctx context.Context, namespace string, visit func(*v1alpha1.ToolCall)) error {
+	for page := ""; ; {
+		calls := &v1alpha1.ToolCallList{}
+		err := r.Live.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: Finished()}, client.Limit(maxPage), client.Continue(page))
+		if err != nil {
+			return fmt.Errorf("list the calls that have ended: %w", err)
+		}
+		for i := range calls.Items {
+			visit(&calls.Items[i])
+		}
+		if page = calls.Continue; page == "" {
+			return nil
+		}
+	}
+}

@@ -100,6 +100,7 @@ var kinds = []struct {
 	{resource: "executionpolicies", isCluster: true},
 	{resource: "executionenvironments"},
 	{resource: "skills"},
+	{resource: "toolbudgets"},
 	{resource: "toolsessions"},
 	{resource: "toolcallapprovals"},
 	{resource: "toolcalls", fields: apicache.InFlight()},

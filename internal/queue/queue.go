@@ -7,8 +7,10 @@
 // every call and counts it, so that a limit that is set later holds at once.
 //
 // SessionQueue has a line for the calls of each session, and another for its background calls. The requester doesn't matter
-// there: calls start in the order of their creation, as many at once as the session's process has room for. A call that
+// there: calls start in the order of their creation, one after another, as long as the session's process has room. A call that
 // was handed over and didn't arrive gets its place back. No limit of an environment counts these calls.
+//
+// Ledger counts what calls and sessions hold of the budgets of their namespace.
 //
 // The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
 // rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 // SessionQueue holds which calls of each session wait to be handed over, in the order of their creation, and which were handed
@@ -73,7 +71,7 @@ func comparePositions(a, b *queuedCall) int {
 // arrive, or that was excluded and is taken now. Who waited behind another one of the name, which is gone, is woken.
 func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) {
 	if before := q.add(session, call, at); before.Name != "" {
-		q.Wake(before, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+		q.Wake(before, true, true)
 	}
 }
 
@@ -109,7 +107,8 @@ func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Po
 }
 
 // Ahead is how many calls come before one that waits; none before one that doesn't. Those that were handed over in the session
-// that has this UID and that its process doesn't have come before it, too: they didn't arrive, and aren't overtaken.
+// that has this UID and that its process doesn't have come before it, too: they didn't arrive, and aren't overtaken. A call is handed
+// over only when none is ahead, so that one whose pass fails isn't overtaken by the next one's.
 func (q *SessionQueue) Ahead(call types.NamespacedName, sessionUID types.UID, has func(call types.UID) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,22 +183,26 @@ func (q *SessionQueue) Waiting() map[types.NamespacedName]int {
 	return waiting
 }
 
-// Wake has the first calls of a session looked at: as many as there is room for, of each kind.
-func (q *SessionQueue) Wake(session types.NamespacedName, calls, background int) {
+// Wake has the first call looked at that waits in a session, and the first background call: those whose turn it may be. Each wakes the
+// next one when it is handed over.
+func (q *SessionQueue) Wake(session types.NamespacedName, calls, background bool) {
 	for _, call := range q.first(session, calls, background) {
 		q.wake(call)
 	}
 }
 
-func (q *SessionQueue) first(session types.NamespacedName, calls, background int) (names []types.NamespacedName) {
+func (q *SessionQueue) first(session types.NamespacedName, calls, background bool) (names []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lines[session]
 	if l == nil {
 		return nil
 	}
-	for _, one := range slices.Concat(l.foreground[:min(calls, len(l.foreground))], l.background[:min(background, len(l.background))]) {
-		names = append(names, one.name)
+	if calls && len(l.foreground) > 0 {
+		names = append(names, l.foreground[0].name)
+	}
+	if background && len(l.background) > 0 {
+		names = append(names, l.background[0].name)
 	}
 	return names
 }

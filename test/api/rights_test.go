@@ -132,7 +132,7 @@ var rightsOf = map[string]struct{ may, mayNot []string }{
 		[]string{"create toolcalls", "delete toolcalls", "create toolsessions", "use toolsessions", "create executionenvironments", "use tools", "get executionpolicies"},
 	},
 	"toolcall-environment-viewer": {
-		[]string{"get executionenvironments", "list skills"},
+		[]string{"get executionenvironments", "list skills", "get toolbudgets"},
 		[]string{"get toolcalls", "list toolcalls", "get toolsessions", "create executionenvironments"},
 	},
 	"toolcall-user": {
@@ -147,6 +147,10 @@ var rightsOf = map[string]struct{ may, mayNot []string }{
 		[]string{"create toolcalls", "create toolsessions", "delete toolsessions", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
 		[]string{"use tools", "use toolsessions", "patch toolsessions/status", "trust executionenvironments", "patch toolcalls/status", "use executionpolicies", "create executionpolicies"},
 	},
+	"toolcall-budget-admin": {
+		[]string{"create toolbudgets", "patch toolbudgets", "delete toolbudgets"},
+		[]string{"patch toolbudgets/status", "create toolcalls", "get toolcalls"},
+	},
 	"view": {
 		[]string{"get executionenvironments", "watch skills"},
 		[]string{"get toolcalls", "list toolcalls", "watch toolcalls", "create toolcalls", "get toolsessions", "create executionenvironments"},
@@ -157,7 +161,7 @@ var rightsOf = map[string]struct{ may, mayNot []string }{
 	},
 	"admin": {
 		[]string{"create toolcalls", "create toolsessions", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
-		[]string{"use tools", "use toolsessions", "trust executionenvironments", "use executionpolicies", "create executionpolicies"},
+		[]string{"use tools", "use toolsessions", "trust executionenvironments", "use executionpolicies", "create executionpolicies", "create toolbudgets", "patch toolbudgets"},
 	},
 }
 

@@ -32,7 +32,7 @@ const (
 )
 
 // kinds are the resources that an installation has.
-var kinds = []string{"executionenvironments", "executionpolicies", "skills", "toolcallapprovals", "toolcalls", "toolsessions"}
+var kinds = []string{"executionenvironments", "executionpolicies", "skills", "toolbudgets", "toolcallapprovals", "toolcalls", "toolsessions"}
 
 // mutating and validating are the admission policies that an installation has, each with a binding of the same name.
 var (

@@ -1,0 +1,175 @@
+package toolcall
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolbudget"
+	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/queue"
+)
+
+// holderOf is a call as its budgets know it.
+func holderOf(call *v1alpha1.ToolCall) queue.Holder {
+	h := queue.Holder{
+		Name: client.ObjectKeyFromObject(call), UID: call.UID, User: call.RequesterName(),
+		Created: call.CreationTimestamp.Time, Revision: apicache.Revision(call.ResourceVersion),
+	}
+	if call.Spec.SessionRef != nil {
+		h.Revision = positionOf(call, h.Created).Sequence
+	}
+	if by := call.Spec.RequestedBy; by != nil {
+		h.Groups = by.Groups
+	}
+	return h
+}
+
+// overBudget says what follows where a call's budgets don't let it have a place, or its input wait, or not yet; nil where they do.
+func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Resource) (*effects, error) {
+	if err := r.SeedBudgets(ctx, o.call.Namespace); err != nil {
+		return nil, err
+	}
+	amount := int64(1)
+	if what == queue.PendingBytes {
+		amount = int64(apicache.InputBytes(o.call))
+	}
+	if err := r.settleBudgets(ctx, o.call.Namespace); err != nil {
+		return nil, err
+	}
+	excess := r.Budgets.Ask(what, holderOf(o.call), amount)
+	switch {
+	case excess == nil:
+		return nil, nil
+	case excess.Never:
+		return &effects{status: o.refuse(&decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.Message(), Denied: true})}, nil
+	}
+	e := &effects{status: o.overBudget(excess.Message())}
+	if !excess.Until.IsZero() {
+		// Nothing else happens then.
+		e.wakeIn(excess.Until.Sub(o.now))
+	}
+	return e, nil
+}
+
+// SeedBudgets makes the budgets of a namespace known, and what is in use of them, if it has any.
+func (r *decider) SeedBudgets(ctx context.Context, namespace string) error {
+	rules, err := toolbudget.Rules(ctx, r.Objects, namespace)
+	if err != nil || len(rules) == 0 {
+		return err
+	}
+	return r.Budgets.Seed(ctx, namespace, func(ctx context.Context) (queue.LedgerSnapshot, error) { return r.readBudgets(ctx, namespace, rules) })
+}
+
+func (r *decider) readBudgets(ctx context.Context, namespace string, rules []queue.Rule) (s queue.LedgerSnapshot, err error) {
+	s.Rules = rules
+	sessions := &v1alpha1.ToolSessionList{}
+	if err := r.Objects.List(ctx, sessions, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list the sessions of a namespace with budgets: %w", err)
+	}
+	bound := map[string]*v1alpha1.ToolSession{}
+	for i := range sessions.Items {
+		session := &sessions.Items[i]
+		if toolsession.HoldsPlace(session) {
+			s.Sessions = append(s.Sessions, toolsession.HolderOf(session))
+			bound[session.Name] = session
+		}
+	}
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, calls, client.InNamespace(namespace), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	lines := map[*v1alpha1.ToolSession][]*v1alpha1.ToolCall{}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		isRunning, err := r.isPlaced(ctx, call)
+		if err != nil {
+			return s, err
+		}
+		if isRunning {
+			s.Running = append(s.Running, holderOf(call))
+		} else if ref := call.Spec.SessionRef; ref != nil && bound[ref.Name] != nil {
+			lines[bound[ref.Name]] = append(lines[bound[ref.Name]], call)
+		}
+		if isRunning && call.Status.Runner == nil && call.Spec.SessionRef == nil || !isRunning && meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) {
+			s.Pending = append(s.Pending, queue.PendingInput{Holder: holderOf(call), Bytes: int64(apicache.InputBytes(call))})
+		}
+	}
+	for session, line := range lines {
+		s.Presumed = append(s.Presumed, presumed(session, line)...)
+	}
+	if slices.ContainsFunc(rules, queue.Rule.BoundsCPU) {
+		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
+			if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
+				h := holderOf(call)
+				s.Spent = append(s.Spent, queue.Spent{User: h.User, Groups: h.Groups, Ended: call.FinishedAt(), Milliseconds: *u.CPUMilliseconds})
+			}
+		})
+	}
+	return s, err
+}
+
+// isPlaced says that a call has its Job, or was handed over in its session.
+func (r *decider) isPlaced(ctx context.Context, call *v1alpha1.ToolCall) (bool, error) {
+	if call.Spec.SessionRef != nil {
+		return call.Status.Phase == v1alpha1.PhaseRunning || r.SessionQueue.HandedIn(client.ObjectKeyFromObject(call), call.UID) != "", nil
+	}
+	if call.Status.Runner != nil {
+		return true, nil
+	}
+	in, err := r.environmentOf(ctx, call)
+	return in != "", err
+}
+
+// presumed are the calls of a session that its process may have, where nobody has heard it: nothing is written when a call is handed
+// over, but they are handed over in order.
+func presumed(session *v1alpha1.ToolSession, line []*v1alpha1.ToolCall) (may []queue.Holder) {
+	slices.SortFunc(line, func(a, b *v1alpha1.ToolCall) int { return cmp.Compare(holderOf(a).Revision, holderOf(b).Revision) })
+	calls, background := session.MaxConcurrentCalls(), wire.MaxBackgroundCalls
+	for _, call := range line {
+		left := &calls
+		if call.Spec.Background {
+			left = &background
+		}
+		if *left > 0 {
+			*left--
+			may = append(may, holderOf(call))
+		}
+	}
+	return may
+}
+
+// settleBudgets gives up the places of presumed calls whose session's process has said by now that it doesn't have them.
+func (r *decider) settleBudgets(ctx context.Context, namespace string) error {
+	for _, h := range r.Budgets.Presumed(namespace) {
+		mayRun, err := r.mayRun(ctx, h.Name, h.UID)
+		if err != nil {
+			return err
+		}
+		if !mayRun {
+			r.Budgets.Withdraw(h)
+		}
+	}
+	return nil
+}
+
+func (r *decider) mayRun(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
+	call := &v1alpha1.ToolCall{}
+	if err := r.Objects.Get(ctx, name, call); err != nil || call.UID != uid || call.Spec.SessionRef == nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	v, err := r.Sessions.Look(ctx, sessionName(call), call.Spec.SessionRef.UID)
+	if err != nil {
+		return false, err
+	}
+	return v.Host.MayHave(uid, r.Earlier), nil
+}

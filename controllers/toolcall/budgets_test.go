@@ -1,0 +1,234 @@
+package toolcall_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/fixture"
+)
+
+func concurrentCalls(n int32) v1alpha1.ToolBudgetSpec {
+	return v1alpha1.ToolBudgetSpec{MaxConcurrentCalls: &n}
+}
+
+// expectOverBudget wants a call that waits, and a message that has all of these parts.
+func expectOverBudget(w *fixture.World, call *v1alpha1.ToolCall, parts ...string) {
+	w.T.Helper()
+	s := w.Get(call).Status
+	if s.Phase != v1alpha1.PhasePending || s.Reason != v1alpha1.ReasonBudgetExhausted || s.Job != "" {
+		w.T.Errorf("%s is %s/%s (%s), with Job %q", call.Name, s.Phase, s.Reason, s.Message, s.Job)
+	}
+	for _, part := range parts {
+		if !strings.Contains(s.Message, part) {
+			w.T.Errorf("%s says %q, without %q", call.Name, s.Message, part)
+		}
+	}
+}
+
+// started are the names of the calls that have a Job.
+func started(w *fixture.World) map[string]bool {
+	w.T.Helper()
+	jobs := &batchv1.JobList{}
+	if err := fixture.Shared.GetAPIReader().List(context.Background(), jobs, client.InNamespace(w.Namespace)); err != nil {
+		w.T.Fatal(err)
+	}
+	names := map[string]bool{}
+	for i := range jobs.Items {
+		for _, owner := range jobs.Items[i].OwnerReferences {
+			names[owner.Name] = true
+		}
+	}
+	return names
+}
+
+// Two hundred calls at once under a limit of five, in two environments: there are never more than five, and they start in the order of
+// their creation, also under an operator that has just started and looks at the last one first.
+func TestABudgetBoundsHowManyCallsRun(t *testing.T) {
+	const limit, all, finish = 5, 200, 40
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	w.Environment("other")
+	budget := w.Budget("b", concurrentCalls(limit))
+	w.KeepBudget(budget)
+	var waiting []*v1alpha1.ToolCall
+	for i := range all {
+		waiting = append(waiting, w.Call(fmt.Sprintf("c-%03d", i), func(c *v1alpha1.ToolCall) {
+			if i%2 == 1 {
+				c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: "other"}
+			}
+		}))
+	}
+	for _, c := range waiting {
+		w.Reconcile(c)
+	}
+	expectOverBudget(w, waiting[limit], `"b"`, "5 calls", "maxConcurrentCalls")
+	ended := map[string]bool{}
+	for i := range finish {
+		if i == finish/2 {
+			w.Restart()
+			for _, c := range slices.Backward(waiting) {
+				w.Reconcile(c)
+			}
+		}
+		now := started(w)
+		for name := range ended {
+			delete(now, name)
+		}
+		if len(now) != limit || !now[waiting[0].Name] || !now[waiting[limit-1].Name] {
+			t.Fatalf("after %d calls, %v have a place", i, now)
+		}
+		w.Woken = nil
+		w.FinishOne(waiting[0])
+		ended[waiting[0].Name] = true
+		waiting = waiting[1:]
+		if want := []string{waiting[limit-1].Name}; !slices.Equal(w.Woken, want) {
+			t.Fatalf("woken: %q, want %q", w.Woken, want)
+		}
+		w.Reconcile(waiting[limit-1])
+	}
+	if s := w.KeepBudget(budget).Status; s.Used == nil || s.Used.ConcurrentCalls != limit || s.Used.PendingBytes == 0 || s.ObservedGeneration != budget.Generation {
+		t.Errorf("the budget says %+v", s)
+	}
+}
+
+// What runs when a budget is made counts in it, who waits for one that is deleted goes on, and other users' budgets don't matter.
+func TestABudgetComesAndGoes(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	by := func(user string) func(*v1alpha1.ToolCall) {
+		return func(c *v1alpha1.ToolCall) { c.Spec.RequestedBy = &v1alpha1.Requester{Username: user} }
+	}
+	first, second, other := w.Call("first", by("alice")), w.Call("second", by("alice")), w.Call("other", by("bob"))
+	w.Reconcile(first)
+	budget := w.Budget("b", v1alpha1.ToolBudgetSpec{MaxConcurrentCalls: ptr.To[int32](1), Subjects: []v1alpha1.BudgetSubject{{Kind: v1alpha1.BudgetUser, Name: "alice"}}})
+	w.Reconcile(second)
+	w.Reconcile(other)
+	expectOverBudget(w, second)
+	if !w.HasJob(other) {
+		t.Error("another user's call waits")
+	}
+	before := w.Get(second).ResourceVersion
+	w.Reconcile(second)
+	if w.Get(second).ResourceVersion != before {
+		t.Error("waiting writes again and again")
+	}
+	if err := w.Client.Delete(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	w.Woken = nil
+	if w.KeepBudget(budget) != nil || !slices.Equal(w.Woken, []string{"second"}) {
+		t.Errorf("woken: %q", w.Woken)
+	}
+	w.Reconcile(second)
+	if !w.HasJob(second) {
+		t.Error("it waits for a budget that is gone")
+	}
+}
+
+func TestWhatABudgetNeverGivesIsDenied(t *testing.T) {
+	for name, spec := range map[string]v1alpha1.ToolBudgetSpec{
+		"no call may run": concurrentCalls(0),
+		"no CPU time":     {CPUSecondsPerHour: ptr.To[int64](0)},
+		"too much input":  {MaxPendingBytes: ptr.To[int64](100)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fixture.NewWorld(t)
+			w.Environment("env", fixture.AsDefault)
+			w.Budget("b", spec)
+			call := w.Call("c", func(c *v1alpha1.ToolCall) { c.Spec.Stdin = strings.Repeat("x", 200) })
+			w.Reconcile(call)
+			if s := w.Get(call).Status; s.Phase != v1alpha1.PhaseDenied || s.Reason != v1alpha1.ReasonBudgetExceeded || w.HasJob(call) {
+				t.Errorf("it is %s/%s (%s)", s.Phase, s.Reason, s.Message)
+			}
+		})
+	}
+}
+
+func TestInputWaitsForRoomInItsBudget(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	w.Budget("b", v1alpha1.ToolBudgetSpec{MaxPendingBytes: ptr.To[int64](300)})
+	large := func(c *v1alpha1.ToolCall) { c.Spec.Stdin = strings.Repeat("x", 200) }
+	first, second := w.Call("first", large), w.Call("second", large)
+	w.Reconcile(first)
+	w.Reconcile(second)
+	expectOverBudget(w, second, "300 bytes", "maxPendingBytes")
+	w.Restart()
+	w.Reconcile(second)
+	expectOverBudget(w, second)
+	w.Start(first)
+	if !slices.Contains(w.Woken, "second") {
+		t.Errorf("woken: %q", w.Woken)
+	}
+	w.Reconcile(second)
+	if !w.HasJob(second) {
+		t.Errorf("it still waits: %+v", w.Get(second).Status)
+	}
+}
+
+// The CPU time of calls that ended before the operator started counts as far as these calls are still there.
+func TestCallsWaitUntilTheirCPUTimeIsInThePast(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	ended := w.Clock.Now().Add(-30 * time.Minute)
+	w.Spent("long-ago", ended.Add(-time.Hour), 100_000)
+	w.Spent("spent", ended, 9_000)
+	w.Budget("b", v1alpha1.ToolBudgetSpec{CPUSecondsPerHour: ptr.To[int64](9)})
+	call := w.Call("c")
+	wait := w.Reconcile(call).RequeueAfter
+	passes := ended.Truncate(time.Minute).Add(61 * time.Minute)
+	expectOverBudget(w, call, "9 seconds", "cpuSecondsPerHour", passes.UTC().Format(time.RFC3339))
+	if at := w.Clock.Now().Add(wait); !at.Equal(passes) {
+		t.Errorf("it is looked at again at %s, want %s", at, passes)
+	}
+	w.Clock.Set(passes)
+	w.Reconcile(call)
+	if !w.HasJob(call) {
+		t.Errorf("it still waits: %+v", w.Get(call).Status)
+	}
+}
+
+// A session's call that waits for its budget holds up those behind it, has nothing of the budget while its session can't run it, and
+// counts for as long as it runs, also under an operator that hasn't heard the session's process yet.
+func TestASessionsCallsCountInBudgets(t *testing.T) {
+	fixture.NewWorld(t).VouchForRequesters()
+	b := readyCallBench(t, concurrently(3))
+	b.Budget("b", concurrentCalls(1))
+	first := b.hand("first")
+	alone := b.Call("alone")
+	b.Reconcile(alone)
+	expectOverBudget(b.World, alone)
+	second, third := b.add("second"), b.add("third")
+	b.Reconcile(second)
+	b.Reconcile(third)
+	b.expectWaiting(second, v1alpha1.ReasonBudgetExhausted)
+	b.expectWaiting(third, v1alpha1.ReasonQueued)
+	if err := b.World.Client.Delete(t.Context(), alone); err != nil {
+		t.Fatal(err)
+	}
+	b.Reconcile(alone)
+	b.Woken = nil
+	b.complete(first)
+	b.Reconcile(first)
+	if !slices.Contains(b.Woken, "second") {
+		t.Errorf("woken: %q", b.Woken)
+	}
+	b.Reconcile(second)
+	b.handed(second)
+	b.Reconcile(third)
+	b.expectWaiting(third, v1alpha1.ReasonBudgetExhausted)
+
+	b.Restart()
+	other := b.Call("other")
+	b.Reconcile(other)
+	expectOverBudget(b.World, other)
+}

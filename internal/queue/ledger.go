@@ -1,0 +1,264 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/fair"
+)
+
+// Resource is what a ToolBudget bounds.
+type Resource int
+
+// Resources. CPU is spent, not held: it bounds how many calls may start.
+const (
+	// Calls are those that run, or that wait for no budget any more.
+	Calls Resource = iota
+	// PendingBytes is the input of calls that have not started.
+	PendingBytes
+	// Sessions are those that have a pod.
+	Sessions
+	// CPUMilliseconds is what calls of the last hour used.
+	CPUMilliseconds
+
+	resources
+)
+
+// Amounts has one of each Resource.
+type Amounts [resources]int64
+
+// Unlimited bounds nothing.
+func Unlimited() Amounts {
+	return Amounts{fair.Unbounded, fair.Unbounded, fair.Unbounded, fair.Unbounded}
+}
+
+// Rule is a budget as the ledger knows it.
+type Rule struct {
+	// Version is another one when something else of the rule is.
+	Name, Version string
+	Limits        Amounts
+	// Covers says whether what a user has counts. It must be pure.
+	Covers func(user string, groups []string) bool
+}
+
+// BoundsCPU says that the budget bounds how much CPU is used.
+func (r Rule) BoundsCPU() bool { return r.Limits[CPUMilliseconds] != fair.Unbounded }
+
+// Holder is a call or a session.
+type Holder struct {
+	Name types.NamespacedName
+	UID  types.UID
+	// User and Groups are the requester's.
+	User   string
+	Groups []string
+	// Created and then Revision order those that wait.
+	Created  time.Time
+	Revision int64
+}
+
+// Excess says which budget keeps somebody waiting, or refuses it for good.
+type Excess struct {
+	Budget   string
+	Resource Resource
+	// Limit is the budget's, Amount what was asked for.
+	Limit, Amount int64
+	// Never says that waiting doesn't help. Until is when enough CPU of the last hour is in the past; zero when that isn't known.
+	Never bool
+	Until time.Time
+}
+
+// Ledger counts what calls and sessions of each namespace hold of its budgets. Who asks gets all that it needs or nothing, and then waits;
+// those that wait get theirs in the order of their creation, but for those that another budget keeps waiting. It knows only namespaces
+// that have budgets, keeps its state in memory, and is safe for concurrent use. Seed rebuilds a namespace from the API.
+type Ledger struct {
+	now  func() time.Time
+	wake func(Resource, types.NamespacedName)
+
+	mu         sync.Mutex
+	namespaces map[string]*accounts
+}
+
+// NewLedger makes an empty one. It calls wake, without a lock held, for who has waited and has got what it asked for, and for all who wait
+// when a budget changes.
+func NewLedger(now func() time.Time, wake func(Resource, types.NamespacedName)) *Ledger {
+	return &Ledger{now: now, wake: wake, namespaces: map[string]*accounts{}}
+}
+
+// Ask gives a holder an amount of calls, sessions or pending bytes, or says which budget it waits for; nil for what it has. Asking again
+// changes nothing. Seed has to succeed for the namespace before.
+func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
+	l.mu.Lock()
+	a := l.namespaces[holder.Name.Namespace]
+	if a == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.presumed {
+		l.mu.Unlock()
+		return nil
+	}
+	now := l.now()
+	a.join(what, holder, amount)
+	granted := a.grant(what, now)
+	excess := a.excess(what, holder.Name, now)
+	if excess != nil && excess.Never {
+		a.leave(what, holder.Name)
+		granted = append(granted, a.grant(what, now)...)
+	}
+	l.mu.Unlock()
+	l.wakeAll(what, slices.DeleteFunc(granted, func(name types.NamespacedName) bool { return name == holder.Name }))
+	return excess
+}
+
+// SetRunning says that a call runs already, whatever the limits are.
+func (l *Ledger) SetRunning(holder Holder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.namespaces[holder.Name.Namespace]
+	if a == nil {
+		return
+	}
+	if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
+		h.presumed = false
+		return
+	}
+	a.leave(Calls, holder.Name)
+	a.hold(Calls, &holding{Holder: holder, amount: 1})
+}
+
+// Presumed are the calls that an operator before this one may have handed over, as far as nobody has said otherwise. The caller withdraws
+// those that it knows not to run.
+func (l *Ledger) Presumed(namespace string) (presumed []Holder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.namespaces[namespace]; a != nil && a.presumed > 0 {
+		for _, h := range a.held[Calls] {
+			if h.presumed {
+				presumed = append(presumed, h.Holder)
+			}
+		}
+	}
+	return presumed
+}
+
+// Withdraw says that a presumed call doesn't run. It changes nothing for any other.
+func (l *Ledger) Withdraw(presumed Holder) {
+	l.update(presumed.Name, Calls, func(a *accounts) bool {
+		h := a.held[Calls][presumed.Name]
+		return h != nil && h.UID == presumed.UID && h.presumed && a.leave(Calls, presumed.Name)
+	})
+}
+
+// Release says that somebody doesn't have, or want, something any more.
+func (l *Ledger) Release(name types.NamespacedName, whats ...Resource) {
+	for _, what := range whats {
+		l.update(name, what, func(a *accounts) bool {
+			if a.seeding != nil {
+				a.released[what][name] = struct{}{}
+			}
+			return a.leave(what, name)
+		})
+	}
+}
+
+// update does something that may make room, and gives that to those that wait.
+func (l *Ledger) update(name types.NamespacedName, what Resource, do func(*accounts) (makesRoom bool)) {
+	l.mu.Lock()
+	a := l.namespaces[name.Namespace]
+	if a == nil {
+		l.mu.Unlock()
+		return
+	}
+	var granted []types.NamespacedName
+	if do(a) {
+		granted = a.grant(what, l.now())
+	}
+	l.mu.Unlock()
+	l.wakeAll(what, granted)
+}
+
+// Spend counts the CPU of a call that has ended.
+func (l *Ledger) Spend(user string, groups []string, namespace string, ended time.Time, milliseconds int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.namespaces[namespace]; a != nil && milliseconds > 0 {
+		a.spend(Spent{User: user, Groups: groups, Ended: ended, Milliseconds: milliseconds}, l.now())
+	}
+}
+
+// Used is what is in use of a budget; not ok when the ledger doesn't know it.
+func (l *Ledger) Used(budget types.NamespacedName) (used Amounts, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.namespaces[budget.Namespace]
+	if a == nil || a.budgets[budget.Name] == nil {
+		return used, false
+	}
+	b := a.budgets[budget.Name]
+	used = b.used
+	used[CPUMilliseconds] = b.spent(l.now())
+	return used, true
+}
+
+// SetBudget makes a namespace's budget known, or known anew, once the namespace is seeded.
+func (l *Ledger) SetBudget(namespace string, rule Rule) {
+	l.change(namespace, func(a *accounts) bool {
+		if known := a.budgets[rule.Name]; known != nil && known.Version == rule.Version {
+			return false
+		}
+		a.setBudget(rule)
+		return true
+	})
+}
+
+// RemoveBudget says that a budget was deleted. A namespace without budgets is forgotten.
+func (l *Ledger) RemoveBudget(budget types.NamespacedName) {
+	l.change(budget.Namespace, func(a *accounts) bool {
+		if a.seeding != nil {
+			a.removed[budget.Name] = struct{}{}
+		}
+		delete(a.budgets, budget.Name)
+		if a.seeded && len(a.budgets) == 0 {
+			delete(l.namespaces, budget.Namespace)
+		}
+		return true
+	})
+}
+
+// change has all look again who wait in a namespace, since what they are told has changed.
+func (l *Ledger) change(namespace string, do func(*accounts) bool) {
+	l.mu.Lock()
+	a := l.namespaces[namespace]
+	if a == nil || !do(a) {
+		l.mu.Unlock()
+		return
+	}
+	var woken [resources][]types.NamespacedName
+	for what, line := range a.waiting {
+		for _, h := range line {
+			woken[what] = append(woken[what], h.Name)
+		}
+	}
+	a.count()
+	for what := range a.waiting {
+		a.grant(Resource(what), l.now())
+	}
+	l.mu.Unlock()
+	for what, names := range woken {
+		l.wakeAll(Resource(what), names)
+	}
+}
+
+func (l *Ledger) wakeAll(what Resource, names []types.NamespacedName) {
+	for _, name := range names {
+		l.wake(what, name)
+	}
+}
+
+func compareHolders(a, b *holding) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
+}

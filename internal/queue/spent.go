@@ -1,0 +1,151 @@
+package queue
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// windowMinutes is for how many whole minutes CPU counts after the one in which it was spent: for an hour at least.
+const windowMinutes = 60
+
+// Spent is the CPU of a call that has ended.
+type Spent struct {
+	User         string
+	Groups       []string
+	Ended        time.Time
+	Milliseconds int64
+}
+
+func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
+
+// spend counts CPU, and forgets what is too long ago. What a wall clock says too early counts from now.
+func (a *accounts) spend(s Spent, now time.Time) {
+	minute, first := min(minuteOf(s.Ended), minuteOf(now)), minuteOf(now)-windowMinutes
+	maps.DeleteFunc(a.spent, func(s spender, _ int64) bool { return s.minute < first })
+	if minute < first {
+		return
+	}
+	a.spent[spender{minute, s.User, strings.Join(s.Groups, "\x00")}] += s.Milliseconds
+	for _, b := range a.budgets {
+		maps.DeleteFunc(b.cpu, func(minute, _ int64) bool { return minute < first })
+		if b.Covers(s.User, s.Groups) {
+			b.cpu[minute] += s.Milliseconds
+		}
+	}
+}
+
+// spent is the CPU of the last hour.
+func (b *account) spent(now time.Time) (sum int64) {
+	for minute, milliseconds := range b.cpu {
+		if minute >= minuteOf(now)-windowMinutes {
+			sum += milliseconds
+		}
+	}
+	return sum
+}
+
+// passes is when less than the limit will be of the last hour, if no more is spent.
+func (b *account) passes(now time.Time) time.Time {
+	left := b.spent(now)
+	for _, minute := range slices.Sorted(maps.Keys(b.cpu)) {
+		if minute < minuteOf(now)-windowMinutes {
+			continue
+		}
+		if left -= b.cpu[minute]; left < b.Limits[CPUMilliseconds] {
+			return time.Unix((minute+windowMinutes+1)*60, 0).UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// LedgerSnapshot is what the API says about a namespace.
+type LedgerSnapshot struct {
+	Rules []Rule
+	// Running are the calls that hold a place, Presumed those that an operator before this one may have handed over, Sessions those that
+	// have a pod.
+	Running, Presumed, Sessions []Holder
+	// Pending are the calls that were let in and have not started, with the size of their input.
+	Pending []PendingInput
+	Spent   []Spent
+}
+
+// PendingInput is a call that has not started, and the size of its input in bytes.
+type PendingInput struct {
+	Holder
+	Bytes int64
+}
+
+// Seed makes a namespace's budgets known, and what is in use of them, once; afterwards it returns at once. What is in use counts whatever
+// the limits are. What Queues.Seed says about reads, errors and what is released meanwhile holds here.
+func (l *Ledger) Seed(ctx context.Context, namespace string, read func(context.Context) (LedgerSnapshot, error)) error {
+	l.mu.Lock()
+	a := l.namespaces[namespace]
+	if a == nil {
+		a = newAccounts()
+		l.namespaces[namespace] = a
+	}
+	if a.seeded {
+		l.mu.Unlock()
+		return nil
+	}
+	s, shared := a.seeding, a.seeding != nil
+	if !shared {
+		s = newSeeding()
+		a.seeding = s
+	}
+	l.mu.Unlock()
+	if shared {
+		return s.wait(ctx)
+	}
+	return runSeeding(ctx, s, read, func(snapshot LedgerSnapshot) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		a.seeding = nil
+		if s.err == nil {
+			a.apply(snapshot, l.now())
+		}
+		if len(a.budgets) == 0 {
+			// It has none any more, or they couldn't be read.
+			delete(l.namespaces, namespace)
+		}
+	})
+}
+
+// apply adds what a snapshot says. What is known already is newer, and stays.
+func (a *accounts) apply(snapshot LedgerSnapshot, now time.Time) {
+	a.seeded = true
+	for _, rule := range snapshot.Rules {
+		if _, isGone := a.removed[rule.Name]; !isGone {
+			a.setBudget(rule)
+		}
+	}
+	a.count()
+	for _, h := range snapshot.Running {
+		a.seed(Calls, &holding{Holder: h, amount: 1})
+	}
+	for _, h := range snapshot.Presumed {
+		a.seed(Calls, &holding{Holder: h, amount: 1, presumed: true})
+	}
+	for _, h := range snapshot.Sessions {
+		a.seed(Sessions, &holding{Holder: h, amount: 1})
+	}
+	for _, h := range snapshot.Pending {
+		a.seed(PendingBytes, &holding{Holder: h.Holder, amount: h.Bytes})
+	}
+	for _, s := range snapshot.Spent {
+		a.spend(s, now)
+	}
+	for what := range a.released {
+		clear(a.released[what])
+	}
+	clear(a.removed)
+}
+
+func (a *accounts) seed(what Resource, h *holding) {
+	if _, isReleased := a.released[what][h.Name]; !isReleased && a.held[what][h.Name] == nil {
+		a.hold(what, h)
+	}
+}
