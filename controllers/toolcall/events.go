@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"path"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,7 +18,7 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 		return
 	}
 	metrics.CountFinished(after.Namespace, s)
-	r.Trace.RecordCall(after, o.created, o.now)
+	r.Trace.RecordCall(after, o.program(s), o.created, o.now)
 	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
@@ -28,6 +29,18 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 		kind = corev1.EventTypeWarning
 	}
 	r.Tell(after, kind, s.Reason, string(s.Phase), s.Message)
+}
+
+// program is the name of the program that was started for a call which ended; empty for none, or when that isn't known.
+func (o *observation) program(s *v1alpha1.ToolCallStatus) string {
+	switch {
+	case s.StartTime == nil || s.Action == nil || o.decision == nil || s.Action.Type == v1alpha1.ActionFile:
+		return ""
+	case len(o.decision.ArgvPrefix) > 0:
+		return path.Base(o.decision.ArgvPrefix[0])
+	default:
+		return path.Base(s.Action.Tool)
+	}
 }
 
 // Tell makes an Event of a call, unless there are too many of its namespace.

@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/output/store"
+	"toolcall.dev/operator/internal/tracing"
 )
 
 // Options are what the command line and the pod say.
@@ -46,6 +47,8 @@ type Options struct {
 	OutputAPICertDir string
 	// OutputStore is where output is kept that is more than the status of a call holds; empty for nowhere.
 	OutputStore string
+	// Trace says what spans hold of calls besides names.
+	Trace tracing.Options
 	// Users are those that the calls of namespaces run as.
 	Users jobspec.UserRange
 
@@ -101,6 +104,8 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
 	fs.StringVar(&o.OutputAPICertDir, "output-api-cert-dir", "", "`folder` with tls.crt and tls.key, which cert-manager for example renews, for the aggregated API. Whoever makes them also writes the APIService's caBundle. Empty: the operator makes its own, and writes it")
 	fs.StringVar(&o.OutputStore, "output-store", "", "`location` of the output store, which keeps what the status of a call leaves out of its output: s3://BUCKET, gs://BUCKET, azblob://CONTAINER, or file:///FOLDER with one replica only; empty for none. Give the credentials to the pod. No other operator may use the location")
+	fs.BoolVar(&o.Trace.Arguments, "trace-arguments", false, "record the command, source or arguments of calls in their spans, up to 4 KiB; not of calls with more input than that. Whoever reads traces reads them")
+	fs.BoolVar(&o.Trace.Results, "trace-results", false, "record the output of calls in their spans, up to 4 KiB. Whoever reads traces reads it")
 	fs.Func("user-ids", "`range` of user IDs, FIRST-LAST, such as 1000000000-1999999999: calls of each namespace run as a user and group of their own from it, unless the environment names others. Empty: all run as 1000, and share what the kernel counts for a user", func(text string) (err error) {
 		o.Users, err = jobspec.ParseUserRange(text)
 		return err
