@@ -58,9 +58,15 @@ func newStdioCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		log, metrics := newLog(slog.LevelWarn), mcpserver.NewMetrics()
+		export, err := newExport(cmd.Context(), log, metrics)
+		if err != nil {
+			return err
+		}
+		defer shutdown(export)
 		return mcpserver.NewServer(mcpserver.Options{
 			Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, SessionPerClient: sessionPerClient,
-			Version: version.String(), Log: newLog(slog.LevelWarn),
+			Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
 		}).RunStdio(cmd.Context())
 	}
 	return cmd
@@ -84,9 +90,15 @@ func newHTTPCommand() *cobra.Command {
 		}
 		log := newLog(slog.LevelInfo)
 		limitMemory(log)
+		metrics := mcpserver.NewMetrics()
+		export, err := newExport(cmd.Context(), log, metrics)
+		if err != nil {
+			return err
+		}
+		defer shutdown(export)
 		server := mcpserver.NewServer(mcpserver.Options{
 			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
-			Version: version.String(), Log: log,
+			Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
 		})
 		return mcpserver.Serve(cmd.Context(), server, mcpserver.Endpoint{HTTPOptions: *options, API: conf, Namespace: namespace})
 	}

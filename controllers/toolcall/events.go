@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"path"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,7 +21,7 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 		return
 	}
 	metrics.CountFinished(after.Namespace, s)
-	r.Trace.RecordCall(after, o.created, o.now)
+	r.Trace.RecordCall(after, o.program(s), o.created, o.now)
 	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
@@ -50,6 +51,18 @@ func (r *applier) announceApproval(before, after *v1alpha1.ToolCall) {
 		metrics.CountApproval(metrics.ApprovalDenied)
 	case is.Reason == v1alpha1.ReasonApprovalExpired:
 		metrics.CountApproval(metrics.ApprovalExpired)
+	}
+}
+
+// program is the name of the program that was started for a call which ended; empty for none, or when that isn't known.
+func (o *observation) program(s *v1alpha1.ToolCallStatus) string {
+	switch {
+	case s.StartTime == nil || s.Action == nil || o.decision == nil || s.Action.Type == v1alpha1.ActionFile:
+		return ""
+	case len(o.decision.ArgvPrefix) > 0:
+		return path.Base(o.decision.ArgvPrefix[0])
+	default:
+		return path.Base(s.Action.Tool)
 	}
 }
 

@@ -17,6 +17,7 @@ type Metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	rejected *prometheus.CounterVec
+	lost     *prometheus.CounterVec
 }
 
 // NewMetrics returns registered metrics.
@@ -33,8 +34,11 @@ func NewMetrics() *Metrics {
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "toolcall_mcp_http_rejected_total", Help: "HTTP requests that were rejected before they reached a tool, by reason.",
 		}, []string{"reason"}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "toolcall_mcp_telemetry_lost_total", Help: "Spans that were not exported by OTLP, because the endpoint failed or too many waited for it, by signal.",
+		}, []string{"signal"}),
 	}
-	m.Registry.MustRegister(m.calls, m.duration, m.rejected, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(m.calls, m.duration, m.rejected, m.lost, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -58,6 +62,9 @@ func (m *Metrics) observe(tool, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tool, outcome).Inc()
 	m.duration.WithLabelValues(tool).Observe(took.Seconds())
 }
+
+// CountLostTelemetry counts what was not exported by OTLP of a signal.
+func (m *Metrics) CountLostTelemetry(signal string, n int) { m.lost.WithLabelValues(signal).Add(float64(n)) }
 
 // exportSessions exports the number of open sessions.
 func (m *Metrics) exportSessions(count func() int64) {

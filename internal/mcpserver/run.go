@@ -28,9 +28,6 @@ const (
 	// labelConversation has the id of the conversation that created a call or a session.
 	labelConversation = "toolcall.dev/conversation"
 
-	// maxTrace bounds a client's trace context in bytes. The specification requires as much.
-	maxTrace = 512
-
 	// createTimeout bounds one create request, createTries how often it is sent when responses are lost.
 	createTimeout = 20 * time.Second
 	createTries   = 3
@@ -65,7 +62,7 @@ func (s *Server) create(t tool, read specOf) tool {
 func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *callRequest) (*Result, error) {
 	call := &v1alpha1.ToolCall{Spec: r.spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-	call.Annotations, call.Labels = traceOf(req), labelsOf(req)
+	call.Annotations, call.Labels = traceOf(ctx), labelsOf(req)
 	if r.id != "" {
 		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.id, r.spec}, call); err != nil {
 			return nil, err
@@ -148,19 +145,6 @@ func labelsOf(req *mcp.CallToolRequest) map[string]string {
 		return nil
 	}
 	return map[string]string{labelConversation: id}
-}
-
-// traceOf returns the trace context of the request as annotations: the call becomes part of the client's trace.
-func traceOf(req *mcp.CallToolRequest) map[string]string {
-	annotations := map[string]string{}
-	for key, annotation := range map[string]string{
-		"traceparent": v1alpha1.AnnotationTraceParent, "tracestate": v1alpha1.AnnotationTraceState,
-	} {
-		if value, ok := req.Params.Meta[key].(string); ok && value != "" && len(value) <= maxTrace {
-			annotations[annotation] = value
-		}
-	}
-	return annotations
 }
 
 func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {

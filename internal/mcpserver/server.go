@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/internal/fair"
@@ -48,6 +49,8 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 	Metrics *Metrics
+	// Traces makes spans of requests; nil for none.
+	Traces trace.TracerProvider
 }
 
 // Server offers the tools to any number of sessions.
@@ -55,6 +58,7 @@ type Server struct {
 	options Options
 	mcp     *mcp.Server
 	tools   map[string]tool
+	tracer  trace.Tracer
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limits.Limit
 	// lists are the lists of environments that are read.
@@ -72,7 +76,7 @@ func NewServer(o Options) *Server {
 		o.Metrics = NewMetrics()
 	}
 	s := &Server{
-		options: o, calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		options: o, tracer: newTracer(o.Traces), calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		// Not more can wait than the limit of queries lets in.
 		lists: fair.NewTurns[string](maxLists, maxListsPerTenant),
@@ -91,6 +95,7 @@ func NewServer(o Options) *Server {
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
 	s.addTools()
+	s.mcp.AddReceivingMiddleware(s.trace)
 	return s
 }
 

@@ -353,21 +353,3 @@ func TestEnvironmentsAreListed(t *testing.T) {
 		t.Errorf("got %q, want %q", text, want)
 	}
 }
-
-// The trace context of a request becomes annotations of the call. An invalid one is left out.
-func TestTraceContext(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.operate(echo)
-	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
-		Meta: mcp.Meta{"traceparent": parent, "tracestate": strings.Repeat("x", maxTrace+1)},
-		Name: "run_command", Arguments: fields{"command": "x"},
-	})
-	must(t, err)
-	call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
-	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationTraceParent: parent}, call.Annotations); diff != "" {
-		t.Error(diff)
-	}
-}

@@ -53,6 +53,10 @@ var (
 		Name: "toolcall_program_records_dropped_total",
 		Help: "Records of the programs of finished calls that were not written to the log, because their namespace had too many.",
 	})
+	telemetryLost = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_telemetry_lost_total",
+		Help: "What was not exported by OTLP, because the endpoint failed or too much waited for it, by signal: spans of traces, exports of metrics, records of logs.",
+	}, []string{"signal"})
 	clockSkew = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "toolcall_clock_skew_seconds",
 		Help: "How far the API server's clock is ahead of this replica's, by the newest answer; 0 while they agree within a second.",
@@ -102,7 +106,7 @@ func init() {
 	for _, metric := range byEnvironment {
 		crmetrics.Registry.MustRegister(metric)
 	}
-	crmetrics.Registry.MustRegister(reports, approvals, eventsDropped, recordsDropped, clockSkew, storeErrors, states(known))
+	crmetrics.Registry.MustRegister(reports, approvals, eventsDropped, recordsDropped, telemetryLost, clockSkew, storeErrors, states(known))
 	beginSeries(Other, Other)
 	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
 		reports.WithLabelValues(string(outcome))
@@ -146,6 +150,9 @@ func CountDroppedEvent() { eventsDropped.Inc() }
 
 // CountDroppedRecord counts a record for the log that a namespace's limit kept back.
 func CountDroppedRecord() { recordsDropped.Inc() }
+
+// CountLostTelemetry counts what was not exported by OTLP of a signal.
+func CountLostTelemetry(signal string, n int) { telemetryLost.WithLabelValues(signal).Add(float64(n)) }
 
 // CountFinished counts a call of a namespace that ended.
 func CountFinished(namespace string, status *v1alpha1.ToolCallStatus) {

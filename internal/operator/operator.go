@@ -32,9 +32,11 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/otlp"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/tracing"
+	"toolcall.dev/operator/internal/version"
 )
 
 // +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,resourceNames=toolcall-dispatch,verbs=get
@@ -75,6 +77,7 @@ type replica struct {
 	identity *dispatch.Identity
 	memory   *controllers.Memory
 	records  *dispatch.Records
+	export   *otlp.Export
 	trace    *tracing.Tracer
 	kept     *outputStore
 	audit    *auditLog
@@ -105,7 +108,7 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	if r.kept, err = openOutputStore(ctx, o, r.memory, log.WithName("output-store")); err != nil {
 		return nil, err
 	}
-	if r.trace, err = tracing.FromEnv(ctx, os.Getenv); err == nil {
+	if err = r.startTracing(ctx); err == nil {
 		err = r.listen(ctx)
 	}
 	if err != nil {
@@ -113,6 +116,21 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 		return nil, err
 	}
 	return r, nil
+}
+
+// startTracing has calls recorded where the environment names an OTLP endpoint.
+func (r *replica) startTracing(ctx context.Context) (err error) {
+	log := r.log.WithName("otlp")
+	r.export, err = otlp.New(ctx, os.Getenv, otlp.Options{
+		Service: "toolcall-operator", Version: version.String(), Signals: []otlp.Signal{otlp.Traces, otlp.Metrics},
+		Lost: func(signal otlp.Signal, n int) { metrics.CountLostTelemetry(string(signal), n) },
+		Log:  func(err error) { log.Error(err, "Failed to export telemetry") },
+	})
+	if err != nil {
+		return err
+	}
+	r.trace, err = tracing.New(r.export.Traces, r.export.Metrics, r.options.Trace)
+	return err
 }
 
 // listen opens the ports that answer from the start.
@@ -142,7 +160,9 @@ func (r *replica) close(ctx context.Context) {
 	// The last traces are sent, also when ctx has ended.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	_ = r.trace.Shutdown(last)
+	if err := r.export.Shutdown(last); err != nil {
+		r.log.Error(err, "Failed to export the last telemetry")
+	}
 }
 
 // run works, and serves the kubelet and the aggregated API from the same moment: they don't wait for the cluster.

@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/output/store"
+	"toolcall.dev/operator/internal/tracing"
 )
 
 // Options are what the command line and the pod say.
@@ -51,6 +52,8 @@ type Options struct {
 	AuditLog             string
 	AuditLogMaxMegabytes int
 	AuditLogMaxFiles     int
+	// Trace says what spans hold of calls besides names.
+	Trace tracing.Options
 	// Users are those that the calls of namespaces run as.
 	Users jobspec.UserRange
 
@@ -109,6 +112,8 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.AuditLog, "audit-log", "", "`file` that a record of each ended call and session and of each transfer is written to, - for the standard output; empty for none. A file must be on a volume that all replicas mount, or each of them writes a log of its own")
 	fs.IntVar(&o.AuditLogMaxMegabytes, "audit-log-max-megabytes", 100, "size in MiB at which the file of --audit-log is rotated")
 	fs.IntVar(&o.AuditLogMaxFiles, "audit-log-max-files", 10, "files of --audit-log that are kept, with the one that is written to; the oldest is deleted")
+	fs.BoolVar(&o.Trace.Arguments, "trace-arguments", false, "record the command, source or arguments of calls in their spans, up to 4 KiB; not of calls with more input than that. Whoever reads traces reads them")
+	fs.BoolVar(&o.Trace.Results, "trace-results", false, "record the output of calls in their spans, up to 4 KiB. Whoever reads traces reads it")
 	fs.Func("user-ids", "`range` of user IDs, FIRST-LAST, such as 1000000000-1999999999: calls of each namespace run as a user and group of their own from it, unless the environment names others. Empty: all run as 1000, and share what the kernel counts for a user", func(text string) (err error) {
 		o.Users, err = jobspec.ParseUserRange(text)
 		return err
