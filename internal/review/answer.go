@@ -47,6 +47,10 @@ func describe(s *decide.Snapshot) *subresourcesv1alpha1.ToolCallReviewStatus {
 // refused says that a call would be denied, or fail before it starts.
 func refused(s *decide.Snapshot, refusal *decide.Refusal) *subresourcesv1alpha1.ToolCallReviewStatus {
 	status := describe(s)
+	if refusal.Reason == v1alpha1.ReasonSessionNotAllowed {
+		// What holds in the session of somebody else isn't this user's to know.
+		status.Policy, status.Warnings = "", nil
+	}
 	rule := denials.Rules()[refusal.Reason]
 	status.Denial = &subresourcesv1alpha1.ReviewDenial{
 		Phase: v1alpha1.PhaseFailed, Reason: refusal.Reason, Message: refusal.Message,

@@ -1,5 +1,6 @@
 // Package subresources serves the aggregated API: the group subresources.toolcall.dev, which the cluster's API server passes on
-// to the operator. It has what doesn't fit into objects: the output of calls, whole, by range, and while they run.
+// to the operator. It has what doesn't fit into objects: the output of calls, whole, by range, and while they run, the files of sessions,
+// and reviews of calls, which are answered and stored nowhere.
 //
 // The cluster's API server authenticates, authorizes and audits each request before it passes it on, and nobody else gets in: a
 // connection needs the API server's own client certificate, or another replica's. This server authorizes once more, and

@@ -9,6 +9,7 @@ import (
 // ToolCallReview asks whether a call would run. To create one is to ask; the answer is its status. Nothing is stored or run.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 type ToolCallReview struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is that of the request. Only its namespace counts.
@@ -53,7 +54,7 @@ type ToolCallReviewSpec struct {
 // nothing else of the policy. Values of variables aren't in it.
 type ToolCallReviewStatus struct {
 	// allowed says that the call would run; where approval is set, once it has been approved.
-	// +required
+	// +optional
 	Allowed bool `json:"allowed"`
 
 	// denial says why the call would not run. Unset for a call that is allowed, or undecided.
