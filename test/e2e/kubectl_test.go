@@ -27,7 +27,7 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 	wide, err := sp.kubectl(t, "get", "toolcalls.toolcall.dev", call.Name, "-n", sp.namespace, "-o", "wide")
 	must(t, err)
 	lines = strings.Split(strings.TrimSpace(wide), "\n")
-	expectSame(t, "wide columns", []string{"REQUESTED-BY", "POD", "NODE"}, columns(lines[0])[8:])
+	expectSame(t, "wide columns", []string{"REQUESTED-BY", "CPU-MS", "MEMORY", "POD", "NODE"}, columns(lines[0])[8:])
 	expectSame(t, "wide row", []string{call.Spec.RequestedBy.Username, call.Status.Pod, call.Status.Node}, columns(lines[1])[8:])
 
 	env, err := sp.kubectl(t, "get", "execenv", "-n", sp.namespace)
