@@ -54,7 +54,7 @@ func TestTableOfCalls(t *testing.T) {
 		t.Errorf("the header is %q", wide["NAMESPACE"])
 	}
 	line := strings.Join(strings.Fields(f.Run("get", "good", "-o", "wide").Out), " ")
-	if !strings.HasSuffix(line, " admin - good-abc node-1") {
+	if !strings.HasSuffix(line, " admin - - - good-abc node-1") {
 		t.Errorf("the wide row is %q", line)
 	}
 }
