@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,8 +28,14 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 	wide, err := sp.kubectl(t, "get", "toolcalls.toolcall.dev", call.Name, "-n", sp.namespace, "-o", "wide")
 	must(t, err)
 	lines = strings.Split(strings.TrimSpace(wide), "\n")
-	expectSame(t, "wide columns", []string{"REQUESTED-BY", "POD", "NODE"}, columns(lines[0])[8:])
-	expectSame(t, "wide row", []string{call.Spec.RequestedBy.Username, call.Status.Pod, call.Status.Node}, columns(lines[1])[8:])
+	expectSame(t, "wide columns", []string{"REQUESTED-BY", "CPU-MS", "MEMORY", "POD", "NODE"}, columns(lines[0])[8:])
+	used := call.Status.Usage
+	if used == nil || used.CPUMilliseconds == nil {
+		t.Fatalf("the call's usage is %+v", used)
+	}
+	expectSame(t, "wide row", []string{
+		call.Spec.RequestedBy.Username, cell(used.CPUMilliseconds), cell(used.MaxRSSBytes), call.Status.Pod, call.Status.Node,
+	}, columns(lines[1])[8:])
 
 	env, err := sp.kubectl(t, "get", "execenv", "-n", sp.namespace)
 	must(t, err)
@@ -116,4 +123,12 @@ func TestEventsTellWhatWentWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// cell is how a table shows a number that may be unknown.
+func cell(n *int64) string {
+	if n == nil {
+		return "<none>"
+	}
+	return fmt.Sprint(*n)
 }

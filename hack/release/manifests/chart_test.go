@@ -333,13 +333,13 @@ func TestValuesReachTheDeployment(t *testing.T) {
 		"arguments": {
 			values{
 				"runnerImage": values{"repository": "r.test/r", "tag": "v1"}, "replicas": 1, "leaderElection": values{"enabled": false},
-				"concurrentCalls": 5, "qps": 12.5, "log": values{"level": "debug", "encoder": "json"}, "extraArgs": []any{"--metrics-address=0"},
+				"concurrentCalls": 5, "qps": 12.5, "log": values{"level": "debug", "encoder": "json"}, "extraArgs": []any{"--metrics-address=0"}, "auditLog": "-",
 			},
 			append(container[:5:5], "args"),
 			[]any{
 				"--runner-image=r.test/r:v1", "--leader-elect=false", "--concurrent-calls=5", "--qps=12.5",
 				"--zap-log-level=debug", "--zap-encoder=json",
-				"--output-store=s3://toolcall?endpoint=http://toolcall-store." + system + ".svc:9000", "--metrics-address=0",
+				"--output-store=s3://toolcall?endpoint=http://toolcall-store." + system + ".svc:9000", "--audit-log=-", "--metrics-address=0",
 			},
 		},
 	} {
