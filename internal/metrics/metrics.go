@@ -107,6 +107,9 @@ func init() {
 	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
 		reports.WithLabelValues(string(outcome))
 	}
+	for _, signal := range []string{"traces", "metrics", "logs"} {
+		telemetryLost.WithLabelValues(signal)
+	}
 	for _, operation := range []StoreOperation{StoreWrite, StoreRead, StoreDelete, StoreSweep} {
 		storeErrors.WithLabelValues(string(operation))
 	}
