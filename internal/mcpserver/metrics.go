@@ -64,7 +64,9 @@ func (m *Metrics) observe(tool, outcome string, took time.Duration) {
 }
 
 // CountLostTelemetry counts what was not exported by OTLP of a signal.
-func (m *Metrics) CountLostTelemetry(signal string, n int) { m.lost.WithLabelValues(signal).Add(float64(n)) }
+func (m *Metrics) CountLostTelemetry(signal string, n int) {
+	m.lost.WithLabelValues(signal).Add(float64(n))
+}
 
 // exportSessions exports the number of open sessions.
 func (m *Metrics) exportSessions(count func() int64) {

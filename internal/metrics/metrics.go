@@ -114,6 +114,9 @@ func init() {
 	for _, decision := range []ApprovalDecision{Approved, ApprovalDenied, ApprovalExpired} {
 		approvals.WithLabelValues(string(decision))
 	}
+	for _, signal := range []string{"traces", "metrics", "logs"} {
+		telemetryLost.WithLabelValues(signal)
+	}
 	for _, operation := range []StoreOperation{StoreWrite, StoreRead, StoreDelete, StoreSweep} {
 		storeErrors.WithLabelValues(string(operation))
 	}

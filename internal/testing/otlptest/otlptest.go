@@ -45,16 +45,17 @@ func New(t testing.TB) *Endpoint {
 	return e
 }
 
-// Stuck starts an endpoint that answers no request before the test ends.
-func Stuck(t testing.TB) *Endpoint {
+// Stuck starts an endpoint that answers no request until it is released, and then all. It records nothing.
+func Stuck(t testing.TB) (e *Endpoint, release func()) {
 	t.Helper()
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	released := make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-released }))
 	t.Cleanup(func() {
-		close(ended)
+		release()
 		server.Close()
 	})
-	return &Endpoint{URL: server.URL}
+	return &Endpoint{URL: server.URL}, release
 }
 
 // Getenv is an environment that exports every signal here.
