@@ -39,8 +39,8 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 		return effects{wake: left, leaveQueue: true}, nil
 	}
 	j, otherwise, err := r.judge(ctx, o)
-	if otherwise != nil && otherwise.status != nil && otherwise.status.Phase.Terminal() {
-		otherwise.leaveLine = true
+	if otherwise != nil {
+		otherwise.leaveLine, otherwise.leaveQueue = otherwise.ends(), true
 	}
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err

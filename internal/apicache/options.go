@@ -40,6 +40,7 @@ func Options(namespaces []string) cache.Options {
 			&corev1.Pod{}:                 {Label: own, Field: notSucceeded, Transform: transform(slimPod)},
 			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
 			&v1alpha1.ToolSession{}:       {Transform: transform(slimSession)},
+			&v1alpha1.ToolBudget{}:        {Transform: transform(slimBudget)},
 
 			&admissionv1.ValidatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.ValidatingAdmissionPolicy) {
 				p.Status = admissionv1.ValidatingAdmissionPolicyStatus{}
@@ -102,6 +103,11 @@ func slimAdmission[T any](o client.Object, spec *T) {
 		*spec = none
 		o.SetAnnotations(nil)
 	}
+}
+
+// slimBudget leaves out what nobody reads and anybody may fill.
+func slimBudget(budget *v1alpha1.ToolBudget) {
+	budget.Labels, budget.Annotations, budget.OwnerReferences = nil, nil, nil
 }
 
 func slimPod(pod *corev1.Pod) {
