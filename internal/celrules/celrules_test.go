@@ -88,6 +88,7 @@ func TestVariables(t *testing.T) {
 		{shell("git push -f; $x"), `action.commands.exists(c, c.name == "git" && c.args.exists(a, a == "-f")) && action.commands.exists(c, !c.literal)`},
 		{shell("rm -rf /"), `action.command.matches("rm\\s+-[rf]+") && action.command.startsWith("rm") && action.command.contains("-rf") && action.command.endsWith("/")`},
 		{code("Python", "import os.path"), `action.language == "python" && action.modules == ["os", "os.path"] && action.source.size() == 14 && !action.network`},
+		{code("bash", "cd /; git push"), `action.commands.exists(c, c.name == "git" && "push" in c.args) && action.modules == []`},
 		{move, `action.type == "File" && action.tool == "file.write" && action.operation == "Move" && action.path == "/a" && action.destination == "/b" && action.commands == []`},
 		{full, `action.args.all(a, a.startsWith("-")) && action.args.exists_one(a, a == "-l") && action.args.filter(a, a == "x").size() == 0`},
 		{full, `(1 + 2) * 3 - 4 == 5 && 7 % 4 / 3 == 1 && (true ? "a" + "b" : "c") == "ab" && -1 < 1.5`},

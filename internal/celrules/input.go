@@ -95,22 +95,32 @@ func (s *Set) action(in *Input) (fields map[string]any, absent string) {
 	if a.File != nil {
 		fields["operation"], fields["path"], fields["destination"] = string(a.File.Operation), a.File.Path, a.File.Destination
 	}
-	var err error
-	switch {
-	case s.commands && a.Type == v1alpha1.ActionShell:
-		absent, err = "action.commands", addCommands(fields, a.Command, in.Environment.Spec.Shell)
-	case s.commands && a.Type == v1alpha1.ActionStructured:
-		fields["commands"] = []any{command(guards.Command{Name: a.Binary, Args: a.Args, Literal: true})}
-	case s.modules && a.Type == v1alpha1.ActionCode:
-		absent, err = "action.modules", addModules(fields, a.Source, a.Language)
+	if s.commands {
+		if err := addCommands(fields, a, in.Environment.Spec.Shell); err != nil {
+			absent = ": action.commands isn't known: " + err.Error()
+		}
 	}
-	if err != nil {
-		return fields, ": " + absent + " isn't known: " + err.Error()
+	if s.modules && a.Type == v1alpha1.ActionCode {
+		if err := addModules(fields, a.Source, a.Language); err != nil {
+			absent += ": action.modules isn't known: " + err.Error()
+		}
 	}
-	return fields, ""
+	return fields, absent
 }
 
-func addCommands(fields map[string]any, script string, shell []string) error {
+func addCommands(fields map[string]any, a *guards.Action, shell []string) error {
+	var script string
+	switch {
+	case a.Type == v1alpha1.ActionStructured:
+		fields["commands"] = []any{command(guards.Command{Name: a.Binary, Args: a.Args, Literal: true})}
+		return nil
+	case a.Type == v1alpha1.ActionShell:
+		script = a.Command
+	case a.Language == "bash" || a.Language == "sh":
+		script, shell = a.Source, nil
+	default:
+		return nil
+	}
 	delete(fields, "commands")
 	commands, err := guards.Commands(script, shell)
 	if err != nil {

@@ -89,3 +89,29 @@ func TestModulesThatAreNotKnown(t *testing.T) {
 		t.Log(err) // Bounded: it ends.
 	}
 }
+
+// What is written out is what the shell passes on: the same words in quotes are the same command.
+func FuzzCommands(f *testing.F) {
+	for _, script := range []string{"git push", `"git" pu\sh 'a b' | wc; x=$(id) y`, "a <<X\n$(b)\nX", "for i in 1; do a; done", "[ -f x ] && '' {a,b}", "if true"} {
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		commands, err := Commands(script, nil)
+		if err != nil || strings.ContainsAny(script, "\x00\r") {
+			return
+		}
+		for _, c := range commands {
+			if !c.Literal {
+				continue
+			}
+			var quoted []string
+			for _, word := range append([]string{c.Name}, c.Args...) {
+				quoted = append(quoted, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
+			}
+			again, err := Commands(strings.Join(quoted, " "), nil)
+			if diff := cmp.Diff([]Command{c}, again); err != nil || diff != "" {
+				t.Errorf("%q: %v %s", script, err, diff)
+			}
+		}
+	})
+}

@@ -3,9 +3,11 @@ package api_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,6 +100,34 @@ func TestNetworksThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"port 0":             {with(v1alpha1.NetworkRules{Allowed: []v1alpha1.AllowedHost{{Host: "a", Ports: []int32{0}}}}), "spec.network.allowed[0].ports[0]"},
 		"port 65536":         {with(v1alpha1.NetworkRules{Allowed: []v1alpha1.AllowedHost{{Host: "a", Ports: []int32{65536}}}}), "spec.network.allowed[0].ports[0]"},
 		"an empty CIDR":      {with(v1alpha1.NetworkRules{DeniedCIDRs: []string{""}}), "spec.network.deniedCIDRs[0]"},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
+	}
+}
+
+func TestRulesApprovalsAndExamplesThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	rule := v1alpha1.PolicyRule{Name: "r", Expression: "true", Effect: v1alpha1.RuleDeny}
+	example := v1alpha1.PolicyExample{Name: "e", Call: runtime.RawExtension{Raw: []byte(`{"tool":{"name":"x","arguments":{"a":{"b":1}}}}`)}, Expect: v1alpha1.ExpectDeny, Reason: v1alpha1.ReasonUnknownTool}
+	with := func(change func(*v1alpha1.ExecutionPolicySpec)) client.Object {
+		policy := &v1alpha1.ExecutionPolicy{}
+		policy.Spec.Rules, policy.Spec.Examples = []v1alpha1.PolicyRule{rule}, []v1alpha1.PolicyExample{example}
+		policy.Spec.Approvals = []v1alpha1.ApprovalRequirement{{Name: "a", Match: v1alpha1.ApprovalMatch{Actions: []v1alpha1.ActionType{v1alpha1.ActionShell}}}}
+		change(&policy.Spec)
+		return policy
+	}
+	for name, a := range map[string]attempt{
+		"one of each":           {with(func(*v1alpha1.ExecutionPolicySpec) {}), ""},
+		"an empty match":        {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals[0].Match = v1alpha1.ApprovalMatch{} }), ""},
+		"two of a name":         {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Rules = append(s.Rules, rule) }), "spec.rules[1]"},
+		"another effect":        {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Rules[0].Effect = "Warn" }), "spec.rules[0].effect"},
+		"a long expression":     {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Rules[0].Expression = strings.Repeat("!", 4097) }), "spec.rules[0].expression"},
+		"nobody approves":       {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals[0].Minimum = ptr.To(int32(0)) }), "spec.approvals[0].minimum"},
+		"another type":          {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals[0].Match.Actions[0] = "Tool" }), "spec.approvals[0].match.actions[0]"},
+		"another verdict":       {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Examples[0].Expect = "Maybe" }), "spec.examples[0].expect"},
+		"a reason of no denial": {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Examples[0].Expect = v1alpha1.ExpectAllow }), "reason goes with expect: Deny only"},
+		"a call that is none":   {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Examples[0].Call.Raw = []byte(`"ls"`) }), "spec.examples[0].call"},
+		"65 examples":           {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Examples = slices.Repeat(s.Examples, 65) }), "spec.examples"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}
