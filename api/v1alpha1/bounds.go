@@ -13,7 +13,7 @@ const (
 	MaxSpecBytes = 1200 << 10
 
 	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
-	MaxStatusBytes = 162 << 10
+	MaxStatusBytes = 164 << 10
 	// MaxMessageBytes bounds status.message, and the message of each condition.
 	MaxMessageBytes = 2 << 10
 	// MaxConditions bounds the conditions of a call.
@@ -37,7 +37,7 @@ const (
 	// text, and MaxApprovalNameBytes the name of each approver.
 	MaxApprovalSummaryBytes = 8 << 10
 	MaxApprovalTexts        = 8
-	MaxApprovalTextBytes    = 256
+	MaxApprovalTextBytes    = 128
 	MaxApprovalNameBytes    = 256
 	// MaxApprovers bounds how many approvals a call can need.
 	MaxApprovers = 8

@@ -61,21 +61,21 @@ type ApprovalStatus struct {
 
 	// causes are the names of the policy's requirements and rules that ask for the decision, the first 8.
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=atomic
 	// +optional
 	Causes []string `json:"causes,omitempty"`
 
-	// messages are what the policy's rules say to those who decide, the first 8, each up to 256 bytes.
+	// messages are what the policy's rules say to those who decide, the first 8, each up to 128 bytes.
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=atomic
 	// +optional
 	Messages []string `json:"messages,omitempty"`
 
 	// approvers says whom to ask, the first 8. Who may decide is said by the verb "approve" on the call.
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=atomic
 	// +optional
 	Approvers []string `json:"approvers,omitempty"`
@@ -125,7 +125,10 @@ type CallReference struct {
 }
 
 // ToolCallApprovalSpec is a decision. It never changes, and deleting it doesn't take it back.
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable: create another ToolCallApproval"
+//
+// An empty value counts as an absent one, because a client that reads an object into a type and writes it back drops empty values.
+// +kubebuilder:validation:XValidation:rule="self.callRef == oldSelf.callRef && self.digest == oldSelf.digest && self.decision == oldSelf.decision && self.?note.orValue(”) == oldSelf.?note.orValue(”)",message="spec is immutable: create another ToolCallApproval"
+// +kubebuilder:validation:XValidation:rule="self.?approver.?username.orValue(”) == oldSelf.?approver.?username.orValue(”) && self.?approver.?uid.orValue(”) == oldSelf.?approver.?uid.orValue(”)",message="spec is immutable: create another ToolCallApproval"
 type ToolCallApprovalSpec struct {
 	// callRef is the call that the decision is about.
 	// +required

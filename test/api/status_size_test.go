@@ -67,7 +67,14 @@ func bounded() map[string]any {
 	for range result.MaxRedactions {
 		redactions = append(redactions, v1alpha1.Redaction{Name: strings.Repeat("N", result.MaxRedactionName), Stream: v1alpha1.RedactedMessage, Count: 1 << 62})
 	}
+	counted := v1alpha1.CountedApproval{
+		Name: strings.Repeat("x", 253), UID: strings.Repeat("x", 36), Username: bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxApprovalNameBytes),
+	}
+	texts := slices.Repeat([]string{bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxApprovalTextBytes)}, v1alpha1.MaxApprovalTexts)
 	return map[string]any{
+		"approval.summary": strings.Repeat("x", v1alpha1.MaxApprovalSummaryBytes), "approval.digest": "sha256:" + strings.Repeat("f", 64),
+		"approval.minimum": v1alpha1.MaxApprovers, "approval.approvedBy": slices.Repeat([]v1alpha1.CountedApproval{counted}, v1alpha1.MaxApprovers),
+		"approval.deniedBy": counted, "approval.causes": texts, "approval.messages": texts, "approval.approvers": texts,
 		"redactions": redactions, "network.denied": denied, "network.allowed": slices.Repeat([]string{strings.Repeat("x", 255)}, v1alpha1.MaxReachableHosts),
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
