@@ -90,7 +90,7 @@ type ToolBudgetStatus struct {
 	// +optional
 	Used *BudgetUse `json:"used,omitempty"`
 
-	// conditions: Ready is True while the operator holds calls and sessions to the budget.
+	// conditions holds Ready: True while the operator holds calls and sessions to the budget.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
