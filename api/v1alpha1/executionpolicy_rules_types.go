@@ -51,7 +51,7 @@ type ApprovalRequirement struct {
 
 	// match says which calls it is for. An empty match is for all calls.
 	// +required
-	Match ApprovalMatch `json:"match,omitzero"`
+	Match ApprovalMatch `json:"match"`
 
 	// approvers says whom to ask, for the people who read it. Who may approve is decided by the verb "approve" on the call. At most
 	// 16. Empty when unset.
