@@ -129,6 +129,7 @@ func newExampleShell(f *plugintest.Fixture) *exampleShell {
 	}
 	for name, content := range map[string]string{
 		"script.py": "print(1)\n", "access.log": "line\n", "commands.txt": "ls\npwd\n", "agent.toml": string(configuration),
+		"stricter.yaml": "apiVersion: toolcall.dev/v1alpha1\nkind: ExecutionPolicy\nmetadata: {name: stricter}\nspec: {binaries: {mode: Enforced, allowed: [git]}}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			f.T.Fatal(err)
