@@ -22,7 +22,7 @@ func (r *Reconciler) requestApproval(ctx context.Context, j *judged) (*effects, 
 	if j.decision.Approval == nil {
 		return nil, nil
 	}
-	checked, err := r.acquireLarge(ctx, j.whole)
+	checked, err := r.snapshots.AcquireLarge(ctx, j.whole)
 	if err != nil {
 		return nil, err
 	}

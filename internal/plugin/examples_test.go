@@ -139,6 +139,7 @@ func newExampleShell(f *plugintest.Fixture) *exampleShell {
 	for name, content := range map[string]string{
 		"script.py": "print(1)\n", "access.log": "line\n", "commands.txt": "ls\npwd\n", "agent.toml": string(configuration),
 		"policy.yaml": examplePolicy, "new/policy.yaml": examplePolicy,
+		"stricter.yaml": "apiVersion: toolcall.dev/v1alpha1\nkind: ExecutionPolicy\nmetadata: {name: stricter}\nspec: {binaries: {mode: Enforced, allowed: [git]}}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
 			f.T.Fatal(err)

@@ -72,7 +72,7 @@ func (r *Reviewer) read(ctx context.Context, call *v1alpha1.ToolCall, policy *v1
 		s.Policies = decide.Policies{Named: policy, Defaults: []v1alpha1.ExecutionPolicy{*policy}}
 		if policy.Name == "" {
 			compiled, err := decide.CompilePolicy(policy)
-			s.Compile = func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error) { return compiled, err }
+			s.Compile = func(*v1alpha1.ExecutionPolicy) (*decide.Policy, error) { return compiled, err }
 		}
 	}
 	if session != nil && s.Session.Origin == nil && session.Status.Runner == nil {

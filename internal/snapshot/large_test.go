@@ -19,18 +19,18 @@ func TestFewLargeInputsAreCheckedAtOnce(t *testing.T) {
 	var release func()
 	for range cap(r.large) {
 		var err error
-		if release, err = r.acquireLarge(context.Background(), large); err != nil {
+		if release, err = r.AcquireLarge(context.Background(), large); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.acquireLarge(cancelled, large); !errors.Is(err, context.Canceled) {
+	if _, err := r.AcquireLarge(cancelled, large); !errors.Is(err, context.Canceled) {
 		t.Errorf("one more large input: %v", err)
 	}
-	if _, err := r.acquireLarge(cancelled, small); err != nil {
+	if _, err := r.AcquireLarge(cancelled, small); err != nil {
 		t.Errorf("a small input: %v", err)
 	}
 	release()
-	if _, err := r.acquireLarge(context.Background(), large); err != nil {
+	if _, err := r.AcquireLarge(context.Background(), large); err != nil {
 		t.Errorf("a large input after another was checked: %v", err)
 	}
 }

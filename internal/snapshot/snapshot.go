@@ -171,7 +171,7 @@ func (r *Reader) Ask(ctx context.Context, s *decide.Snapshot) {
 
 // Decide decides. The error is a *decide.Refusal, a *decide.Undecided, or the context's.
 func (r *Reader) Decide(ctx context.Context, s *decide.Snapshot) (*decide.Decision, error) {
-	release, err := r.acquireLarge(ctx, s.Call)
+	release, err := r.AcquireLarge(ctx, s.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +182,8 @@ func (r *Reader) Decide(ctx context.Context, s *decide.Snapshot) (*decide.Decisi
 // largeInput is how much input is checked at once with that of other calls, in bytes.
 const largeInput = 16 << 10
 
-// acquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
-func (r *Reader) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
+// AcquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
+func (r *Reader) AcquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
 	if apicache.InputBytes(call) <= largeInput {
 		return func() {}, nil
 	}

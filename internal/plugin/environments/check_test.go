@@ -1,6 +1,8 @@
 package environments
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,4 +49,40 @@ func TestCheckAsAnObject(t *testing.T) {
 			t.Errorf("check %s: %+v", line, got)
 		}
 	}
+}
+
+// A call is judged under a policy in a file, or one that is named, in place of the environment's.
+func TestCheckUnderAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Policy()
+	f.Environment("tools", true)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const head = "apiVersion: toolcall.dev/v1alpha1\nkind: ExecutionPolicy\nspec: "
+	write(head + "{binaries: {mode: Enforced, allowed: [cat]}}")
+	check := func(args ...string) plugintest.Printed { return f.Run(append([]string{"check"}, args...)...) }
+	check("--", "ls").Expect(t, 0, "Allowed: yes")
+	check("--policy-file", file, "--", "ls").Expect(t, 126, "BinaryNotAllowed", "use one of cat", "Policy: the given one")
+	check("--policy-file", file, "--", "cat").Expect(t, 0, "Allowed: yes", "Policy: the given one", "Programs: held by the kernel: cat")
+	check("--policy", f.Namespace, "--", "ls").Expect(t, 0, "Policy: "+f.Namespace)
+	check("--policy", "none-"+f.Namespace, "--", "ls").Expect(t, 125, `"none-`+f.Namespace+`" not found`)
+	check("--policy", "a", "--policy-file", file, "--", "ls").Expect(t, 125, "policy policy-file")
+	for text, want := range map[string]string{
+		head + "{binary: {}}":          `unknown field "binary"`,
+		"kind: ConfigMap":              "not an ExecutionPolicy of toolcall.dev/v1alpha1",
+		strings.Repeat("#", 1<<20+1):   "is longer than 1048576 bytes",
+		head + "{access: \"Anybody\"}": "",
+	} {
+		write(text)
+		check("--policy-file", file, "--", "ls").Expect(t, 125, want)
+	}
+	user := f.User([]string{"toolcall-user"}, "cat")
+	write(head + "{}")
+	f.As(user)("check", "--policy-file", file, "--", "cat").Expect(t, 125, "the right to create executionpolicies")
 }
