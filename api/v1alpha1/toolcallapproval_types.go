@@ -125,10 +125,7 @@ type CallReference struct {
 }
 
 // ToolCallApprovalSpec is a decision. It never changes, and deleting it doesn't take it back.
-//
-// An empty value counts as an absent one, because a client that reads an object into a type and writes it back drops empty values.
-// +kubebuilder:validation:XValidation:rule="self.callRef == oldSelf.callRef && self.digest == oldSelf.digest && self.decision == oldSelf.decision && self.?note.orValue(”) == oldSelf.?note.orValue(”)",message="spec is immutable: create another ToolCallApproval"
-// +kubebuilder:validation:XValidation:rule="self.?approver.?username.orValue(”) == oldSelf.?approver.?username.orValue(”) && self.?approver.?uid.orValue(”) == oldSelf.?approver.?uid.orValue(”)",message="spec is immutable: create another ToolCallApproval"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable: create another ToolCallApproval"
 type ToolCallApprovalSpec struct {
 	// callRef is the call that the decision is about.
 	// +required

@@ -90,7 +90,7 @@ func TestADecisionNeverChanges(t *testing.T) {
 	}
 	labelled := a.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
-	if err := s.admin.Update(t.Context(), labelled); err != nil {
+	if err := s.admin.Patch(t.Context(), labelled, client.MergeFrom(a)); err != nil {
 		t.Errorf("its labels can't change: %v", err)
 	}
 	accepted := a.DeepCopy()
