@@ -113,7 +113,7 @@ func actionOf(call *v1alpha1.ToolCall, withArguments bool) *What {
 	case spec.Structured != nil:
 		w.Binary = bounds.Text(spec.Structured.Binary, maxText)
 	case spec.Code != nil:
-		w.Language = bounds.Text(string(spec.Code.Language), maxText)
+		w.Language = bounds.Text(spec.Code.Language, maxText)
 	case spec.File != nil:
 		w.Operation = string(spec.File.Operation)
 	}

@@ -93,7 +93,6 @@ func (q *Queue) write(ctx context.Context, r Record) bool {
 	for fails := 0; ; fails++ {
 		err := q.sink.Write(r)
 		if err == nil {
-			metrics.CountAuditRecordWritten()
 			return true
 		}
 		if fails == 0 {
@@ -115,7 +114,6 @@ func (q *Queue) drain() {
 				q.log.Error(err, "Failed to write the last audit records", "records", len(q.records)+1)
 				return
 			}
-			metrics.CountAuditRecordWritten()
 		default:
 			return
 		}

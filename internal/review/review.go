@@ -20,7 +20,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/snapshot"
 )
 
