@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// maxBody bounds the texts of a record's body together, in bytes, and maxDepth how deep it is. 2048 records wait at most.
-	maxBody  = 16 << 10
-	maxDepth = 16
+	// maxBody bounds a record's body, in bytes of its texts and valueSize for each value. Some 2000 records wait at most. maxDepth
+	// bounds how deep it is.
+	maxBody   = 32 << 10
+	valueSize = 32
+	maxDepth  = 16
 	// cut stands for what isn't exported of a body.
 	cut = "…"
 	// attributeCut says that the body leaves something out.
@@ -81,8 +83,7 @@ func (v *values) of(plain any, depth int) attribute.Value {
 		v.cut = true
 		return attribute.StringValue(cut)
 	}
-	// What has no text takes room too: an array of 10,000 numbers is as large as one of short texts.
-	v.room--
+	v.room -= valueSize
 	switch plain := plain.(type) {
 	case string:
 		return attribute.StringValue(v.text(plain))
@@ -110,7 +111,7 @@ func (v *values) number(n json.Number) attribute.Value {
 }
 
 func (v *values) list(all []any, depth int) []attribute.Value {
-	list := make([]attribute.Value, 0, min(len(all), maxBody))
+	list := make([]attribute.Value, 0, min(len(all), maxBody/valueSize))
 	for _, one := range all {
 		if v.room <= 0 {
 			v.cut = true
@@ -123,7 +124,7 @@ func (v *values) list(all []any, depth int) []attribute.Value {
 
 // fields are sorted, so that what is cut of a body is always the same.
 func (v *values) fields(all map[string]any, depth int) []attribute.KeyValue {
-	list := make([]attribute.KeyValue, 0, min(len(all), maxBody))
+	list := make([]attribute.KeyValue, 0, min(len(all), maxBody/valueSize))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if v.room <= 0 {
 			v.cut = true
@@ -137,7 +138,7 @@ func (v *values) fields(all map[string]any, depth int) []attribute.KeyValue {
 
 // text is the start of a text, in whole characters, for which there is room.
 func (v *values) text(text string) string {
-	short := bounds.Text(text, v.room)
+	short := bounds.Text(text, max(v.room, 0))
 	v.room -= len(text)
 	if short != text {
 		v.cut, v.room = true, 0

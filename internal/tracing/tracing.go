@@ -64,7 +64,7 @@ func (t *Tracer) RecordCall(call *v1alpha1.ToolCall, program string, created, en
 	about := describe(call)
 	ctx, span := t.tracer.Start(parentOf(call), "execute_tool "+toolOf(call), trace.WithTimestamp(created),
 		trace.WithAttributes(semconv.GenAIOperationNameExecuteTool), trace.WithAttributes(about...))
-	t.duration.Record(ctx, ended.Sub(created).Seconds(), metric.WithAttributes(about...))
+	t.duration.Record(ctx, max(ended.Sub(created), 0).Seconds(), metric.WithAttributes(about...))
 	if span.IsRecording() {
 		span.SetAttributes(details(call, program)...)
 		span.SetAttributes(t.content(call)...)
