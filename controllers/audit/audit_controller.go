@@ -1,4 +1,5 @@
-// Package audit has a record written of each call and session that has ended, or that was deleted before (follow.go). Nothing waits for
+// Package audit has a record written of each call and session that has ended, or that was deleted before, and of each
+// decision of a person about a call (follow.go). Nothing waits for
 // it: it watches by itself what the other controllers write, and adds records to a queue.
 //
 // Which records were written isn't kept in the API: where the audit log is a file, the file says it, so that a record that an
@@ -60,7 +61,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, namespace := range a.namespaces() {
-		for _, k := range []kind{calls, sessions} {
+		for _, k := range []kind{calls, sessions, decisions} {
 			f := &follower{Auditor: a, kind: k, namespace: namespace, written: written}
 			running.Go(func() {
 				wait.UntilWithContext(ctx, func(ctx context.Context) {

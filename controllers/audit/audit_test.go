@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,5 +241,27 @@ func TestThePolicySaysWhetherArgumentsAreRecorded(t *testing.T) {
 	fixture.Eventually(t, func() bool { _, is := w.recorded(said.UID); return is })
 	if r, _ := w.recorded(said.UID); r.What.Arguments != `{"structured":{"args":["swordfish"],"binary":"echo"}}` || r.Outcome.Message != "done" {
 		t.Errorf("got %+v, %+v", r.What, r.Outcome)
+	}
+}
+
+// A person's decision is recorded when the operator says whether it counts.
+func TestADecisionAboutACallIsRecorded(t *testing.T) {
+	w := newWorld(t)
+	w.lead()
+	call := w.call("asked")
+	decision := fixture.Decision(w.Namespace, call, v1alpha1.DecisionDeny)
+	decision.Spec.Digest = "sha256:" + strings.Repeat("0", 64)
+	if err := w.Client.Create(t.Context(), decision); err != nil {
+		t.Fatal(err)
+	}
+	before := decision.DeepCopy()
+	decision.Status.Phase = v1alpha1.ApprovalRejected
+	if err := w.Client.Status().Patch(t.Context(), decision, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	id := audit.ApprovalID(string(decision.UID))
+	fixture.Eventually(t, func() bool { _, is := w.records()[id]; return is })
+	if r := w.records()[id]; r.Kind != audit.KindApproval || r.Name != "asked" || r.What.Type != "Deny" || r.Outcome.Phase != "Rejected" {
+		t.Errorf("got %+v, %+v, %+v", r, r.What, r.Outcome)
 	}
 }

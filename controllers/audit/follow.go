@@ -55,6 +55,19 @@ var (
 	}
 )
 
+var decisions = kind{
+	name: "ToolCallApproval", ended: fields.Everything(), id: audit.ApprovalID,
+	list: func() client.ObjectList { return &v1alpha1.ToolCallApprovalList{} },
+	one:  func() client.Object { return &v1alpha1.ToolCallApproval{} },
+	isDue: of(func(d *v1alpha1.ToolCallApproval) bool {
+		return d.Status.Phase == v1alpha1.ApprovalAccepted || d.Status.Phase == v1alpha1.ApprovalRejected
+	}),
+	environment: func(client.Object) *v1alpha1.ResolvedEnvironment { return nil },
+	record: func(o client.Object, about audit.About) audit.Record {
+		return audit.OfApproval(o.(*v1alpha1.ToolCallApproval), about)
+	},
+}
+
 // of adapts a function of one type.
 func of[T client.Object, V any](value func(T) V) func(client.Object) V {
 	return func(o client.Object) V { return value(o.(T)) }

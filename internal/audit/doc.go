@@ -1,5 +1,5 @@
-// Package audit records who did what, where, and how it ended: a Record for each call and session that has ended, and for each
-// transfer of a file. Records outlive the objects that they are about.
+// Package audit records who did what, where, and how it ended: a Record for each call and session that has ended, for each
+// transfer of a file, and for each decision of a person about a call. Records outlive the objects that they are about.
 //
 // A Sink takes records: File writes them as lines of JSON into a file that it rotates, Lines into a stream. A Queue writes to a sink in a
 // goroutine of its own, tries again what can't be written, and counts what it has no room for.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/denials"
 )
 
 // Bounds of a record's texts, in bytes of JSON.
@@ -36,6 +38,9 @@ type About struct {
 
 // CallID is the ID of a call's record.
 func CallID(uid string) string { return "call/" + uid }
+
+// ApprovalID is the ID of the record of a person's decision.
+func ApprovalID(uid string) string { return "approval/" + uid }
 
 // SessionID is the ID of a session's record.
 func SessionID(uid string) string { return "session/" + uid }
@@ -72,6 +77,20 @@ func OfSession(session *v1alpha1.ToolSession, about About) Record {
 	r.Where = whereOf(s.Environment, s.Pod, s.Node, about)
 	r.Outcome = &Outcome{Phase: string(s.Phase), Reason: s.Reason, Deleted: about.IsDeleted && s.Phase != v1alpha1.SessionEnded}
 	r.Times.Ended = endOf(s.Conditions, v1alpha1.ConditionEnded)
+	return r
+}
+
+// OfApproval is the record of a person's decision about a call, once it is known whether it counts, or when it is deleted before.
+func OfApproval(decision *v1alpha1.ToolCallApproval, about About) Record {
+	s, ref := &decision.Status, decision.Spec.CallRef
+	r := newRecord(KindApproval, ApprovalID(string(decision.UID)), decision, about)
+	r.Name, r.UID = ref.Name, ref.UID
+	r.Who = whoOf(decision.Spec.Approver)
+	r.What = &What{Type: string(decision.Spec.Decision), SHA256: strings.TrimPrefix(decision.Spec.Digest, "sha256:")}
+	r.Outcome = &Outcome{Phase: string(s.Phase), Deleted: about.IsDeleted && (s.Phase == "" || s.Phase == v1alpha1.ApprovalPending)}
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted); c != nil {
+		r.Outcome.Reason = c.Reason
+	}
 	return r
 }
 
@@ -165,7 +184,7 @@ func decisionOf(s *v1alpha1.ToolCallStatus, withArguments bool) *Decision {
 	}
 	d := &Decision{Allowed: accepted.Status == metav1.ConditionTrue}
 	if !d.Allowed {
-		d.Reason = accepted.Reason
+		d.Reason, d.Rule = accepted.Reason, denials.Rules()[accepted.Reason].Field
 		if withArguments {
 			d.Message = accepted.Message
 		}
@@ -173,8 +192,19 @@ func decisionOf(s *v1alpha1.ToolCallStatus, withArguments bool) *Decision {
 	return d
 }
 
-// approvalsOf are the decisions of people about a call. The status of a call doesn't have any yet.
-func approvalsOf(*v1alpha1.ToolCallStatus) []Approval { return nil }
+// approvalsOf are the decisions of people that counted for a call.
+func approvalsOf(s *v1alpha1.ToolCallStatus) (all []Approval) {
+	if s.Approval == nil {
+		return nil
+	}
+	for i := range s.Approval.ApprovedBy {
+		all = append(all, Approval{Username: s.Approval.ApprovedBy[i].Username, Decision: string(v1alpha1.DecisionApprove)})
+	}
+	if by := s.Approval.DeniedBy; by != nil {
+		all = append(all, Approval{Username: by.Username, Decision: string(v1alpha1.DecisionDeny)})
+	}
+	return all
+}
 
 func streamsOf(s *v1alpha1.ToolCallStatus) *Streams {
 	if s.Streams == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -92,5 +93,35 @@ func TestWhatWasDeletedBeforeItsEndSaysSo(t *testing.T) {
 	session := &v1alpha1.ToolSession{Status: v1alpha1.ToolSessionStatus{Phase: v1alpha1.SessionReady}}
 	if r := OfSession(session, About{IsDeleted: true}); !r.Outcome.Deleted {
 		t.Errorf("got %+v", r.Outcome)
+	}
+}
+
+// The record of a call names those whose decisions counted, and each decision has a record of its own.
+func TestDecisionsOfPeopleAreRecorded(t *testing.T) {
+	t.Parallel()
+	call := endedCall()
+	call.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonBinaryNotAllowed}
+	call.Status.Approval = &v1alpha1.ApprovalStatus{
+		ApprovedBy: []v1alpha1.CountedApproval{{Username: "bob"}}, DeniedBy: &v1alpha1.CountedApproval{Username: "carol"},
+	}
+	r := OfCall(call, About{})
+	if diff := cmp.Diff([]Approval{{"bob", "Approve"}, {"carol", "Deny"}}, r.Approvals); diff != "" {
+		t.Error(diff)
+	}
+	if r.Decision.Rule != "spec.binaries" {
+		t.Errorf("got %+v", r.Decision)
+	}
+	decision := &v1alpha1.ToolCallApproval{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a-1", UID: "decision"}}
+	decision.Spec = v1alpha1.ToolCallApprovalSpec{
+		CallRef: v1alpha1.CallReference{Name: "c", UID: "uid"}, Digest: "sha256:00ff", Decision: v1alpha1.DecisionDeny, Note: secret,
+		Approver: &v1alpha1.Requester{Username: "carol"},
+	}
+	decision.Status.Phase = v1alpha1.ApprovalAccepted
+	r = OfApproval(decision, About{})
+	if r.ID != "approval/decision" || r.Name != "c" || r.UID != "uid" || r.Who.Username != "carol" || *r.What != (What{Type: "Deny", SHA256: "00ff"}) || r.Outcome.Phase != "Accepted" {
+		t.Errorf("got %+v, %+v, %+v, %+v", r, r.Who, r.What, r.Outcome)
+	}
+	if line, err := r.line(); err != nil || strings.Contains(string(line), secret) {
+		t.Errorf("got %s, %v", line, err)
 	}
 }

@@ -20,6 +20,7 @@ const (
 	KindCall     Kind = "Call"
 	KindSession  Kind = "Session"
 	KindTransfer Kind = "Transfer"
+	KindApproval Kind = "Approval"
 )
 
 // Record is one line of the audit log. The reference of the audit log describes its fields.
@@ -30,7 +31,7 @@ type Record struct {
 	Time      metav1.MicroTime `json:"time"`
 	Kind      Kind             `json:"kind"`
 	Namespace string           `json:"namespace"`
-	// Name and UID are those of the call, or of the session that a transfer belongs to.
+	// Name and UID are those of the call, of the session that a transfer belongs to, or of the call that a person decided about.
 	Name string `json:"name"`
 	UID  string `json:"uid,omitempty"`
 
@@ -56,7 +57,7 @@ type Who struct {
 
 // What was asked for.
 type What struct {
-	// Type is a v1alpha1.ActionType, or of a transfer its direction.
+	// Type is a v1alpha1.ActionType, of a transfer its direction, of an approval the decision.
 	Type string `json:"type,omitempty"`
 	Tool string `json:"tool,omitempty"`
 	// Binary is the program of a structured call, Operation that of a file action, Language that of a snippet.
@@ -65,7 +66,7 @@ type What struct {
 	Language  string `json:"language,omitempty"`
 	// Path is that of a transfer's file.
 	Path string `json:"path,omitempty"`
-	// SHA256 is that of the action, or of a transfer's file. Arguments is the action itself, where the policy lets it be recorded.
+	// SHA256 is that of the action, of a transfer's file, or of the summary that a person decided about. Arguments is the action itself, where the policy lets it be recorded.
 	SHA256    string `json:"sha256,omitempty"`
 	Arguments string `json:"arguments,omitempty"`
 }
@@ -83,8 +84,9 @@ type Where struct {
 // Decision is whether the guards let it run.
 type Decision struct {
 	Allowed bool `json:"allowed"`
-	// Reason is why not, Message names the rule. The message can hold arguments.
+	// Reason is why not, Rule the field of the policy, or the other rule, that said so. The message can hold arguments.
 	Reason  string `json:"reason,omitempty"`
+	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -9,6 +10,7 @@ import (
 
 	controller "toolcall.dev/operator/controllers/audit"
 	"toolcall.dev/operator/internal/audit"
+	"toolcall.dev/operator/internal/otlp"
 )
 
 const (
@@ -28,7 +30,8 @@ type auditLog struct {
 	log  logr.Logger
 }
 
-func newAuditLog(o *Options, log logr.Logger) *auditLog {
+// newAuditLog also writes to exported, unless it is nil.
+func newAuditLog(o *Options, exported *otlp.Records, log logr.Logger) *auditLog {
 	a := &auditLog{log: log}
 	switch o.AuditLog {
 	case "":
@@ -39,7 +42,20 @@ func newAuditLog(o *Options, log logr.Logger) *auditLog {
 		a.file = &audit.File{Path: o.AuditLog, MaxBytes: int64(o.AuditLogMaxMegabytes) << 20, MaxFiles: o.AuditLogMaxFiles}
 		a.queues = []*audit.Queue{audit.NewQueue(a.file, log)}
 	}
+	if exported != nil {
+		a.queues = append(a.queues, audit.NewQueue(exporter{exported}, log))
+	}
 	return a
+}
+
+// exporter exports records as log records of OpenTelemetry. What a collector doesn't take, the export counts.
+type exporter struct{ to *otlp.Records }
+
+func (e exporter) Write(r audit.Record) error {
+	if err := e.to.Write(context.Background(), r.Time.Time, r); err != nil {
+		return fmt.Errorf("export the record %s: %w", r.ID, err)
+	}
+	return nil
 }
 
 // auditor is what records calls and sessions; nil for nothing.

@@ -98,7 +98,7 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
 		return nil, err
 	}
-	r := &replica{options: o, config: conf, log: log, clients: clients, audit: newAuditLog(o, log.WithName("audit"))}
+	r := &replica{options: o, config: conf, log: log, clients: clients}
 	if r.identity, err = loadIdentity(ctx, o, clients, log); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,8 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	if r.kept, err = openOutputStore(ctx, o, r.memory, log.WithName("output-store")); err != nil {
 		return nil, err
 	}
-	if err = r.startTracing(ctx); err == nil {
+	if err = r.startTelemetry(ctx); err == nil {
+		r.audit = newAuditLog(o, r.export.Records("toolcall.audit"), log.WithName("audit"))
 		err = r.listen(ctx)
 	}
 	if err != nil {
@@ -118,11 +119,14 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	return r, nil
 }
 
-// startTracing has calls recorded where the environment names an OTLP endpoint.
-func (r *replica) startTracing(ctx context.Context) (err error) {
-	log := r.log.WithName("otlp")
+// startTelemetry has calls recorded where the environment names an OTLP endpoint; with an audit log its records, too.
+func (r *replica) startTelemetry(ctx context.Context) (err error) {
+	log, signals := r.log.WithName("otlp"), []otlp.Signal{otlp.Traces, otlp.Metrics}
+	if r.options.AuditLog != "" {
+		signals = append(signals, otlp.Logs)
+	}
 	r.export, err = otlp.New(ctx, os.Getenv, otlp.Options{
-		Service: "toolcall-operator", Version: version.String(), Signals: []otlp.Signal{otlp.Traces, otlp.Metrics},
+		Service: "toolcall-operator", Version: version.String(), Signals: signals,
 		Lost: func(signal otlp.Signal, n int) { metrics.CountLostTelemetry(string(signal), n) },
 		Log:  func(err error) { log.Error(err, "Failed to export telemetry") },
 	})

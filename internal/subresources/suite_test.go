@@ -183,7 +183,7 @@ func (c *cluster) serverOptions(sources []output.Source, leader subresources.Lea
 		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: apitest.Indexed{Reader: reader},
 		Requesters: &access.Requesters{Reader: reader}, Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
 		Policies: &apicache.Compiled{}, Runners: c.hub, Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: reader, Live: reader}, Identity: c.identity},
-		Record:   c.records.add,
+		Record:  c.records.add,
 		Sources: sources, Stored: stored, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
 	}, nil
 }
