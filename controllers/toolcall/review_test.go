@@ -51,6 +51,9 @@ func reviewedCalls() map[string]reviewed {
 	}
 	brief := v1alpha1.ExecutionPolicySpec{Access: v1alpha1.AccessOpen, Code: &v1alpha1.CodePolicy{MaxExecutionMilliseconds: ptr.To(int64(1000))}}
 	lua := v1alpha1.ExecutionPolicySpec{Access: v1alpha1.AccessOpen, Code: &v1alpha1.CodePolicy{Languages: []string{"lua"}}}
+	ruled := v1alpha1.ExecutionPolicySpec{Access: v1alpha1.AccessOpen, Rules: []v1alpha1.PolicyRule{
+		{Name: "no-git", Expression: `action.binary == "git"`, Effect: v1alpha1.RuleDeny, Message: "not now"},
+	}}
 	in := func(session string) func(*v1alpha1.ToolCallSpec) {
 		return func(s *v1alpha1.ToolCallSpec) { s.SessionRef = &v1alpha1.SessionReference{Name: session} }
 	}
@@ -77,6 +80,7 @@ func reviewedCalls() map[string]reviewed {
 		"interpreter": {lua, snippet("lua", "1"), v1alpha1.ReasonInvalidEnvironment},
 		"skill":       {open, changed(script("ls"), func(s *v1alpha1.ToolCallSpec) { s.SkillRef = &v1alpha1.LocalReference{Name: "none"} }), v1alpha1.ReasonSkillNotFound},
 		"nowhere":     {open, changed(script("ls"), func(s *v1alpha1.ToolCallSpec) { s.EnvironmentRef = &v1alpha1.LocalReference{Name: "none"} }), v1alpha1.ReasonEnvironmentNotFound},
+		"rule":        {ruled, program("git"), v1alpha1.ReasonDeniedByRule},
 		"no-session":  {open, changed(script("ls"), in("none")), v1alpha1.ReasonSessionNotFound},
 		"others":      {open, changed(script("ls"), in("others")), v1alpha1.ReasonSessionNotAllowed},
 		"ended":       {open, changed(script("ls"), in("ended")), v1alpha1.ReasonSessionEnded},
