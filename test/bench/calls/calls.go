@@ -31,6 +31,7 @@ const (
 	partFiles     = "files"
 	partOutput    = "output"
 	partTransfer  = "transfer"
+	partApprovals = "approvals"
 )
 
 // Command is the benchmark's command calls.
@@ -47,7 +48,8 @@ type Command struct {
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
 	c.Options.AddFlags(fs, "bin/bench.json",
-		partRounds, partHeld, partBursts, partRates, partSessions, partSustained, partResume, partFiles, partOutput, partTransfer)
+		partRounds, partHeld, partBursts, partRates, partSessions, partSustained, partResume, partFiles, partOutput, partTransfer,
+		partApprovals)
 	fs.IntVar(&c.rounds, "n", 10, "rounds of each part")
 	fs.StringVar(&c.image, "image", "toolcall.dev/tools:dev",
 		"image that all run in; it must have true, sleep, cat, tar and python3 in its PATH")
@@ -79,7 +81,8 @@ func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
 	err = c.Options.Measure(ctx, report, of(partRounds, (*part).measureRounds), of(partHeld, (*part).measureHeld),
 		of(partBursts, (*part).measureBursts), of(partRates, (*part).measureRates), of(partSessions, (*part).measureSessions),
 		of(partSustained, (*part).measureSustained), of(partResume, (*part).measureResumes), of(partFiles, (*part).measureFiles),
-		of(partOutput, (*part).measureOutput), of(partTransfer, (*part).measureTransfer))
+		of(partOutput, (*part).measureOutput), of(partTransfer, (*part).measureTransfer),
+		of(partApprovals, (*part).measureApprovals))
 	c.judge(report)
 	return err
 }

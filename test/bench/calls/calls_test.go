@@ -78,12 +78,25 @@ func TestEachKindMakesItsOwnObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []kind{barePod, bareJob, coldCall, imageCall, warmCall, heldCall} {
+	for _, k := range []kind{barePod, bareJob, coldCall, imageCall, warmCall, heldCall, approvedCall} {
 		o := &producer{kind: k, room: &room{namespace: "n"}, spec: spec}
 		made := o.make("a")
 		if made.GetNamespace() != "n" || made.GetName() != "a" || fmt.Sprintf("%TList", made) != fmt.Sprintf("%T", k.list) {
 			t.Errorf("%s makes %T %s/%s", k.title, made, made.GetNamespace(), made.GetName())
 		}
+	}
+}
+
+func TestAnApprovalIsForTheCallOfItsName(t *testing.T) {
+	t.Parallel()
+	call := cluster.NewCall("n", "one")
+	call.UID, call.Status.Approval = "uid", &v1alpha1.ApprovalStatus{Digest: "sha256:0"}
+	a := approvalOf(call)
+	want := v1alpha1.ToolCallApprovalSpec{
+		CallRef: v1alpha1.CallReference{Name: "one", UID: "uid"}, Digest: "sha256:0", Decision: v1alpha1.DecisionApprove,
+	}
+	if diff := cmp.Diff(want, a.Spec); diff != "" || client.ObjectKeyFromObject(a) != client.ObjectKeyFromObject(call) {
+		t.Errorf("%s in %+v", diff, a)
 	}
 }
 

@@ -126,8 +126,11 @@ func (o *producer) make(name string) client.Object {
 }
 
 // run creates the object of that name, and sees its end.
-func (o *producer) run(ctx context.Context, name string) error {
-	ended, err := o.tracker.Run(ctx, o.make(name))
+func (o *producer) run(ctx context.Context, name string) error { return o.runBy(ctx, o.make(name)) }
+
+// runBy creates an object, and sees the end of what has its name: itself, or the call that it lets run.
+func (o *producer) runBy(ctx context.Context, start client.Object) error {
+	ended, err := o.tracker.Run(ctx, start)
 	if err != nil {
 		return err
 	}
@@ -198,14 +201,16 @@ func jobDone(o client.Object) (bool, error) {
 	return false, nil
 }
 
+// scenarioPool is how many pods wait for warm calls that come one at a time.
+const scenarioPool = 2
+
 // scenario is one object of a kind at a time.
 func (p *part) scenario(k kind, each int, against ...string) *measure.Scenario {
-	const pool = 2
 	var o *producer
 	return &measure.Scenario{
 		Name: k.title, Against: against, Each: each,
 		Prepare: func(ctx context.Context) (err error) {
-			o, err = p.newProducer(ctx, k, pool)
+			o, err = p.newProducer(ctx, k, scenarioPool)
 			return err
 		},
 		Operate: func(ctx context.Context, n int) error { return o.run(ctx, fmt.Sprintf("one-%06d", n)) },
