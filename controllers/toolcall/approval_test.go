@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -22,22 +23,27 @@ const approve, deny = v1alpha1.DecisionApprove, v1alpha1.DecisionDeny
 type approvals struct {
 	*fixture.World
 	env *v1alpha1.ExecutionEnvironment
-	bob client.Client
+	// alice makes calls, bob decides about them.
+	alice, bob client.Client
 }
 
 func newApprovals(t *testing.T, minimum int32, change ...func(*v1alpha1.ExecutionEnvironment)) *approvals {
 	w := fixture.NewWorld(t)
 	w.NeedsApproval(minimum)
 	env := w.Environment("env", append([]func(*v1alpha1.ExecutionEnvironment){fixture.AsDefault}, change...)...)
-	return &approvals{World: w, env: env, bob: w.Approver("bob")}
+	w.Grant(fixture.User("alice"), "toolcalls", nil, "create")
+	return &approvals{World: w, env: env, alice: w.As("alice"), bob: w.Approver("bob")}
 }
 
-func byAlice(c *v1alpha1.ToolCall) { c.Spec.RequestedBy = &v1alpha1.Requester{Username: "alice"} }
-
 // ask creates a call of alice, and has people asked about it.
-func (a *approvals) ask(name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
+func (a *approvals) ask(name string) *v1alpha1.ToolCall {
 	a.T.Helper()
-	call := a.Call(name, append([]func(*v1alpha1.ToolCall){byAlice}, change...)...)
+	call := &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: name}, Spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "echo hi"}},
+	}
+	// Her right is there in a moment.
+	fixture.Eventually(a.T, func() bool { return a.alice.Create(context.Background(), call) == nil })
+	fixture.Eventually(a.T, func() bool { return a.Client.Get(context.Background(), client.ObjectKeyFromObject(call), call) == nil })
 	a.Reconcile(call)
 	a.expectAsked(call)
 	return call
@@ -84,7 +90,9 @@ func (a *approvals) expectDenied(call *v1alpha1.ToolCall, reason string, texts .
 	}
 }
 
+// Admission says who made the calls, and who decides.
 func TestApproval(t *testing.T) {
+	fixture.NewWorld(t).VouchForRequesters()
 	fixture.WithApprovers(t)
 	for name, test := range map[string]func(*testing.T){
 		"an approved call runs once":               testApprovedCall,
@@ -104,7 +112,6 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// Admission says who made the calls, and who decides.
 func TestApprovalInSessions(t *testing.T) {
 	fixture.NewWorld(t).VouchForRequesters()
 	fixture.WithApprovers(t)
@@ -371,15 +378,21 @@ func testDecisionOfAGoneCall(t *testing.T) {
 func testApprovalStories(t *testing.T) {
 	for seed := range fixture.Seeds(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := newStory(t, seed, int32(seed%2)*2, byAlice)
+			s := newStory(t, seed, int32(seed%2)*2)
 			s.NeedsApproval(1)
 			bob := s.Approver("bob")
 			s.tell(15)
 			if n := len(s.starts()); n != 0 {
 				t.Fatalf("started %d times before anybody approved", n)
 			}
-			for s.Get(s.call).Status.Approval == nil {
+			for range 100 {
+				if s.Get(s.call).Status.Approval != nil {
+					break
+				}
 				s.pass()
+			}
+			if now := s.Get(s.call).Status; now.Approval == nil {
+				t.Fatalf("nobody is asked: the call is %s/%s: %s", now.Phase, now.Reason, now.Message)
 			}
 			s.Decide(bob, s.call, approve)
 			s.tell(60)
