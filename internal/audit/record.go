@@ -46,13 +46,15 @@ type Record struct {
 	Usage     *v1alpha1.CallUsage `json:"usage,omitempty"`
 }
 
-// Who is the requester, as the API server authenticated it.
+// Who is the requester, as the API server authenticated it unless it is unverified.
 type Who struct {
 	Username string `json:"username"`
 	UID      string `json:"uid,omitempty"`
 	// Groups are the first maxGroups, OmittedGroups counts the others.
 	Groups        []string `json:"groups,omitempty"`
 	OmittedGroups int      `json:"omittedGroups,omitempty"`
+	// Unverified says that no admission policy vouches for it: whoever created the object wrote it.
+	Unverified bool `json:"unverified,omitempty"`
 }
 
 // What was asked for.
