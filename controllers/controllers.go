@@ -275,6 +275,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	beside := []manager.Runnable{m.Retention, seed, earlier, care}
 	if a := o.Audit; a != nil {
 		a.Client, a.Objects, a.Namespaces, a.Clock = watching, objects, o.Namespaces, o.Clock
+		a.Requesters = &access.Requesters{Reader: api}
 		beside = append(beside, a)
 	}
 	for _, one := range beside {

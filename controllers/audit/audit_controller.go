@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/audit"
 )
@@ -34,6 +35,8 @@ type Auditor struct {
 	Client client.WithWatch
 	// Objects looks up environments and policies.
 	Objects apicache.Reader
+	// Requesters say for whose requester admission vouches; nobody's where it is nil.
+	Requesters *access.Requesters
 	// Namespaces are those to look into; empty for the whole cluster.
 	Namespaces []string
 	Clock      clock.PassiveClock

@@ -23,6 +23,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	auditing "toolcall.dev/operator/controllers/audit"
+	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/audit"
 	"toolcall.dev/operator/internal/testing/fixture"
@@ -65,6 +66,7 @@ func (w *world) lead() (kill func()) {
 	queue := audit.NewQueue(sink, logr.Discard())
 	auditor := &auditing.Auditor{
 		Client: watching, Objects: apicache.Reader{Reader: fixture.Shared.GetClient(), Live: fixture.Shared.GetAPIReader()},
+		Requesters: &access.Requesters{Reader: fixture.Shared.GetAPIReader()},
 		Namespaces: []string{w.Namespace}, Clock: clock.RealClock{}, Log: logr.Discard(), Written: sink.file.IDs, Add: queue.Add,
 	}
 	ctx, cancel := context.WithCancel(context.Background())

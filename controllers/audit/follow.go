@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/audit"
 )
@@ -30,6 +31,8 @@ type kind struct {
 	isDue  func(o client.Object) bool
 	// environment is what an object resolved.
 	environment func(o client.Object) *v1alpha1.ResolvedEnvironment
+	// vouched says whether admission checked who created an object.
+	vouched func(ctx context.Context, by *access.Requesters, o client.Object) (bool, string, error)
 }
 
 var (
@@ -39,6 +42,9 @@ var (
 		one:         func() client.Object { return &v1alpha1.ToolCall{} },
 		isDue:       of(func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() }),
 		environment: of(func(c *v1alpha1.ToolCall) *v1alpha1.ResolvedEnvironment { return c.Status.Environment }),
+		vouched: func(ctx context.Context, by *access.Requesters, o client.Object) (bool, string, error) {
+			return by.Vouched(ctx, o.(*v1alpha1.ToolCall))
+		},
 		record: func(o client.Object, about audit.About) audit.Record {
 			return audit.OfCall(o.(*v1alpha1.ToolCall), about)
 		},
@@ -49,6 +55,9 @@ var (
 		one:         func() client.Object { return &v1alpha1.ToolSession{} },
 		isDue:       of(func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded }),
 		environment: of(func(s *v1alpha1.ToolSession) *v1alpha1.ResolvedEnvironment { return s.Status.Environment }),
+		vouched: func(ctx context.Context, by *access.Requesters, o client.Object) (bool, string, error) {
+			return by.SessionVouched(ctx, o.(*v1alpha1.ToolSession))
+		},
 		record: func(o client.Object, about audit.About) audit.Record {
 			return audit.OfSession(o.(*v1alpha1.ToolSession), about)
 		},
@@ -63,6 +72,9 @@ var decisions = kind{
 		return d.Status.Phase == v1alpha1.ApprovalAccepted || d.Status.Phase == v1alpha1.ApprovalRejected
 	}),
 	environment: func(client.Object) *v1alpha1.ResolvedEnvironment { return nil },
+	vouched: func(ctx context.Context, by *access.Requesters, o client.Object) (bool, string, error) {
+		return by.ApprovalVouched(ctx, o.(*v1alpha1.ToolCallApproval))
+	},
 	record: func(o client.Object, about audit.About) audit.Record {
 		return audit.OfApproval(o.(*v1alpha1.ToolCallApproval), about)
 	},
@@ -163,12 +175,21 @@ func (f *follower) has(uid types.UID) bool {
 	return has
 }
 
+// vouches says whether admission checked who created an object, which isn't so while that can't be read.
+func (f *follower) vouches(ctx context.Context, o client.Object) bool {
+	if f.Requesters == nil {
+		return false
+	}
+	vouched, _, err := f.vouched(ctx, f.Requesters, o)
+	return err == nil && vouched
+}
+
 // look records an object if it has ended or is gone, once.
 func (f *follower) look(ctx context.Context, o client.Object, isDeleted bool) {
 	uid := o.GetUID()
 	if (f.isDue(o) || isDeleted) && !f.has(uid) {
 		about := f.about(ctx, o.GetNamespace(), f.environment(o))
-		about.IsDeleted = isDeleted
+		about.IsDeleted, about.IsVouched = isDeleted, f.vouches(ctx, o)
 		f.Add(f.record(o, about))
 		if f.recorded == nil {
 			f.recorded = map[types.UID]struct{}{}

@@ -38,7 +38,7 @@ func slimCall(call *v1alpha1.ToolCall) {
 	call.Annotations[annotationInputBytes] = strconv.Itoa(size)
 	spec := &call.Spec
 	spec.Structured, spec.Shell, spec.Code, spec.Tool, spec.File = nil, nil, nil, nil, nil
-	spec.Stdin, spec.Env, spec.Collect = "", nil, nil
+	spec.Stdin, spec.Env, spec.Collect, spec.Network = "", nil, nil, nil
 }
 
 // omittedDecision stands, in memory only, for a sealed decision that was left out.
@@ -48,7 +48,7 @@ const omittedDecision = "-"
 func isSlim(call *v1alpha1.ToolCall) bool {
 	spec := &call.Spec
 	hasAction := spec.Structured != nil || spec.Shell != nil || spec.Code != nil || spec.Tool != nil || spec.File != nil
-	empty := !hasAction && spec.Stdin == "" && spec.Env == nil && spec.Collect == nil
+	empty := !hasAction && spec.Stdin == "" && spec.Env == nil && spec.Collect == nil && spec.Network == nil
 	return empty && !isWhole(call) && metadataBytes(call) <= maxCachedInput
 }
 
@@ -93,8 +93,8 @@ func isWhole(call *v1alpha1.ToolCall) bool {
 	return !left
 }
 
-// InputBytes is the size of what the call's creator chose: command, arguments, source, content of a file, variables, standard
-// input.
+// InputBytes is the size of what the call's creator chose: command, arguments, source, content and edits of a file, variables, standard
+// input, hosts.
 func InputBytes(call *v1alpha1.ToolCall) int {
 	if size, err := strconv.Atoi(call.Annotations[annotationInputBytes]); err == nil && size >= 0 {
 		return size
@@ -106,6 +106,11 @@ func InputBytes(call *v1alpha1.ToolCall) int {
 	}
 	for _, one := range spec.Collect {
 		size += len(one)
+	}
+	if spec.Network != nil {
+		for _, one := range spec.Network.Hosts {
+			size += len(one)
+		}
 	}
 	if spec.Structured != nil {
 		size += len(spec.Structured.Binary)
@@ -122,6 +127,9 @@ func InputBytes(call *v1alpha1.ToolCall) int {
 	if f := spec.File; f != nil {
 		size += len(f.Path) + len(f.OldString) + len(f.NewString) + len(f.Pattern) + len(f.Glob) + len(f.Destination)
 		size += len(ptr.Deref(f.Content, "")) + len(ptr.Deref(f.ContentBase64, ""))
+		for i := range f.Edits {
+			size += len(f.Edits[i].OldString) + len(f.Edits[i].NewString)
+		}
 	}
 	if spec.Tool != nil && spec.Tool.Arguments != nil {
 		size += len(spec.Tool.Arguments.Raw)

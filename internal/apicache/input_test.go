@@ -3,6 +3,8 @@ package apicache
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +33,8 @@ func filled(size int) map[string]v1alpha1.ToolCallSpec {
 		"a tool":           {Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(raw)}}},
 		"standard input":   {Shell: &v1alpha1.ShellAction{}, Stdin: text},
 		"globs":            {Shell: &v1alpha1.ShellAction{}, Collect: []string{text[:1], text[1:]}},
+		"edits":            {File: &v1alpha1.FileAction{Edits: []v1alpha1.TextReplacement{{OldString: text[:1], NewString: text[:1]}, {NewString: text[2:]}}}},
+		"hosts":            {Shell: &v1alpha1.ShellAction{}, Network: &v1alpha1.CallNetwork{Hosts: []string{text[:1], text[1:]}}},
 		"variables":        {Shell: &v1alpha1.ShellAction{}, Env: []v1alpha1.CallEnvVar{{Name: "A", Value: text[:size/2]}, {Name: "BC", Value: text[:size-size/2-3]}}},
 		"names":            {Shell: &v1alpha1.ShellAction{}, Env: []v1alpha1.CallEnvVar{{Name: text}}},
 		"a directory":      {Shell: &v1alpha1.ShellAction{Command: text[:size-4]}, WorkingDir: "/tmp"},
@@ -49,6 +53,52 @@ func TestTheInputOfACallIsCounted(t *testing.T) {
 	}
 	if got := InputBytes(callOf(v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{Name: "bash"}})); got != 0 {
 		t.Errorf("a tool without arguments: %d", got)
+	}
+}
+
+// uncounted are the texts of a spec that are short, or not chosen by the call's creator.
+var uncounted = []string{
+	"Code.Language", "Tool.Name", "EnvironmentRef.Name", "SkillRef.Name", "SessionRef.Name", "SessionRef.UID",
+	"File.Operation", "File.Unit", "File.Mode", "File.IfSHA256",
+	"RequestedBy.Username", "RequestedBy.UID", "RequestedBy.Groups", "RequestedBy.Extra",
+}
+
+// fill gives each text and each list of bytes below v some content, and returns the size of those that are to be counted.
+func fill(v reflect.Value, path string) (size int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return fill(v.Elem(), path)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				size += fill(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."))
+			}
+		}
+		return size
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return 2
+		}
+		return fill(v.Index(0), path) + fill(v.Index(1), path)
+	case reflect.String:
+		v.SetString("text")
+		if slices.Contains(uncounted, path) {
+			return 0
+		}
+		return len("text")
+	default:
+		return 0
+	}
+}
+
+func TestEachTextOfASpecIsCounted(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.ToolCallSpec{}
+	want := fill(reflect.ValueOf(&spec).Elem(), "")
+	if got := InputBytes(callOf(spec)); got != want {
+		t.Errorf("%d bytes of %d are counted: a field is missing in InputBytes, or among those that aren't counted", got, want)
 	}
 }
 

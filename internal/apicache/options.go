@@ -41,6 +41,7 @@ func Options(namespaces []string) cache.Options {
 			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
 			&v1alpha1.ToolSession{}:       {Transform: transform(slimSession)},
 			&v1alpha1.ToolBudget{}:        {Transform: transform(slimBudget)},
+			&v1alpha1.ToolCallApproval{}:  {Transform: transform(slimApproval)},
 
 			&admissionv1.ValidatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.ValidatingAdmissionPolicy) {
 				p.Status = admissionv1.ValidatingAdmissionPolicyStatus{}
@@ -108,6 +109,14 @@ func slimAdmission[T any](o client.Object, spec *T) {
 // slimBudget leaves out what nobody reads and anybody may fill.
 func slimBudget(budget *v1alpha1.ToolBudget) {
 	budget.Labels, budget.Annotations, budget.OwnerReferences = nil, nil, nil
+}
+
+// slimApproval does the same of a decision, which names its approver.
+func slimApproval(decision *v1alpha1.ToolCallApproval) {
+	decision.Labels, decision.Annotations = nil, nil
+	if by := decision.Spec.Approver; by != nil {
+		decision.Spec.Approver = &v1alpha1.Requester{Username: by.Username, UID: by.UID}
+	}
 }
 
 func slimPod(pod *corev1.Pod) {

@@ -207,3 +207,17 @@ func TestWhatObjectsAreFoundBy(t *testing.T) {
 		}
 	}
 }
+
+func TestADecisionIsKeptWithoutWhatNobodyReads(t *testing.T) {
+	t.Parallel()
+	decision := &v1alpha1.ToolCallApproval{ObjectMeta: metav1.ObjectMeta{
+		Name: "d", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}}
+	decision.Spec.Approver = &v1alpha1.Requester{Username: "u", UID: "1", Groups: []string{"g"}, Extra: map[string]v1alpha1.ExtraValue{"e": {"v"}}}
+	want := &v1alpha1.ToolCallApproval{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+	want.Spec.Approver = &v1alpha1.Requester{Username: "u", UID: "1"}
+	got, err := byKind[*v1alpha1.ToolCallApproval](t).Transform(decision)
+	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}

@@ -32,6 +32,8 @@ type About struct {
 	Image string
 	// WithArguments says that the policy lets arguments be recorded.
 	WithArguments bool
+	// IsVouched says that admission checked who created the object.
+	IsVouched bool
 	// IsDeleted says that the object is gone.
 	IsDeleted bool
 }
@@ -49,7 +51,7 @@ func SessionID(uid string) string { return "session/" + uid }
 func OfCall(call *v1alpha1.ToolCall, about About) Record {
 	s := &call.Status
 	r := newRecord(KindCall, CallID(string(call.UID)), call, about)
-	r.Who = whoOf(call.Spec.RequestedBy)
+	r.Who = whoOf(call.Spec.RequestedBy, about)
 	r.What = actionOf(call, about.WithArguments)
 	r.Where = whereOf(s.Environment, s.Pod, s.Node, about)
 	if call.Spec.SessionRef != nil {
@@ -73,7 +75,7 @@ func OfCall(call *v1alpha1.ToolCall, about About) Record {
 func OfSession(session *v1alpha1.ToolSession, about About) Record {
 	s := &session.Status
 	r := newRecord(KindSession, SessionID(string(session.UID)), session, about)
-	r.Who = whoOf(session.Spec.RequestedBy)
+	r.Who = whoOf(session.Spec.RequestedBy, about)
 	r.Where = whereOf(s.Environment, s.Pod, s.Node, about)
 	r.Outcome = &Outcome{Phase: string(s.Phase), Reason: s.Reason, Deleted: about.IsDeleted && s.Phase != v1alpha1.SessionEnded}
 	r.Times.Ended = endOf(s.Conditions, v1alpha1.ConditionEnded)
@@ -85,7 +87,7 @@ func OfApproval(decision *v1alpha1.ToolCallApproval, about About) Record {
 	s, ref := &decision.Status, decision.Spec.CallRef
 	r := newRecord(KindApproval, ApprovalID(string(decision.UID)), decision, about)
 	r.Name, r.UID = ref.Name, ref.UID
-	r.Who = whoOf(decision.Spec.Approver)
+	r.Who = whoOf(decision.Spec.Approver, about)
 	r.What = &What{Type: string(decision.Spec.Decision), SHA256: strings.TrimPrefix(decision.Spec.Digest, "sha256:")}
 	r.Outcome = &Outcome{Phase: string(s.Phase), Deleted: about.IsDeleted && (s.Phase == "" || s.Phase == v1alpha1.ApprovalPending)}
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted); c != nil {
@@ -102,11 +104,13 @@ func newRecord(kind Kind, id string, o metav1.Object, about About) Record {
 	}
 }
 
-func whoOf(by *v1alpha1.Requester) *Who {
+func whoOf(by *v1alpha1.Requester, about About) *Who {
 	if by == nil {
 		return nil
 	}
-	return NewWho(by.Username, by.UID, by.Groups)
+	who := NewWho(by.Username, by.UID, by.Groups)
+	who.Unverified = !about.IsVouched
+	return who
 }
 
 // NewWho is a user as a record has it.

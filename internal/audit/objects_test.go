@@ -80,6 +80,15 @@ func TestArgumentsAreLeftOutUnlessThePolicySaysOtherwise(t *testing.T) {
 	}
 }
 
+func TestARequesterWhomNobodyVouchesForIsUnverified(t *testing.T) {
+	t.Parallel()
+	for _, isVouched := range []bool{true, false} {
+		if r := OfCall(endedCall(), About{IsVouched: isVouched}); r.Who.Unverified == isVouched {
+			t.Errorf("vouched for: %t: %+v", isVouched, r.Who)
+		}
+	}
+}
+
 func TestWhatWasDeletedBeforeItsEndSaysSo(t *testing.T) {
 	t.Parallel()
 	call := endedCall()

@@ -46,13 +46,15 @@ type Record struct {
 	Usage     *v1alpha1.CallUsage `json:"usage,omitempty"`
 }
 
-// Who is the requester, as the API server authenticated it.
+// Who is the requester, as the API server authenticated it unless it is unverified.
 type Who struct {
 	Username string `json:"username"`
 	UID      string `json:"uid,omitempty"`
 	// Groups are the first maxGroups, OmittedGroups counts the others.
 	Groups        []string `json:"groups,omitempty"`
 	OmittedGroups int      `json:"omittedGroups,omitempty"`
+	// Unverified says that no admission policy vouches for it: whoever created the object wrote it.
+	Unverified bool `json:"unverified,omitempty"`
 }
 
 // What was asked for.
@@ -66,6 +68,8 @@ type What struct {
 	Language  string `json:"language,omitempty"`
 	// Path is that of a transfer's file.
 	Path string `json:"path,omitempty"`
+	// Call is the call whose standard input a transfer is.
+	Call string `json:"call,omitempty"`
 	// SHA256 is that of the action, of a transfer's file, or of the summary that a person decided about. Arguments is the action itself, where the policy lets it be recorded.
 	SHA256    string `json:"sha256,omitempty"`
 	Arguments string `json:"arguments,omitempty"`

@@ -33,15 +33,16 @@ type Reviewer struct {
 
 // Review answers what a user asks about a call in a namespace. Errors are those of the API machinery.
 func (r *Reviewer) Review(ctx context.Context, who user.Info, namespace string, asked *subresourcesv1alpha1.ToolCallReviewSpec) (*subresourcesv1alpha1.ToolCallReviewStatus, error) {
+	// First, so that nobody else's policy costs more than to read it.
+	policy, err := r.policy(ctx, who, asked)
+	if err != nil {
+		return nil, err
+	}
 	subject, err := r.subject(ctx, who, asked.User)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.checkCreate(ctx, subject, namespace, &asked.Call); err != nil {
-		return nil, err
-	}
-	policy, err := r.policy(ctx, who, asked)
-	if err != nil {
 		return nil, err
 	}
 	call := &v1alpha1.ToolCall{Spec: *asked.Call.DeepCopy()}

@@ -14,8 +14,11 @@ import (
 	"toolcall.dev/operator/internal/bounds"
 )
 
-// maxAuditedPath bounds a path in a record, in bytes of JSON.
-const maxAuditedPath = 4 << 10
+// Bounds of what a record has of a request, in bytes of JSON.
+const (
+	maxAuditedPath = 4 << 10
+	maxAuditedCall = 256
+)
 
 // audited is a request for a session's files or input of which a record is written.
 type audited struct {
@@ -57,7 +60,8 @@ var transferTypes = map[string]string{
 	http.MethodGet: "Download", http.MethodPut: "Upload", http.MethodDelete: "Delete", http.MethodPost: "Input",
 }
 
-// serveAudited serves a request, and has a record of it written whatever becomes of it. A question about a file moves nothing.
+// serveAudited serves a request, and has a record written of each by a user who may use the session, whatever becomes of it: others
+// could fill the log, so that what matters is dropped from it. A question about a file moves nothing.
 func (p *proxy) serveAudited(w http.ResponseWriter, r *http.Request, q *proxied, serve func(http.ResponseWriter, *http.Request, *proxied) error) (err error) {
 	if p.record == nil || transferTypes[r.Method] == "" {
 		return serve(w, r, q)
@@ -67,7 +71,11 @@ func (p *proxy) serveAudited(w http.ResponseWriter, r *http.Request, q *proxied,
 		r.Body = a
 	}
 	isOver := false
-	defer func() { p.record(p.transferRecord(r, q, a, outcomeOf(a, err, isOver))) }()
+	defer func() {
+		if q.found != nil {
+			p.record(p.transferRecord(r, q, a, outcomeOf(a, err, isOver)))
+		}
+	}()
 	err = serve(a, r, q)
 	isOver = true
 	return err
@@ -75,20 +83,18 @@ func (p *proxy) serveAudited(w http.ResponseWriter, r *http.Request, q *proxied,
 
 // transferRecord is the record of a request.
 func (p *proxy) transferRecord(r *http.Request, q *proxied, a *audited, outcome *audit.Outcome) audit.Record {
+	session, asked := q.found, r.URL.Query()
 	record := audit.Record{
 		Schema: audit.Schema, ID: "transfer/" + string(uuid.NewUUID()), Time: metav1.NewMicroTime(p.clock.Now()), Kind: audit.KindTransfer,
-		Namespace: q.session.Namespace, Name: q.session.Name,
+		Namespace: q.session.Namespace, Name: q.session.Name, UID: string(session.UID),
 		Who:     audit.NewWho(q.who.GetName(), q.who.GetUID(), q.who.GetGroups()),
-		What:    &audit.What{Type: transferTypes[r.Method], Path: bounds.PathEnd(r.URL.Query().Get(parameterPath), maxAuditedPath)},
-		Where:   &audit.Where{Session: q.session.Name},
+		What:    &audit.What{Type: transferTypes[r.Method], Path: bounds.PathEnd(asked.Get(parameterPath), maxAuditedPath), Call: bounds.Text(asked.Get(parameterCall), maxAuditedCall)},
+		Where:   &audit.Where{Session: q.session.Name, Pod: session.Status.Pod, Node: session.Status.Node},
 		Outcome: outcome,
 	}
 	record.What.SHA256 = strings.Trim(a.Header().Get("ETag"), `"`)
-	if session := q.found; session != nil {
-		record.UID, record.Where.Pod, record.Where.Node = string(session.UID), session.Status.Pod, session.Status.Node
-		if env := session.Status.Environment; env != nil {
-			record.Where.Environment = env.Name
-		}
+	if env := session.Status.Environment; env != nil {
+		record.Where.Environment = env.Name
 	}
 	return record
 }

@@ -58,6 +58,9 @@ func TestEachTransferIsRecorded(t *testing.T) {
 				t.Errorf("got %+v", r)
 			}
 			got = append(got, fmt.Sprintf("%s %s %d %s %d", r.What.Type, r.What.Path, r.Outcome.Status, r.Outcome.Reason, r.Outcome.Bytes))
+			if (r.What.Call == "typed") != (r.What.Type == "Input") {
+				t.Errorf("%s names the call %q", r.What.Type, r.What.Call)
+			}
 			if hash := r.What.SHA256; r.What.Path == "file" && r.What.Type != "Delete" && hash != sum([]byte("0123456789")) {
 				t.Errorf("%s has the hash %q", r.What.Type, hash)
 			}

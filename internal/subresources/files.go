@@ -37,10 +37,16 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
+	if err := p.rules.checkUse(ctx, q.who, session); err != nil {
+		return err
+	}
 	q.found = session
 	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
 	if err != nil {
 		return err
+	}
+	if asked.isArchive() && decision.Policy != nil && len(decision.Policy.Spec.Rules) > 0 {
+		return apierrors.NewForbidden(sessionResource, session.Name, errors.New("the policy has rules, which can't judge what is in an archive: transfer the files one by one"))
 	}
 	if decision.Files == nil {
 		return unavailable("the decision has no rules for files")
@@ -83,6 +89,11 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+}
+
+// isArchive says that a directory is asked for, or sent.
+func (q *fileRequest) isArchive() bool {
+	return q.kind == wire.TransferPack || q.kind == wire.TransferUnpack
 }
 
 // action is what a call would do that asks for the same.

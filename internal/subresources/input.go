@@ -64,10 +64,10 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
-	q.found = session
 	if err := p.rules.checkUse(ctx, q.who, session); err != nil {
 		return err
 	}
+	q.found = session
 	call, err := p.rules.inputCall(ctx, session, asked.call)
 	if err != nil {
 		return err

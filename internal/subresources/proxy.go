@@ -85,7 +85,7 @@ type proxied struct {
 	who     user.Info
 	session types.NamespacedName
 	what    string
-	// found is the session; nil until it is.
+	// found is the session; nil until it was read, and the user may use it.
 	found *v1alpha1.ToolSession
 }
 

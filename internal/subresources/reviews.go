@@ -1,10 +1,14 @@
 package subresources
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
+	"mime"
 	"net/http"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,10 +26,15 @@ import (
 )
 
 const (
-	// maxReviews bounds the reviews that are answered at the same time. Each takes some MiB of memory at most.
-	maxReviews = 32
+	// maxReviews bounds the reviews that are read and answered at the same time. Each takes up to some 20 MiB of memory: maxReviewBytes
+	// in several forms, and a struct for each of maxReviewValues.
+	maxReviews = 8
 	// maxReviewBytes bounds a review as it is sent: a call, and a policy.
 	maxReviewBytes = 3 << 19
+	// maxReviewValues bounds the objects, lists and further elements of a review: an element of two bytes is a struct of hundreds.
+	maxReviewValues = 16 << 10
+	// reviewTimeout is how long a client may take to send a review: it has one of few places meanwhile.
+	reviewTimeout = 15 * time.Second
 )
 
 // reviews answers ToolCallReviews: to create one is to ask, and nothing is stored.
@@ -91,8 +100,75 @@ func (v *reviews) bounded(next http.Handler, codecs runtime.NegotiatedSerializer
 			return
 		}
 		defer slot.leave()
+		if err := checkReview(ctx, r); err != nil {
+			responsewriters.ErrorNegotiated(slot.orGaveWay(err), codecs, GroupVersion, w, r)
+			return
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// checkReview refuses a body that could take far more memory than it has bytes: the aliases of YAML multiply what they name, and so do
+// empty elements of a list. It keeps the body for whoever reads it next.
+func checkReview(ctx context.Context, r *http.Request) error {
+	if r.Method != http.MethodPost || r.Body == nil {
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != runtime.ContentTypeJSON {
+		return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, nil, "a review must be sent as %s", runtime.ContentTypeJSON)
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	raw, err := readReview(ctx, r.Body)
+	switch {
+	case ctx.Err() != nil:
+		return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, nil, "the review came too slowly")
+	case err != nil:
+		return badRequest("the review broke off: %s", err.Error())
+	case len(raw) > maxReviewBytes:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxReviewBytes))
+	case valuesOf(raw) > maxReviewValues:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a review has at most %d values", maxReviewValues))
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(raw), r.Body}
+	return nil
+}
+
+// readReview reads a body until the context ends.
+func readReview(ctx context.Context, body io.Reader) ([]byte, error) {
+	read := make(chan struct{})
+	var got []byte
+	var failed error
+	go func() {
+		defer close(read)
+		got, failed = io.ReadAll(io.LimitReader(body, maxReviewBytes+1))
+	}()
+	select {
+	case <-read:
+		return got, failed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// valuesOf counts the objects, the lists and the further elements of both in JSON. Of what isn't JSON it counts no fewer than a decoder
+// comes to read.
+func valuesOf(raw []byte) (count int) {
+	inText := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case !inText && (c == '{' || c == '[' || c == ','):
+			count++
+		}
+	}
+	return count
 }
 
 // openAPIDefinitions adds the review to what the library has. Which fields there are, the documentation says.

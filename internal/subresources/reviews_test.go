@@ -236,8 +236,8 @@ func TestAReviewInASession(t *testing.T) {
 	s.expectVerdict("owner", spec, v1alpha1.ReasonSessionNotFound)
 }
 
-// post sends a body as it is.
-func (s *space) post(config *rest.Config, query string, body io.Reader) *http.Response {
+// post sends a body as it is, as JSON if there is no other kind.
+func (s *space) post(config *rest.Config, query string, body io.Reader, kind ...string) *http.Response {
 	s.t.Helper()
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -248,7 +248,9 @@ func (s *space) post(config *rest.Config, query string, body io.Reader) *http.Re
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
+	if r.Header.Set("Content-Type", "application/json"); len(kind) > 0 {
+		r.Header.Set("Content-Type", kind[0])
+	}
 	response, err := c.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -279,6 +281,20 @@ func TestAReviewThatCannotBeRead(t *testing.T) {
 		if int(status.Code) != c.code || !strings.Contains(status.Message, c.says) {
 			t.Errorf("%s: %d, %s", name, status.Code, status.Message)
 		}
+	}
+	// What takes far more memory than it has bytes isn't decoded.
+	for _, kind := range []string{"application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "text/plain", "application/json/"} {
+		if r := s.post(s.as("agent"), "", strings.NewReader("a: &a [x]"), kind); r.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("%s: %d", kind, r.StatusCode)
+		}
+	}
+	examples := head + `{}, "policy": {"examples": [{}` + strings.Repeat(",{}", 100_000) + `]}}}`
+	if r := s.post(s.as("agent"), "", strings.NewReader(examples)); r.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("many values: %d", r.StatusCode)
+	}
+	braces := head + `{"shell": {"command": "` + strings.Repeat(`{,[\"`, 100_000) + `"}}}}`
+	if r := s.post(s.as("agent"), "", strings.NewReader(braces), "application/json; charset=utf-8"); r.StatusCode != http.StatusCreated {
+		t.Errorf("a long text: %d: %s", r.StatusCode, body(t, r))
 	}
 	// Without strictness, an unknown field is a warning, as with all of Kubernetes' APIs, and a call without an action is denied.
 	r := s.post(s.as("agent"), "", bytes.NewBufferString(head+`{"shel": {"command": "ls"}}}}`))

@@ -28,7 +28,9 @@ func TestReviewsAtTheSameTimeAreBounded(t *testing.T) {
 		ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: who})
 		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Resource: resource, Namespace: "ns", Verb: "create", IsResourceRequest: true})
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil).WithContext(ctx))
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Content-Type", "application/json")
+		handler.ServeHTTP(w, r.WithContext(ctx))
 		return w.Code
 	}
 	var asking sync.WaitGroup

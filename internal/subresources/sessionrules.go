@@ -56,11 +56,9 @@ func (s *sessionRules) checkUse(ctx context.Context, who user.Info, session *v1a
 	return refused(session, decide.CheckSession(shot))
 }
 
-// decide decides about what a call of the user in the session would do that has such a spec.
+// decide decides about what a call of a user who may use the session would do that has such a spec. What a person has to approve is
+// refused: nobody is asked about a request.
 func (s *sessionRules) decide(ctx context.Context, who user.Info, session *v1alpha1.ToolSession, spec *v1alpha1.ToolCallSpec) (*decide.Decision, error) {
-	if err := s.checkUse(ctx, who, session); err != nil {
-		return nil, err
-	}
 	shot, err := s.snapshots.Place(ctx, callIn(who, session, *spec), session)
 	if err == nil {
 		err = s.snapshots.Rules(ctx, shot)
@@ -71,7 +69,19 @@ func (s *sessionRules) decide(ctx context.Context, who user.Info, session *v1alp
 	shot.Requester.Vouched = true
 	s.snapshots.Ask(ctx, shot)
 	decision, err := s.snapshots.Decide(ctx, shot)
+	if err == nil && decision.Approval != nil {
+		return nil, needsApproval(session, spec)
+	}
 	return decision, refused(session, err)
+}
+
+// needsApproval is what a client is told of a request that the policy has a person approve.
+func needsApproval(session *v1alpha1.ToolSession, spec *v1alpha1.ToolCallSpec) error {
+	instead := "nobody can approve what is typed into a call: create a ToolCall that has the input in spec.stdin"
+	if spec.File != nil {
+		instead = "a person has to approve this by the policy: create a ToolCall with a file action in place of the transfer"
+	}
+	return apierrors.NewForbidden(sessionResource, session.Name, errors.New(instead))
 }
 
 // refused is what a client is told when a call would be refused; nil stays nil.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -18,6 +19,7 @@ import (
 	// The last version with names for generative AI: newer ones leave them to a repository without a Go module.
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
@@ -64,7 +66,7 @@ func (t *Tracer) RecordCall(call *v1alpha1.ToolCall, program string, created, en
 	about := describe(call)
 	ctx, span := t.tracer.Start(parentOf(call), "execute_tool "+toolOf(call), trace.WithTimestamp(created),
 		trace.WithAttributes(semconv.GenAIOperationNameExecuteTool), trace.WithAttributes(about...))
-	t.duration.Record(ctx, max(ended.Sub(created), 0).Seconds(), metric.WithAttributes(about...))
+	t.duration.Record(ctx, max(ended.Sub(created), 0).Seconds(), metric.WithAttributes(measured(call, about)...))
 	if span.IsRecording() {
 		span.SetAttributes(details(call, program)...)
 		span.SetAttributes(t.content(call)...)
@@ -103,6 +105,14 @@ func describe(call *v1alpha1.ToolCall) []attribute.KeyValue {
 		list = append(list, semconv.ErrorTypeKey.String(cmp.Or(call.Status.Reason, otherTool)))
 	}
 	return list
+}
+
+// measured is what the metric says: the tool of a call that wasn't accepted is any text of its creator, and each would be a series.
+func measured(call *v1alpha1.ToolCall, about []attribute.KeyValue) []attribute.KeyValue {
+	if meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return about
+	}
+	return append(slices.Clone(about), semconv.GenAIToolName(otherTool))
 }
 
 // details are the attributes of the span alone.

@@ -2,6 +2,7 @@ package tracing_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ func finishedCall(changes ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
 			Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, ExitCode: ptr.To(int32(1)), Output: "secret",
 			Action:    &v1alpha1.MappedAction{Type: v1alpha1.ActionShell, Tool: "bash", Summary: "echo secret"},
 			StartTime: &start, CompletionTime: &end,
-			Timings: &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(int64(2)), StartedMilliseconds: ptr.To(int64(5)), Path: v1alpha1.PathWarm},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}},
+			Timings:    &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(int64(2)), StartedMilliseconds: ptr.To(int64(5)), Path: v1alpha1.PathWarm},
 		},
 	}
 	for _, change := range changes {
@@ -207,6 +209,13 @@ func TestCallsReachTheCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	tracer.RecordCall(finishedCall(), "bash", time.Unix(99, 0), time.Unix(102, 0))
+	// What was denied is named as its creator liked: all of it is one series.
+	for _, name := range []string{"a", "b"} {
+		denied := finishedCall(func(c *v1alpha1.ToolCall) {
+			c.Status.Action.Tool, c.Status.Conditions[0].Status = name, metav1.ConditionFalse
+		})
+		tracer.RecordCall(denied, "", time.Unix(101, 0), time.Unix(102, 0))
+	}
 	if err := export.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +224,14 @@ func TestCallsReachTheCollector(t *testing.T) {
 		t.Errorf("the span has %v", got)
 	}
 	points := endpoint.Histogram(t, "gen_ai.execute_tool.duration")
-	if len(points) != 1 || points[0].GetSum() != 3 || len(points[0].GetExplicitBounds()) != 14 {
+	if len(points) == 2 && points[0].GetSum() < points[1].GetSum() {
+		slices.Reverse(points)
+	}
+	if len(points) != 2 || points[0].GetSum() != 3 || points[1].GetSum() != 2 || len(points[0].GetExplicitBounds()) != 14 {
 		t.Fatalf("the metric has %v", points)
+	}
+	if got := otlptest.Attributes(points[1].GetAttributes())["gen_ai.tool.name"]; got != "_OTHER" {
+		t.Errorf("calls that were denied are of the tool %v", got)
 	}
 	want := map[string]any{"gen_ai.tool.name": "bash", "gen_ai.tool.type": "function", "error.type": v1alpha1.ReasonNonZeroExit}
 	if diff := cmp.Diff(want, otlptest.Attributes(points[0].GetAttributes())); diff != "" {
