@@ -35,13 +35,20 @@ func (f *File) Write(r Record) error {
 	if err := f.prepare(int64(len(line))); err != nil {
 		return err
 	}
-	if _, err := f.open.Write(line); err != nil {
-		_ = f.open.Truncate(f.size)
+	if n, err := f.open.Write(line); err != nil {
+		f.removePart(int64(n))
 		f.Close()
 		return fmt.Errorf("write the record %s: %w", r.ID, err)
 	}
 	f.size += int64(len(line))
 	return nil
+}
+
+// removePart removes the beginning of a line, unless another process has written to the file since.
+func (f *File) removePart(n int64) {
+	if info, err := f.open.Stat(); err == nil && info.Size() == f.size+n {
+		_ = f.open.Truncate(f.size)
+	}
 }
 
 // Close closes the file. Another record opens it again.
