@@ -79,7 +79,7 @@ type follower struct {
 	kind
 	namespace string
 	// written are the records from before the first list, which are not needed after it.
-	written map[string]struct{}
+	written audit.IDs
 	// recorded are the objects that are there and have a record.
 	recorded map[types.UID]struct{}
 }
@@ -159,8 +159,7 @@ func (f *follower) has(uid types.UID) bool {
 	if _, has := f.recorded[uid]; has {
 		return true
 	}
-	_, has := f.written[f.id(string(uid))]
-	return has
+	return f.written.Has(f.id(string(uid)))
 }
 
 // look records an object if it has ended or is gone, once.
