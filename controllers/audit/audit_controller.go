@@ -42,7 +42,7 @@ type Auditor struct {
 	Clock      clock.PassiveClock
 	Log        logr.Logger
 	// Written says which records there are already, when the operator begins to lead; nil for a log that can't be read back.
-	Written func() (map[string]struct{}, error)
+	Written func() (audit.IDs, error)
 	// Add has a record written.
 	Add func(audit.Record)
 }
@@ -54,7 +54,7 @@ type Auditor struct {
 
 // Start runs until the context ends.
 func (a *Auditor) Start(ctx context.Context) error {
-	written := map[string]struct{}{}
+	var written audit.IDs
 	if a.Written != nil {
 		var err error
 		if written, err = a.Written(); err != nil {

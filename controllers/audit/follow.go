@@ -91,7 +91,7 @@ type follower struct {
 	kind
 	namespace string
 	// written are the records from before the first list, which are not needed after it.
-	written map[string]struct{}
+	written audit.IDs
 	// recorded are the objects that are there and have a record.
 	recorded map[types.UID]struct{}
 }
@@ -171,8 +171,7 @@ func (f *follower) has(uid types.UID) bool {
 	if _, has := f.recorded[uid]; has {
 		return true
 	}
-	_, has := f.written[f.id(string(uid))]
-	return has
+	return f.written.Has(f.id(string(uid)))
 }
 
 // vouches says whether admission checked who created an object, which isn't so while that can't be read.

@@ -85,12 +85,12 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 		return o.endUnapproved(o.deniedBy(tally.Denial)), nil
 	case tally.IsApproved(o.call):
 		return effects{status: o.approved(tally.ApprovedBy)}, nil
-	case left <= 0:
-		return o.endUnapproved(o.expired()), nil
 	case len(tally.ApprovedBy) > len(request.ApprovedBy):
 		next := request.DeepCopy()
 		next.ApprovedBy = tally.ApprovedBy
-		return effects{status: o.awaiting(next), wake: left}, nil
+		return effects{status: o.awaiting(next), wake: max(left, time.Millisecond)}, nil
+	case left <= 0:
+		return o.endUnapproved(o.expired()), nil
 	default:
 		return effects{wake: left}, nil
 	}

@@ -99,6 +99,7 @@ func TestApproval(t *testing.T) {
 		"two people have to approve":               testTwoApprovers,
 		"a denial ends the call":                   testDenial,
 		"nobody answers":                           testExpiry,
+		"one of two answers":                       testExpiryAfterOne,
 		"decisions that don't count":               testRejected,
 		"an approval and a denial at once":         testRace,
 		"the policy changes after the approval":    testChangedPolicy,
@@ -185,11 +186,30 @@ func testDenial(t *testing.T) {
 func testExpiry(t *testing.T) {
 	a := newApprovals(t, 1)
 	call := a.ask("c")
+	inTime := a.ask("in-time")
+	a.Decide(a.bob, inTime, approve)
 	a.Elapse(15 * time.Minute)
-	d := a.Decide(a.bob, call, approve)
 	a.Reconcile(call)
 	a.expectDenied(call, v1alpha1.ReasonApprovalExpired, "0 of 1 needed approvals came within 15m0s")
-	a.expect(d, v1alpha1.ApprovalRejected, v1alpha1.ReasonApprovalExpired)
+	a.expect(a.Decide(a.bob, call, approve), v1alpha1.ApprovalRejected, v1alpha1.ReasonCallEnded)
+	a.Reconcile(inTime)
+	if now := a.Get(inTime); fixture.Condition(now, v1alpha1.ConditionApproved) != "True" {
+		t.Errorf("a decision in time that is counted late: %s/%s: %s", now.Status.Phase, now.Status.Reason, now.Status.Message)
+	}
+}
+
+// One of two approvals came in time, and was counted when the time was up.
+func testExpiryAfterOne(t *testing.T) {
+	a := newApprovals(t, 2)
+	call := a.ask("c")
+	d := a.Decide(a.bob, call, approve)
+	a.Elapse(15 * time.Minute)
+	if wake := a.Reconcile(call).RequeueAfter; wake <= 0 {
+		t.Errorf("it is looked at again after %s", wake)
+	}
+	a.Reconcile(call)
+	a.expectDenied(call, v1alpha1.ReasonApprovalExpired, "1 of 2 needed approvals came within 15m0s")
+	a.expect(d, v1alpha1.ApprovalAccepted, v1alpha1.ReasonDecisionCounts)
 }
 
 func testRejected(t *testing.T) {

@@ -16,7 +16,7 @@ type Rejection struct {
 }
 
 // Reject says why a decision about a call that waits for one doesn't count, whatever others decide; nil for one that does. The call
-// is the one that the decision names. counted are the approvals before it.
+// is the one that the decision names. counted are the approvals before it. One that was made in time counts, however late that is.
 func Reject(call *v1alpha1.ToolCall, a *v1alpha1.ToolCallApproval, counted []v1alpha1.CountedApproval, now time.Time) *Rejection {
 	request := call.Status.Approval
 	approves := a.Spec.Decision == v1alpha1.DecisionApprove
@@ -27,7 +27,7 @@ func Reject(call *v1alpha1.ToolCall, a *v1alpha1.ToolCallApproval, counted []v1a
 		return &Rejection{v1alpha1.ReasonApprovalNotNeeded, "the call waits for no decision"}
 	case a.Spec.Digest != request.Digest:
 		return &Rejection{v1alpha1.ReasonWrongDigest, "the decision is about something else than what the call waits for now: read status.approval of the call, and decide again"}
-	case !now.Before(request.ExpiresAt.Time):
+	case !madeAt(a, now).Before(request.ExpiresAt.Time):
 		return &Rejection{v1alpha1.ReasonApprovalExpired, "the decision came after status.approval.expiresAt of the call"}
 	case a.ApproverName() == "":
 		return &Rejection{v1alpha1.ReasonApproverUnknown, "nobody is known to have made the decision"}
@@ -38,6 +38,14 @@ func Reject(call *v1alpha1.ToolCall, a *v1alpha1.ToolCallApproval, counted []v1a
 	default:
 		return nil
 	}
+}
+
+// madeAt is when a decision was made, by the API server's clock in whole seconds, and now at the latest.
+func madeAt(a *v1alpha1.ToolCallApproval, now time.Time) time.Time {
+	if made := a.CreationTimestamp.Time; !made.IsZero() && made.Before(now) {
+		return made
+	}
+	return now
 }
 
 // Tally is what the decisions about a call come to.

@@ -36,6 +36,11 @@ func decision(who string, what v1alpha1.ApprovalDecision, change ...func(*v1alph
 	return a
 }
 
+// made says how long after the question a decision was made.
+func made(after time.Duration) func(*v1alpha1.ToolCallApproval) {
+	return func(a *v1alpha1.ToolCallApproval) { a.CreationTimestamp = metav1.NewTime(asked.Add(after)) }
+}
+
 func TestWhichDecisionsCount(t *testing.T) {
 	t.Parallel()
 	const approve, deny = v1alpha1.DecisionApprove, v1alpha1.DecisionDeny
@@ -53,8 +58,12 @@ func TestWhichDecisionsCount(t *testing.T) {
 		"of another digest":                     {decision: decision("bob", approve, func(a *v1alpha1.ToolCallApproval) { a.Spec.Digest = "other" }), want: v1alpha1.ReasonWrongDigest},
 		"a denial of another digest":            {decision: decision("bob", deny, func(a *v1alpha1.ToolCallApproval) { a.Spec.Digest = "other" }), want: v1alpha1.ReasonWrongDigest},
 		"for another call of the name":          {decision: decision("bob", approve, func(a *v1alpha1.ToolCallApproval) { a.Spec.CallRef.UID = "other" }), want: v1alpha1.ReasonWrongDigest},
-		"at the last moment":                    {decision: decision("bob", approve), after: time.Minute - time.Nanosecond},
-		"when the time is up":                   {decision: decision("bob", approve), after: time.Minute, want: v1alpha1.ReasonApprovalExpired},
+		"at the last moment":                    {decision: decision("bob", approve, made(time.Minute-time.Nanosecond)), after: time.Minute - time.Nanosecond},
+		"in time, and counted late":             {decision: decision("bob", approve, made(59*time.Second)), after: time.Hour},
+		"a denial in time, and counted late":    {decision: decision("bob", deny, made(59*time.Second)), after: time.Hour},
+		"when the time is up":                   {decision: decision("bob", approve, made(time.Minute)), after: time.Minute, want: v1alpha1.ReasonApprovalExpired},
+		"late, and counted later":               {decision: decision("bob", approve, made(2*time.Minute)), after: time.Hour, want: v1alpha1.ReasonApprovalExpired},
+		"by a clock that is ahead":              {decision: decision("bob", approve, made(time.Hour)), after: time.Second},
 		"a second approval of the same person":  {decision: decision("bob", approve), counted: []string{"bob"}, want: v1alpha1.ReasonDuplicateDecision},
 		"a denial of somebody who had approved": {decision: decision("bob", deny), counted: []string{"bob"}},
 		"a second approval of another":          {decision: decision("carol", approve), counted: []string{"bob"}},

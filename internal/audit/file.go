@@ -3,12 +3,15 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // File writes each record as a line at the end of a file. Before a line would make the file larger than MaxBytes, the file becomes
@@ -35,13 +38,20 @@ func (f *File) Write(r Record) error {
 	if err := f.prepare(int64(len(line))); err != nil {
 		return err
 	}
-	if _, err := f.open.Write(line); err != nil {
-		_ = f.open.Truncate(f.size)
+	if n, err := f.open.Write(line); err != nil {
+		f.removePart(int64(n))
 		f.Close()
 		return fmt.Errorf("write the record %s: %w", r.ID, err)
 	}
 	f.size += int64(len(line))
 	return nil
+}
+
+// removePart removes the beginning of a line, unless another process has written to the file since.
+func (f *File) removePart(n int64) {
+	if info, err := f.open.Stat(); err == nil && info.Size() == f.size+n {
+		_ = f.open.Truncate(f.size)
+	}
 }
 
 // Close closes the file. Another record opens it again.
@@ -132,14 +142,44 @@ func (f *File) name(n int) string {
 	return f.Path + "." + strconv.Itoa(n)
 }
 
-// IDs are those of the records that the files have.
-func (f *File) IDs() (map[string]struct{}, error) {
-	ids := map[string]struct{}{}
+// maxIDs bounds how many records are read back, some 40 MiB of memory.
+const maxIDs = 1_000_000
+
+// IDs are the IDs of records, as hashes: any two are different but for a chance of none.
+type IDs map[[16]byte]struct{}
+
+func hashOf(id string) [16]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16])
+}
+
+// Has says that a record is among them.
+func (ids IDs) Has(id string) bool {
+	_, has := ids[hashOf(id)]
+	return has
+}
+
+// add adds the ID of a record that is made of an object; others, such as of a transfer, are made once. It reports whether there is room
+// for more.
+func (ids IDs) add(id string, limit int) bool {
+	if kind, _, _ := strings.Cut(id, "/"); slices.Contains([]string{"call", "session", "approval"}, kind) {
+		ids[hashOf(id)] = struct{}{}
+	}
+	return len(ids) < limit
+}
+
+// IDs are those of the records of objects that the files have, of the newest files first, up to 1,000,000.
+func (f *File) IDs() (IDs, error) { return f.readBack(maxIDs) }
+
+func (f *File) readBack(limit int) (IDs, error) {
+	ids := IDs{}
 	for n := range f.MaxFiles {
-		if err := readIDs(f.name(n), ids); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
+		err := readIDs(f.name(n), ids, limit)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return ids, fmt.Errorf("read the audit log back: %w", err)
+		}
+		if len(ids) >= limit {
+			break
 		}
 	}
 	return ids, nil
@@ -151,8 +191,8 @@ const beginning = `{"schema":"` + Schema + `","id":"`
 // maxID bounds an ID.
 const maxID = 256
 
-// readIDs adds the IDs of a file's whole lines. What isn't a record is passed over.
-func readIDs(path string, ids map[string]struct{}) error {
+// readIDs adds the IDs of a file's whole lines, as long as there is room. What isn't a record is passed over.
+func readIDs(path string, ids IDs, limit int) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -174,8 +214,8 @@ func readIDs(path string, ids map[string]struct{}) error {
 		if err := lines.UnreadByte(); err != nil {
 			return err
 		}
-		if end, _ := lines.ReadByte(); end == '\n' && id != "" {
-			ids[id] = struct{}{}
+		if end, _ := lines.ReadByte(); end == '\n' && !ids.add(id, limit) {
+			return nil
 		}
 	}
 }

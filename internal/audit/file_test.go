@@ -57,10 +57,10 @@ func TestFullFilesAreRotatedAndReadBack(t *testing.T) {
 		t.Error("more files are kept")
 	}
 	ids, err := f.IDs()
-	if _, has := ids[CallID(fmt.Sprint(all-1))]; err != nil || len(ids) != total || !has {
+	if has := ids.Has(CallID(fmt.Sprint(all - 1))); err != nil || len(ids) != total || !has {
 		t.Errorf("%d IDs of %d lines, %v", len(ids), total, err)
 	}
-	if _, has := ids[CallID("0")]; has {
+	if ids.Has(CallID("0")) {
 		t.Error("the oldest record is kept")
 	}
 	one := &File{Path: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 1000, MaxFiles: 1}
@@ -181,5 +181,40 @@ func TestALineThatBrokeOffEndsBeforeTheNext(t *testing.T) {
 	write(t, l, record(1), record(2))
 	if lines := strings.Split(b.String(), "\n"); len(lines) != 4 || idOf([]byte(lines[1])) != "call/1" || idOf([]byte(lines[2])) != "call/2" {
 		t.Errorf("got %q", lines)
+	}
+}
+
+func TestWhatIsReadBackIsBounded(t *testing.T) {
+	t.Parallel()
+	f := &File{Path: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 1000, MaxFiles: 9}
+	defer f.Close()
+	for i := range 20 {
+		other := record(i)
+		other.ID = fmt.Sprint("transfer/", i)
+		write(t, f, record(i), other)
+	}
+	ids, err := f.readBack(8)
+	if err != nil || len(ids) != 8 || !ids.Has(CallID("19")) || ids.Has(CallID("0")) || ids.Has("transfer/19") {
+		t.Errorf("%d IDs, %v", len(ids), err)
+	}
+}
+
+func TestAFailedWriteLeavesWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	old, leader := &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}, &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}
+	defer old.Close()
+	defer leader.Close()
+	write(t, old, record(1))
+	write(t, leader, record(2))
+	before := contentOf(t, path)
+	if old.removePart(10); contentOf(t, path) != before {
+		t.Error("another's record was cut")
+	}
+	if _, err := leader.open.WriteString("0123456789"); err != nil {
+		t.Fatal(err)
+	}
+	if leader.removePart(10); contentOf(t, path) != before {
+		t.Error("a part of a line is left")
 	}
 }

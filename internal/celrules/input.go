@@ -117,7 +117,7 @@ func addCommands(fields map[string]any, a *guards.Action, shell []string) error 
 	case a.Type == v1alpha1.ActionShell:
 		script = a.Command
 	case a.Language == "bash" || a.Language == "sh":
-		script, shell = a.Source, nil
+		script, shell = a.Source, []string{a.Language}
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package guards
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -22,26 +23,65 @@ type Command struct {
 }
 
 // Commands are the commands of a script for the environment's shell, wherever they stand in it, and in no special order. The error says
-// why they aren't known. What a command itself starts isn't among them: a text for eval, or a program of xargs.
+// why they aren't known, also where shells of that name read the script differently. What a command itself starts isn't among them: a text for eval, or a program of xargs.
 func Commands(script string, shell []string) ([]Command, error) {
 	if !readsBash(shell) {
 		return nil, fmt.Errorf("the environment's shell is %s, and only scripts for bash are read", quote(strings.Join(shell, " ")))
 	}
 	file, unreadable := (&parsers{}).read(script)
+	if unreadable == nil {
+		unreadable = readsOtherwise(script, file, shell)
+	}
 	if unreadable != nil {
 		return nil, fmt.Errorf("line %d, column %d: %s", max(unreadable.line, 1), max(unreadable.column, 1), unreadable.why)
 	}
-	commands := []Command{}
+	calls := callsOf(file)
+	if len(calls) > MaxParts {
+		return nil, fmt.Errorf("the script has more than %d commands: split it into several calls", MaxParts)
+	}
+	commands := make([]Command, 0, len(calls))
+	for _, call := range calls {
+		commands = append(commands, commandOf(script, call))
+	}
+	return commands, nil
+}
+
+// callsOf are the commands of a script, in the order of its tree.
+func callsOf(file *syntax.File) (calls []*syntax.CallExpr) {
 	syntax.Walk(file, func(node syntax.Node) bool {
-		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 && len(commands) <= MaxParts {
-			commands = append(commands, commandOf(script, call))
+		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			calls = append(calls, call)
 		}
 		return true
 	})
-	if len(commands) > MaxParts {
-		return nil, fmt.Errorf("the script has more than %d commands: split it into several calls", MaxParts)
+	return calls
+}
+
+// readsOtherwise says why the tree that bash has of a script isn't that of the environment's shell; nil where it is. Nobody knows which
+// shell sh is, and dash takes "echo &> x git push" for two commands: a script for them has the same commands in bash and in POSIX.
+func readsOtherwise(script string, asBash *syntax.File, shell []string) *unreadable {
+	if len(shell) == 0 || path.Base(shell[0]) == "bash" {
+		return nil
 	}
-	return commands, nil
+	asPOSIX, problem := posixParsers.read(script)
+	if problem != nil {
+		return problem
+	}
+	bash, posix := notDeclaring(callsOf(asBash)), notDeclaring(callsOf(asPOSIX))
+	same := func(a, b *syntax.CallExpr) bool {
+		one, other := commandOf(script, a), commandOf(script, b)
+		return a.Pos() == b.Pos() && one.Name == other.Name && one.Literal == other.Literal && slices.Equal(one.Args, other.Args)
+	}
+	// Shells join the lines of a "((", and the parser doesn't.
+	if strings.Contains(script, "(\\\n") || !slices.EqualFunc(bash, posix, same) {
+		return &unreadable{why: "the environment's shell is " + quote(strings.Join(shell, " ")) + ", and shells of that name read the script differently: write what POSIX has"}
+	}
+	return nil
+}
+
+// notDeclaring are the commands without export and its like, which bash has a syntax of its own for.
+func notDeclaring(calls []*syntax.CallExpr) []*syntax.CallExpr {
+	return slices.DeleteFunc(calls, func(call *syntax.CallExpr) bool { return hasField(declaring, call.Args[0].Lit()) })
 }
 
 func commandOf(script string, call *syntax.CallExpr) Command {

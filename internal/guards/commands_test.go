@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,8 +33,27 @@ func TestCommandsOfAScript(t *testing.T) {
 	}
 }
 
+// What POSIX has is read for every shell, and what only bash has for bash.
+func TestCommandsForAShell(t *testing.T) {
+	t.Parallel()
+	for script, shells := range map[string]string{
+		"git push > x 2>&1 & wait": "bash sh dash ash", "f() { local x=$(git push); export y=1 z; readonly z; }; f": "bash sh dash ash",
+		"( (git push) ); x=$((1 + 2))": "bash sh dash ash", "cat <<-X\n$(git push)\n\tX\nif [ -n \"$x\" ]; then git push; fi": "bash sh dash ash",
+		"git push &> x": "bash", "[[ -n $x ]] && git push": "bash", "a=(1 2); git push": "bash",
+	} {
+		for _, shell := range []string{"bash", "sh", "dash", "ash"} {
+			got, err := Commands(script, []string{"/bin/" + shell, "-c"})
+			isRead := slices.ContainsFunc(got, func(c Command) bool { return c.Name == "git" && c.Literal })
+			if want := hasField(shells, shell); isRead != want || (err == nil) != want {
+				t.Errorf("%q for %s: %v, %v", script, shell, got, err)
+			}
+		}
+	}
+}
+
 func TestCommandsThatAreNotKnown(t *testing.T) {
 	t.Parallel()
+	sh := []string{"sh", "-c"}
 	for name, c := range map[string]struct {
 		script string
 		shell  []string
@@ -45,6 +65,18 @@ func TestCommandsThatAreNotKnown(t *testing.T) {
 		"more commands than are listed":      {strings.Repeat("a\n", MaxParts+1), nil, "more than 1024 commands"},
 		"many more commands":                 {strings.Repeat("a\n", 60000), nil, "too many commands"},
 		"a script for another kind of shell": {"git push", []string{"fish", "-c"}, `shell is "fish -c"`},
+		"&> for sh":                          {"echo &> x git push", sh, "can't be parsed as sh"},
+		"&>> for sh":                         {"echo &>> x git push", sh, "can't be parsed as sh"},
+		"(( for sh":                          {"((git)); git push", sh, "read the script differently"},
+		"a comment in (( for sh":             {"((1 # $(git push)\n))", sh, "sh"},
+		"a continued (( for sh":              {"(\\\n(git)); git push", sh, "read the script differently"},
+		"$' for sh":                          {"echo $'\\' ; echo '; git push; # '", sh, "read the script differently"},
+		`$" for sh`:                          {`$"git" push`, sh, "read the script differently"},
+		"$[ for sh":                          {"echo $[ 1 # $(git push) ]", sh, "sh"},
+		"[[ for sh":                          {"[[ a < b ]]", sh, "read the script differently"},
+		"time for sh":                        {"time git push", sh, "read the script differently"},
+		"coproc for sh":                      {"coproc git push", sh, "sh"},
+		"a here-string for sh":               {"cat <<< x", sh, "can't be parsed as sh"},
 	} {
 		if got, err := Commands(c.script, c.shell); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v", name, got, err)

@@ -21,6 +21,9 @@ const builtins = ". : [ alias bg bind break builtin caller cd command compgen co
 	"exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly " +
 	"return set shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait"
 
+// declaring are the builtins whose arguments are assignments.
+const declaring = "declare export local readonly typeset"
+
 func (p *Policy) checkShellEnabled(*Input) *Denial {
 	if p.shellEnabled {
 		return nil
@@ -55,6 +58,9 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 		return nil
 	}
 	file, unreadable := p.parsers.read(in.Action.Command)
+	if unreadable == nil && weak {
+		unreadable = readsOtherwise(in.Action.Command, file, in.Shell)
+	}
 	switch {
 	case unreadable == nil:
 	case weak || unreadable.certain:
@@ -106,7 +112,7 @@ func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 		at = failure.Pos
 	}
 	return nil, &unreadable{
-		line: at.Line(), column: at.Col(), why: "the script can't be parsed as bash: " + printable(cutBytes(why, 200)) + ": write plain bash",
+		line: at.Line(), column: at.Col(), why: "the script can't be parsed as " + p.language() + ": " + printable(cutBytes(why, 200)) + ": write plain " + p.language(),
 		certain: syntax.IsIncomplete(err) && !p.mayRun(text, why) && !endsBefore.MatchString(text[:min(int(at.Offset()), len(text))]),
 	}
 }
@@ -220,7 +226,7 @@ func (n *nameChecker) checkDeclaring(words []*syntax.Word) {
 		switch {
 		case hasField("command builtin", name), i > 0 && strings.HasPrefix(name, "-"):
 			continue
-		case hasField("declare export local readonly typeset", name):
+		case hasField(declaring, name):
 			for _, argument := range words[i+1:] {
 				n.checkAssignment(argument)
 			}

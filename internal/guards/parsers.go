@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"cmp"
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -10,13 +11,18 @@ import (
 // trees that it returned earlier.
 type parsers struct {
 	pool sync.Pool
+	// variant is the language; 0 means bash.
+	variant syntax.LangVariant
 }
+
+// posixParsers read what POSIX says of a shell.
+var posixParsers = parsers{variant: syntax.LangPOSIX}
 
 // parse returns the tree of a script that doesn't nest too deeply.
 func (p *parsers) parse(text string) (*syntax.File, error) {
 	parser, _ := p.pool.Get().(*syntax.Parser)
 	if parser == nil {
-		parser = syntax.NewParser(syntax.Variant(syntax.LangBash))
+		parser = syntax.NewParser(syntax.Variant(cmp.Or(p.variant, syntax.LangBash)))
 	}
 	file, err := parser.Parse(&depthReader{text}, "")
 	// A parser that panics isn't returned to the pool.
@@ -25,4 +31,12 @@ func (p *parsers) parse(text string) (*syntax.File, error) {
 		return nil, errNestsTooDeep
 	}
 	return file, err
+}
+
+// language is how messages call it.
+func (p *parsers) language() string {
+	if p.variant == syntax.LangPOSIX {
+		return "sh"
+	}
+	return "bash"
 }

@@ -5,6 +5,8 @@
 package trigger
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -20,6 +22,13 @@ const (
 	PriorityResult = 100
 )
 
+// The back-off of an object that can't be dealt with. Others may wait for it, like the line of a session for its first call, so it is
+// looked at again soon.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
 // Trigger feeds one controller. Make it with New.
 type Trigger struct {
 	queue priorityqueue.PriorityQueue[reconcile.Request]
@@ -27,7 +36,9 @@ type Trigger struct {
 
 // New makes the trigger of the controller of a name, and its queue.
 func New(controller string) *Trigger {
-	return &Trigger{queue: priorityqueue.New[reconcile.Request](controller)}
+	return &Trigger{queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
+	})}
 }
 
 // Enqueue has the object looked at soon, before those of a lower priority.
@@ -35,7 +46,7 @@ func (t *Trigger) Enqueue(object types.NamespacedName, priority int) {
 	t.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, reconcile.Request{NamespacedName: object})
 }
 
-// Queue is the controller's NewQueue. It takes the name and the back-off that every controller has unless it says otherwise.
+// Queue is the controller's NewQueue. It has a name and a back-off of its own.
 func (t *Trigger) Queue(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return t.queue
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -86,5 +87,19 @@ func TestANewPriorityRaisesWhatWaits(t *testing.T) {
 		tr.Enqueue(object("second"), trigger.PriorityResult)
 		tr.Enqueue(object("second"), 0)
 		want(t, queue, "second", "first")
+	})
+}
+
+func TestWhatFailsIsLookedAtAgainSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := listen(trigger.New("test"))
+		defer queue.ShutDown()
+		request := reconcile.Request{NamespacedName: object("fails")}
+		for range 30 {
+			queue.AddRateLimited(request)
+			time.Sleep(11 * time.Second)
+			want(t, queue, "fails")
+		}
 	})
 }

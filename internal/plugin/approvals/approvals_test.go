@@ -159,3 +159,24 @@ func TestControlCharactersAreShown(t *testing.T) {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
+
+func TestALongActionIsInShortBesideTheQuestion(t *testing.T) {
+	t.Parallel()
+	call := &v1alpha1.ToolCall{}
+	call.Spec.RequestedBy = &v1alpha1.Requester{Username: "alice\x1b"}
+	call.Spec.Shell = &v1alpha1.ShellAction{Command: "git\tpush\u200d\x1b[2J\n" + strings.Repeat("#\n", 500)}
+	asked, err := askedFor(&call.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := inShort(call, asked)
+	for _, part := range []string{"alice^[ asks for: git push<U+200D>^[[2J # #", "lines and", "Read all of it above."} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q lacks %q", got, part)
+		}
+	}
+	call.Spec.Shell.Command = "ls"
+	if got := inShort(call, "shell:\n  command: ls\n"); got != "\nalice^[ asks for: ls\n" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -40,14 +40,53 @@ func show(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, now time
 		return err
 	}
 	fmt.Fprintf(c.Out, "\nAsked for:\n%s\nWhat will happen (long texts, values and input stand as their SHA-256):\n%s",
-		cli.Indent(terminal.Safe(asked), "  "), cli.Indent(terminal.Safe(willRun), "  "))
+		cli.Indent(terminal.SafeStrict(asked), "  "), cli.Indent(terminal.SafeStrict(willRun), "  "))
 	fmt.Fprint(c.Out, "\nThe content of files that the action reads or runs isn't part of this: it may change until then.\n")
 	before, err := lastApproved(ctx, c, call)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "\n%s\n", terminal.Safe(difference(before, call)))
+	fmt.Fprintf(c.Out, "\n%s\n", terminal.SafeStrict(difference(before, call)))
+	fmt.Fprint(c.Out, inShort(call, asked))
 	return nil
+}
+
+const (
+	// shortRunes is how much of an action stands beside the question, longLines how many lines fit a screen above it.
+	shortRunes = 200
+	longLines  = 20
+)
+
+// inShort is who asks for what, for the end of a long text: the beginning of the action, and how much of it stands above.
+func inShort(call *v1alpha1.ToolCall, asked string) string {
+	action := []rune(actionText(&call.Spec))
+	short := line(string(action[:min(len(action), shortRunes)]))
+	text := fmt.Sprintf("\n%s asks for: %s", line(call.RequesterName()), short)
+	if lines := strings.Count(asked, "\n"); len(action) > shortRunes || lines > longLines {
+		text += fmt.Sprintf("\nThis is the beginning: what was asked for has %d lines and %d bytes. Read all of it above.", lines, len(asked))
+	}
+	return text + "\n"
+}
+
+// line makes a text one line in which all characters are visible.
+func line(text string) string { return terminal.SafeStrict(terminal.SafeLine(text)) }
+
+// actionText is the action in words: the script or source itself, and otherwise as JSON.
+func actionText(spec *v1alpha1.ToolCallSpec) string {
+	switch {
+	case spec.Shell != nil:
+		return spec.Shell.Command
+	case spec.Code != nil:
+		return spec.Code.Language + ": " + spec.Code.Source
+	case spec.Structured != nil:
+		return strings.Join(append([]string{spec.Structured.Binary}, spec.Structured.Args...), " ")
+	default:
+		text, err := json.Marshal(map[string]any{"tool": spec.Tool, "file": spec.File})
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
 }
 
 // askedFor is the action as its caller wrote it, whole.

@@ -101,14 +101,38 @@ func appendSafe(dst, src []byte, final bool) (safe, rest []byte) {
 	return dst, nil
 }
 
-// isFormatting reports whether a terminal acts on a character beyond ASCII, or a reader can't see it. Joiners and
-// the marks that some scripts write before numbers are part of ordinary text.
+// isFormatting reports whether a terminal acts on a character beyond ASCII, or a reader can't see it. Joiners, selectors
+// of a variant and the marks that some scripts write before numbers are part of ordinary text.
 func isFormatting(r rune) bool {
-	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 	switch {
-	case r == zeroWidthNonJoiner || r == zeroWidthJoiner || unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+	case isPartOfText(r):
 		return false
+	case strings.ContainsRune(blank, r):
+		return true
 	default:
 		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 	}
+}
+
+// blank are letters and marks that nobody sees: the grapheme joiner, the fillers of Hangul and the empty Braille pattern.
+const blank = "\u034f\u115f\u1160\u3164\uffa0\u2800"
+
+// isPartOfText reports whether nobody sees a character, and ordinary text needs it.
+func isPartOfText(r rune) bool {
+	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
+	return r == zeroWidthNonJoiner || r == zeroWidthJoiner || unicode.In(r, unicode.Prepended_Concatenation_Mark, unicode.Variation_Selector)
+}
+
+// SafeStrict is Safe for a text that somebody decides about: the characters of ordinary text that nobody sees, such as those within
+// emoji, are visible too.
+func SafeStrict(text string) string {
+	var b strings.Builder
+	for _, r := range Safe(text) {
+		if isPartOfText(r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) {
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }

@@ -71,6 +71,7 @@ var adversarial = map[string]struct{ text, want string }{
 	"characters that can't be seen": {
 		"a\u200bb\u2060c\ufeffd\u00ade", "a<U+200B>b<U+2060>c<U+FEFF>d<U+00AD>e",
 	},
+	"blank letters":               {"a\u034fb\u115f\u1160\u3164\uffa0\u2800", "a<U+034F>b<U+115F><U+1160><U+3164><U+FFA0><U+2800>"},
 	"ASCII in invisible tags":     {"\U000e0041\U000e0042", "<U+E0041><U+E0042>"},
 	"annotations":                 {"\ufff9a\ufffab\ufffb", "<U+FFF9>a<U+FFFA>b<U+FFFB>"},
 	"an overlong escape":          {"\xc0\x9b[31m", "<C0><9B>[31m"},
@@ -81,6 +82,17 @@ var adversarial = map[string]struct{ text, want string }{
 	"a cut character and escape":  {"\xe2\x82\x1b[31m", "<E2><82>^[[31m"},
 	"an escape inside characters": {"\xf0\x9d\x1b\x84\x9e", "<F0><9D>^[<84><9E>"},
 	"bytes that are never UTF-8":  {"\xff\xfe", "<FF><FE>"},
+}
+
+func TestWhatIsDecidedAboutHasNothingHidden(t *testing.T) {
+	t.Parallel()
+	const text, want = "a\ufe0fb\U000e0100c\u200dd\u200ce\x1b é", "a<U+FE0F>b<U+E0100>c<U+200D>d<U+200C>e^[ é"
+	if got := SafeStrict(text); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if Safe("❤\ufe0f") != "❤\ufe0f" {
+		t.Error("emoji are broken in ordinary text")
+	}
 }
 
 func TestSafeLineHasOneLine(t *testing.T) {
@@ -220,7 +232,7 @@ func hidden(r rune) bool {
 	if unicode.Is(unicode.Join_Control, r) || unicode.Is(unicode.Prepended_Concatenation_Mark, r) {
 		return false
 	}
-	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Bidi_Control, r)
+	return strings.ContainsRune(blank, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
 func FuzzWriter(f *testing.F) {
