@@ -6,6 +6,7 @@ package toolbudget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,7 +58,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.Seed(ctx, req.Namespace); err != nil {
+	if err := r.Seed(ctx, req.Namespace); errors.Is(err, queue.ErrSeeding) {
+		return ctrl.Result{RequeueAfter: queue.SeedingPause}, nil
+	} else if err != nil {
 		return ctrl.Result{}, err
 	}
 	r.Budgets.SetBudget(req.Namespace, ruleOf(budget))

@@ -209,6 +209,7 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 	if e.handedOver {
 		r.SessionQueue.Hand(key, o.session.Session.UID)
+		r.noteStart(key)
 	}
 	if (e.holds != "" || e.handedOver) && !e.ends() {
 		r.Budgets.SetRunning(holderOf(o.call))
@@ -225,8 +226,10 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	if e.node != nil {
 		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
 	}
-	if e.leaveQueue {
+	if e.leaveQueue || e.leaveEnvironment {
 		r.Queue.Release(key)
+	}
+	if e.leaveQueue {
 		r.Budgets.Release(key, queue.Calls)
 	}
 	for _, m := range e.messages {

@@ -62,7 +62,8 @@ func firstTexts(texts []string) []string {
 	return texts
 }
 
-// awaitApproval counts what people decided about a call. Nothing is decided anew before enough of them approved.
+// awaitApproval counts what people decided about a call. Nothing is decided anew before enough of them approved. The call gives up what an
+// operator that has just started took for it before the session's process said that it doesn't have the call.
 func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects, error) {
 	if v := o.session; v != nil {
 		refused, err := r.refuseSession(ctx, o)
@@ -70,7 +71,7 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 			return ptr.Deref(refused, effects{}), err
 		}
 		if !v.isInLine || v.isExcluded {
-			return effects{joinLine: true, wake: time.Millisecond}, nil
+			return effects{joinLine: true, leaveQueue: true, wake: time.Millisecond}, nil
 		}
 	}
 	decisions, err := r.readDecisions(ctx, o)
@@ -84,21 +85,21 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 	case tally.Denial != nil:
 		return o.endUnapproved(o.deniedBy(tally.Denial)), nil
 	case tally.IsApproved(o.call):
-		return effects{status: o.approved(tally.ApprovedBy)}, nil
+		return effects{status: o.approved(tally.ApprovedBy), leaveQueue: true}, nil
 	case len(tally.ApprovedBy) > len(request.ApprovedBy):
 		next := request.DeepCopy()
 		next.ApprovedBy = tally.ApprovedBy
-		return effects{status: o.awaiting(next), wake: max(left, time.Millisecond)}, nil
+		return effects{status: o.awaiting(next), leaveQueue: true, wake: max(left, time.Millisecond)}, nil
 	case left <= 0:
 		return o.endUnapproved(o.expired()), nil
 	default:
-		return effects{wake: left}, nil
+		return effects{leaveQueue: true, wake: left}, nil
 	}
 }
 
 // endUnapproved ends a call that people didn't approve.
 func (o *observation) endUnapproved(status *v1alpha1.ToolCallStatus) effects {
-	return effects{status: status, leaveLine: o.session != nil}
+	return effects{status: status, leaveQueue: true, leaveLine: o.session != nil}
 }
 
 // readDecisions are the decisions about the call for which admission vouches.

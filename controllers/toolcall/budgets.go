@@ -3,6 +3,7 @@ package toolcall
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,9 @@ func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 
 // overBudget says what follows where a call's budgets don't let it have a place, or its input wait, or not yet; nil where they do.
 func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Resource) (*effects, error) {
-	if err := r.SeedBudgets(ctx, o.call.Namespace); err != nil {
+	if err := r.SeedBudgets(ctx, o.call.Namespace); errors.Is(err, queue.ErrSeeding) {
+		return &effects{wake: queue.SeedingPause}, nil
+	} else if err != nil {
 		return nil, err
 	}
 	amount := int64(1)
@@ -46,7 +49,12 @@ func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Res
 	if err := r.settleBudgets(ctx, o.call.Namespace); err != nil {
 		return nil, err
 	}
-	excess := r.Budgets.Ask(what, holderOf(o.call), amount)
+	ask := r.Budgets.Ask
+	if what == queue.PendingBytes && o.session != nil && o.session.ahead == 0 {
+		// Those behind it in its session may have all the bytes, and wait for it.
+		ask = r.Budgets.Take
+	}
+	excess := ask(what, holderOf(o.call), amount)
 	switch {
 	case excess == nil:
 		return nil, nil
@@ -67,11 +75,14 @@ func (r *decider) SeedBudgets(ctx context.Context, namespace string) error {
 	if err != nil || len(rules) == 0 {
 		return err
 	}
-	return r.Budgets.Seed(ctx, namespace, func(ctx context.Context) (queue.LedgerSnapshot, error) { return r.readBudgets(ctx, namespace, rules) })
+	return r.Budgets.Seed(ctx, namespace, func(ctx context.Context) (queue.LedgerSnapshot, error) { return r.readBudgets(ctx, namespace) })
 }
 
-func (r *decider) readBudgets(ctx context.Context, namespace string, rules []queue.Rule) (s queue.LedgerSnapshot, err error) {
-	s.Rules = rules
+func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.LedgerSnapshot, err error) {
+	// A budget that is deleted from now on is known to have been.
+	if s.Rules, err = toolbudget.Rules(ctx, r.Objects, namespace); err != nil {
+		return s, err
+	}
 	sessions := &v1alpha1.ToolSessionList{}
 	if err := r.Objects.List(ctx, sessions, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list the sessions of a namespace with budgets: %w", err)
@@ -107,7 +118,7 @@ func (r *decider) readBudgets(ctx context.Context, namespace string, rules []que
 	for session, line := range lines {
 		s.Presumed = append(s.Presumed, presumed(session, line)...)
 	}
-	if slices.ContainsFunc(rules, queue.Rule.BoundsCPU) {
+	if slices.ContainsFunc(s.Rules, queue.Rule.BoundsCPU) {
 		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
 			if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
 				h := holderOf(call)

@@ -48,6 +48,9 @@ type effects struct {
 	node *nodeNews
 	// leaveQueue ends the call's place in its environment's queue, and among the calls of its budgets.
 	leaveQueue bool
+	// leaveEnvironment ends only the place in the environment's queue: who waits for a budget must not keep a place from those that
+	// the budget let in.
+	leaveEnvironment bool
 	// messages go to runners.
 	messages []message
 	// release ends the call's claim on a waiting runner.

@@ -168,6 +168,9 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		return &effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
 	}
 	if over, err := r.overBudget(ctx, o, queue.Calls); err != nil || over != nil {
+		if over != nil {
+			over.leaveEnvironment = true
+		}
 		return over, err
 	}
 	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)

@@ -2,6 +2,7 @@ package toolsession
 
 import (
 	"context"
+	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,9 @@ func HoldsPlace(session *v1alpha1.ToolSession) bool { return holdsPlace(session)
 
 // overBudget says what follows where the session may have no pod by its budgets, or not yet; nil where it may.
 func (r *Reconciler) overBudget(ctx context.Context, o *observation) (*effects, error) {
-	if err := r.SeedBudgets(ctx, o.session.Namespace); err != nil {
+	if err := r.SeedBudgets(ctx, o.session.Namespace); errors.Is(err, queue.ErrSeeding) {
+		return &effects{overBudget: true, wake: queue.SeedingPause}, nil
+	} else if err != nil {
 		return nil, err
 	}
 	excess := r.Budgets.Ask(queue.Sessions, HolderOf(o.session), 1)

@@ -2,10 +2,12 @@ package apicache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -216,6 +218,10 @@ func (r Reader) EachFinished(ctx context.Context, namespace string, visit func(*
 	for page := ""; ; {
 		calls := &v1alpha1.ToolCallList{}
 		err := r.Live.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: Finished()}, client.Limit(maxPage), client.Continue(page))
+		if next := afterExpired(err); next != "" && next != page {
+			page = next
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("list the calls that have ended: %w", err)
 		}
@@ -226,4 +232,14 @@ func (r Reader) EachFinished(ctx context.Context, namespace string, visit func(*
 			return nil
 		}
 	}
+}
+
+// afterExpired is where to go on with a list that took so long that the API server doesn't have its start any more: after the last object
+// of it, with what is there now.
+func afterExpired(err error) (page string) {
+	var status apierrors.APIStatus
+	if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
+		return status.Status().Continue
+	}
+	return ""
 }

@@ -137,6 +137,14 @@ func (a *accounts) place(what Resource, name types.NamespacedName) int {
 	return slices.IndexFunc(a.waiting[what], func(h *holding) bool { return h.Name == name })
 }
 
+// waitingFor are the names of those that wait.
+func (a *accounts) waitingFor(what Resource) (names []types.NamespacedName) {
+	for _, h := range a.waiting[what] {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
 // leave takes away what somebody has, or waits for. It says whether there was anything.
 func (a *accounts) leave(what Resource, name types.NamespacedName) bool {
 	if h := a.held[what][name]; h != nil {
@@ -205,11 +213,22 @@ func (a *accounts) excess(what Resource, name types.NamespacedName, now time.Tim
 			return &Excess{Budget: b.Name, Resource: CPUMilliseconds, Never: true}
 		}
 	}
-	b := h.waitsFor(what, now)
+	b, until := h.waitsFor(what, now), h.cpuUntil(what, now)
 	if what == Calls && b.isCPUSpent(now) {
-		return &Excess{Budget: b.Name, Resource: CPUMilliseconds, Limit: b.Limits[CPUMilliseconds], Amount: h.amount, Until: b.passes(now)}
+		return &Excess{Budget: b.Name, Resource: CPUMilliseconds, Limit: b.Limits[CPUMilliseconds], Amount: h.amount, Until: until}
 	}
-	return &Excess{Budget: b.Name, Resource: what, Limit: b.Limits[what], Amount: h.amount}
+	return &Excess{Budget: b.Name, Resource: what, Limit: b.Limits[what], Amount: h.amount, Until: until}
+}
+
+// cpuUntil is when none of the budgets lacks CPU any more; zero when none does. Nobody but the clock tells a call of that, also one that
+// waits for something else first.
+func (h *holding) cpuUntil(what Resource, now time.Time) (until time.Time) {
+	for _, b := range h.budgets {
+		if at := b.passes(now); what == Calls && b.isCPUSpent(now) && at.After(until) {
+			until = at
+		}
+	}
+	return until
 }
 
 // waitsFor is the first budget that lacks what the holding asks for, or else the first that an earlier one waits for.

@@ -66,7 +66,8 @@ type Excess struct {
 	Resource Resource
 	// Limit is the budget's, Amount what was asked for.
 	Limit, Amount int64
-	// Never says that waiting doesn't help. Until is when enough CPU of the last hour is in the past; zero when that isn't known.
+	// Never says that waiting doesn't help. Until is when enough CPU of the last hour is in the past, for all budgets that lack it; zero
+	// when none does.
 	Never bool
 	Until time.Time
 }
@@ -114,6 +115,26 @@ func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
 	return excess
 }
 
+// Take is Ask for somebody who must not wait: it says only what no budget ever gives.
+func (l *Ledger) Take(what Resource, holder Holder, amount int64) *Excess {
+	excess := l.Ask(what, holder, amount)
+	if excess == nil || excess.Never {
+		return excess
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.namespaces[holder.Name.Namespace]
+	if a == nil {
+		return nil
+	}
+	if i := a.place(what, holder.Name); i >= 0 && a.waiting[what][i].UID == holder.UID {
+		h := a.waiting[what][i]
+		a.leave(what, holder.Name)
+		a.hold(what, h)
+	}
+	return nil
+}
+
 // SetRunning says that a call runs already, whatever the limits are.
 func (l *Ledger) SetRunning(holder Holder) {
 	l.mu.Lock()
@@ -123,7 +144,10 @@ func (l *Ledger) SetRunning(holder Holder) {
 		return
 	}
 	if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
-		h.presumed = false
+		if h.presumed {
+			h.presumed = false
+			a.presumed--
+		}
 		return
 	}
 	a.leave(Calls, holder.Name)
@@ -181,13 +205,17 @@ func (l *Ledger) update(name types.NamespacedName, what Resource, do func(*accou
 	l.wakeAll(what, granted)
 }
 
-// Spend counts the CPU of a call that has ended.
+// Spend counts the CPU of a call that has ended. Calls that wait are woken when that is the last of a budget's: what they wait for from
+// now on is a time.
 func (l *Ledger) Spend(user string, groups []string, namespace string, ended time.Time, milliseconds int64) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if a := l.namespaces[namespace]; a != nil && milliseconds > 0 {
-		a.spend(Spent{User: user, Groups: groups, Ended: ended, Milliseconds: milliseconds}, l.now())
+	var woken []types.NamespacedName
+	a := l.namespaces[namespace]
+	if a != nil && milliseconds > 0 && a.spend(Spent{User: user, Groups: groups, Ended: ended, Milliseconds: milliseconds}, l.now()) {
+		woken = a.waitingFor(Calls)
 	}
+	l.mu.Unlock()
+	l.wakeAll(Calls, woken)
 }
 
 // Used is what is in use of a budget; not ok when the ledger doesn't know it.
@@ -238,10 +266,8 @@ func (l *Ledger) change(namespace string, do func(*accounts) bool) {
 		return
 	}
 	var woken [resources][]types.NamespacedName
-	for what, line := range a.waiting {
-		for _, h := range line {
-			woken[what] = append(woken[what], h.Name)
-		}
+	for what := range a.waiting {
+		woken[what] = a.waitingFor(Resource(what))
 	}
 	a.count()
 	for what := range a.waiting {

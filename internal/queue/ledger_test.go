@@ -408,3 +408,85 @@ func (b *books) compare(t *testing.T, when string, m *model) {
 		}
 	}
 }
+
+// A call that waits for another one to end isn't told when the CPU time is used up meanwhile: it is woken, and then knows until when.
+func TestCallsThatWaitLearnThatTheCPUTimeIsUsedUp(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, LedgerSnapshot{Rules: []Rule{
+		rule("calls", "", callsAtMost(1)),
+		rule("cpu", "", func(a *Amounts) { a[CPUMilliseconds] = 1000 }),
+		rule("later", "", func(a *Amounts) { a[CPUMilliseconds] = 500 }),
+	}})
+	b.ask("a", 1)
+	b.ask("a", 2)
+	b.Spend("a", nil, "ns", b.at, 600)
+	if want := []string{"a2"}; !slices.Equal(b.woken, want) {
+		t.Errorf("woken: %q, want %q", b.woken, want)
+	}
+	b.woken = nil
+	b.Spend("a", nil, "ns", b.at, 100)
+	if len(b.woken) > 0 {
+		t.Errorf("woken for nothing: %q", b.woken)
+	}
+	excess := b.Ask(Calls, holder("a", 2), 1)
+	if excess == nil || excess.Budget != "calls" || !excess.Until.Equal(b.at.Add(61*time.Minute)) {
+		t.Fatalf("it waits for %+v", excess)
+	}
+	b.at = b.at.Add(5 * time.Minute)
+	b.Spend("a", nil, "ns", b.at, 5000)
+	b.Release(named("a1"), Calls)
+	excess = b.Ask(Calls, holder("a", 2), 1)
+	if excess == nil || excess.Resource != CPUMilliseconds || !excess.Until.Equal(b.at.Add(61*time.Minute)) {
+		t.Fatalf("it waits for %+v, want all budgets to have passed", excess)
+	}
+	b.at = excess.Until
+	if !b.ask("a", 2) {
+		t.Error("it waits for CPU time that is in the past")
+	}
+}
+
+func TestWhoMustNotWaitTakesMoreThanThereIs(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", func(a *Amounts) { a[PendingBytes] = 100 })}})
+	b.Ask(PendingBytes, holder("a", 2), 80)
+	if b.Ask(PendingBytes, holder("a", 1), 50) == nil {
+		t.Fatal("it has room")
+	}
+	for range 2 {
+		if excess := b.Take(PendingBytes, holder("a", 1), 50); excess != nil {
+			t.Errorf("it waits for %+v", excess)
+		}
+	}
+	if used := b.used(t, "b"); used[PendingBytes] != 130 {
+		t.Errorf("%d bytes are in use", used[PendingBytes])
+	}
+	if excess := b.Take(PendingBytes, holder("a", 3), 101); excess == nil || !excess.Never {
+		t.Errorf("what never has room is let in: %+v", excess)
+	}
+}
+
+func TestWhoRunsIsPresumedNoMore(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", callsAtMost(1))}, Presumed: []Holder{holder("a", 1), holder("a", 2)}})
+	b.SetRunning(holder("a", 1))
+	b.Withdraw(holder("a", 2))
+	if n := b.namespaces["ns"].presumed; n != 0 {
+		t.Errorf("%d are presumed", n)
+	}
+}
+
+// Who asks while what is in use is read doesn't wait for that.
+func TestAskingDuringALongReadDoesNotWait(t *testing.T) {
+	t.Parallel()
+	l := NewLedger(time.Now, func(Resource, types.NamespacedName) {})
+	read := func(context.Context) (LedgerSnapshot, error) {
+		none := func(context.Context) (LedgerSnapshot, error) { return LedgerSnapshot{}, errors.New("read twice") }
+		if err := l.Seed(t.Context(), "ns", none); !errors.Is(err, ErrSeeding) {
+			t.Errorf("got %v", err)
+		}
+		return LedgerSnapshot{Rules: []Rule{rule("b", "", callsAtMost(1))}}, nil
+	}
+	if err := l.Seed(t.Context(), "ns", read); err != nil {
+		t.Fatal(err)
+	}
+}

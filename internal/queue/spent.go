@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -21,20 +22,24 @@ type Spent struct {
 
 func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
-// spend counts CPU, and forgets what is too long ago. What a wall clock says too early counts from now.
-func (a *accounts) spend(s Spent, now time.Time) {
+// spend counts CPU, and forgets what is too long ago. What a wall clock says too early counts from now. It says whether that was the last
+// of a budget's.
+func (a *accounts) spend(s Spent, now time.Time) (exhausts bool) {
 	minute, first := min(minuteOf(s.Ended), minuteOf(now)), minuteOf(now)-windowMinutes
 	maps.DeleteFunc(a.spent, func(s spender, _ int64) bool { return s.minute < first })
 	if minute < first {
-		return
+		return false
 	}
 	a.spent[spender{minute, s.User, strings.Join(s.Groups, "\x00")}] += s.Milliseconds
 	for _, b := range a.budgets {
 		maps.DeleteFunc(b.cpu, func(minute, _ int64) bool { return minute < first })
 		if b.Covers(s.User, s.Groups) {
+			wasSpent := b.isCPUSpent(now)
 			b.cpu[minute] += s.Milliseconds
+			exhausts = exhausts || !wasSpent && b.isCPUSpent(now)
 		}
 	}
+	return exhausts
 }
 
 // spent is the CPU of the last hour.
@@ -78,8 +83,15 @@ type PendingInput struct {
 	Bytes int64
 }
 
+// ErrSeeding says that what is in use in a namespace is being read.
+var ErrSeeding = errors.New("what is in use of the namespace's budgets is being read")
+
+// SeedingPause is after how long to ask again then.
+const SeedingPause = time.Second
+
 // Seed makes a namespace's budgets known, and what is in use of them, once; afterwards it returns at once. What is in use counts whatever
-// the limits are. What Queues.Seed says about reads, errors and what is released meanwhile holds here.
+// the limits are. What Queues.Seed says about errors and what is released meanwhile holds here. A read may take long: who asks during it gets
+// ErrSeeding at once, and has to ask again.
 func (l *Ledger) Seed(ctx context.Context, namespace string, read func(context.Context) (LedgerSnapshot, error)) error {
 	l.mu.Lock()
 	a := l.namespaces[namespace]
@@ -91,15 +103,13 @@ func (l *Ledger) Seed(ctx context.Context, namespace string, read func(context.C
 		l.mu.Unlock()
 		return nil
 	}
-	s, shared := a.seeding, a.seeding != nil
-	if !shared {
-		s = newSeeding()
-		a.seeding = s
+	if a.seeding != nil {
+		l.mu.Unlock()
+		return ErrSeeding
 	}
+	s := newSeeding()
+	a.seeding = s
 	l.mu.Unlock()
-	if shared {
-		return s.wait(ctx)
-	}
 	return runSeeding(ctx, s, read, func(snapshot LedgerSnapshot) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
