@@ -232,3 +232,46 @@ func TestASessionsCallsCountInBudgets(t *testing.T) {
 	b.Reconcile(other)
 	expectOverBudget(b.World, other)
 }
+
+// A call that has a place in its environment and not yet in its budget keeps nobody waiting who has the budget's place already.
+func TestWhoWaitsForABudgetKeepsNoPlaceInTheEnvironment(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env := w.Environment("env", fixture.AsDefault, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.MaxConcurrentCalls = ptr.To[int32](1) })
+	w.Environment("other")
+	running, queued := w.Call("running"), w.Call("queued")
+	w.Reconcile(running)
+	w.Reconcile(queued)
+	elsewhere := w.Call("elsewhere", func(c *v1alpha1.ToolCall) {
+		c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: "other"}
+	})
+	w.Budget("b", concurrentCalls(2))
+	w.Reconcile(elsewhere)
+	w.FinishOne(running)
+	_ = env
+	// It has the environment's place now, without having asked the budget.
+	late := w.Call("late")
+	w.Reconcile(late)
+	w.Reconcile(queued)
+	w.Reconcile(late)
+	w.Reconcile(queued)
+	if !w.HasJob(late) && !w.HasJob(queued) {
+		t.Errorf("neither runs: %+v, %+v", w.Get(late).Status.Conditions, w.Get(queued).Status.Conditions)
+	}
+}
+
+// The first call of a session takes room for its input, whatever those behind it, who wait for it, have.
+func TestASessionsFirstCallDoesNotWaitForTheInputOfThoseBehindIt(t *testing.T) {
+	fixture.NewWorld(t).VouchForRequesters()
+	b := readyCallBench(t, concurrently(1))
+	b.Budget("b", v1alpha1.ToolBudgetSpec{MaxPendingBytes: ptr.To[int64](300)})
+	large := func(c *v1alpha1.ToolCall) { c.Spec.Stdin = strings.Repeat("x", 200) }
+	running := b.hand("running")
+	first, second := b.add("first", large), b.add("second", large)
+	b.Reconcile(second)
+	b.Reconcile(first)
+	b.expectWaiting(second, v1alpha1.ReasonQueued)
+	b.complete(running)
+	b.Reconcile(running)
+	b.Reconcile(first)
+	b.handed(first)
+}
