@@ -49,12 +49,13 @@ func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Res
 	if err := r.settleBudgets(ctx, o.call.Namespace); err != nil {
 		return nil, err
 	}
-	ask := r.Budgets.Ask
+	var excess *queue.Excess
 	if what == queue.PendingBytes && o.session != nil && o.session.ahead == 0 {
 		// Those behind it in its session may have all the bytes, and wait for it.
-		ask = r.Budgets.Take
+		excess = r.Budgets.Take(what, holderOf(o.call), amount)
+	} else {
+		excess = r.Budgets.Ask(what, holderOf(o.call), amount)
 	}
-	excess := ask(what, holderOf(o.call), amount)
 	switch {
 	case excess == nil:
 		return nil, nil

@@ -16,7 +16,7 @@ var asks = map[string][]string{
 	"Client":       nil,
 	"Queue":        {"Seed", "Announce", "Admit", "FirstSeen", "IsWaiting"},
 	"Pending":      {"Seed"},
-	"Budgets":      {"Seed", "Ask", "Presumed", "Withdraw"},
+	"Budgets":      {"Seed", "Ask", "Take", "Presumed", "Withdraw"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},

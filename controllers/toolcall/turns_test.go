@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
 
@@ -240,10 +239,10 @@ func TestACallWaitsUntilItsCallersEarlierOneIsJudged(t *testing.T) {
 		first := w.Asked(who, tool+"-first", in, func(c *v1alpha1.ToolCall) { c.Spec.Structured.Binary = tool })
 		second := w.Asked(who, tool+"-second", in)
 		w.Woken = nil
-		w.Reconciler.Reviews = access.NewReviews(&reviews{
+		w.AnswerReviews(&reviews{
 			SubjectAccessReviewInterface: kubernetes.NewForConfigOrDie(fixture.ApiServer).AuthorizationV1().SubjectAccessReviews(),
 			meanwhile:                    func() { w.Reconcile(second) },
-		}, w.Clock)
+		})
 		w.Reconcile(first)
 		if w.HasJob(first) != may || w.HasJob(second) || !queued(w.Get(second)) {
 			t.Errorf("%s: the first has a Job: %t, the second: %t, %+v", tool, w.HasJob(first), w.HasJob(second), w.Get(second).Status)
