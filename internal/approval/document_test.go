@@ -269,7 +269,7 @@ func set(v reflect.Value, which int) {
 	case runtime.RawExtension:
 		value = runtime.RawExtension{Raw: fmt.Appendf(nil, `{"command":"echo %d"}`, which)}
 	case metav1.FieldsV1:
-		value = metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f":%d}`, which)}
+		value = *metav1.NewFieldsV1(fmt.Sprintf(`{"f":%d}`, which))
 	case netip.Addr:
 		value = netip.AddrFrom4([4]byte{192, 0, 2, byte(which)})
 	case netip.Prefix:

@@ -46,7 +46,7 @@ type reviews struct {
 }
 
 var (
-	_ rest.Creater              = &reviews{}
+	_ rest.Creater              = &reviews{} //nolint:misspell // the interface has that name
 	_ rest.Scoper               = &reviews{}
 	_ rest.SingularNameProvider = &reviews{}
 )
