@@ -61,6 +61,7 @@ func TestEveryCommandIsWhole(t *testing.T) {
 
 // notAsObjects are the commands without -o json and yaml, and why.
 var notAsObjects = map[string]string{
+	"approve":       "it shows a person what to decide about, and asks",
 	"artifacts":     "its -o is the file that an artifact is written to; describe -o json has the list",
 	"attach":        "it prints what the call writes",
 	"convert":       "it prints manifests, in YAML",
