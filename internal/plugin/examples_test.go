@@ -19,9 +19,9 @@ import (
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
-// notHere are commands whose examples need the files of a session's pod, or a person's screen: test/e2e runs cp, artifacts
-// and attach on a node.
-var notHere = map[string]bool{"cp": true, "artifacts": true, "attach": true}
+// notHere are commands whose examples need the files of a session's pod, a person's screen, or a call that waits for a person: test/e2e
+// runs cp, artifacts, attach and approve on a node.
+var notHere = map[string]bool{"cp": true, "artifacts": true, "attach": true, "approve": true}
 
 // exitsOtherwise are lines that exit with another code than 0, and why.
 var exitsOtherwise = map[string]int{

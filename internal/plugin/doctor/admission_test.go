@@ -72,7 +72,7 @@ func TestDoctorOnAdmissionPoliciesThatAreNotEnforced(t *testing.T) {
 	const policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 	some := map[string]any{"team": "a"}
 	for want, change := range map[string]func(*unstructured.Unstructured){
-		"OK admission 14 admission policies with their bindings":                                    func(*unstructured.Unstructured) {},
+		"OK admission 16 admission policies with their bindings":                                    func(*unstructured.Unstructured) {},
 		"not enforced: " + binding + " toolcall-create (its validationActions lack Deny)":           set(binding, "toolcall-create", []any{"Audit"}, "validationActions"),
 		"not enforced: " + binding + " toolcall-identity (its validationActions lack Deny)":         set(binding, "toolcall-identity", []any{"Audit", "Warn"}, "validationActions"),
 		"not enforced: " + binding + " toolcall-size (its matchResources leave objects out)":        set(binding, "toolcall-size", some, "matchResources", "namespaceSelector", "matchLabels"),

@@ -100,7 +100,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
 	got := f.Run("doctor")
-	got.Expect(t, 1, "OK kinds 5 kinds of toolcall.dev/v1alpha1", "OK output API subresources.toolcall.dev/v1alpha1 answers",
+	got.Expect(t, 1, "OK kinds 7 kinds of toolcall.dev/v1alpha1", "OK output API subresources.toolcall.dev/v1alpha1 answers",
 		"PROBLEM admission missing: ValidatingAdmissionPolicy toolcall-create", "to do: as a cluster administrator, install the operator",
 		"PROBLEM operator no operator was found", "WARNING output store no output store",
 		"WARNING environments there are no environments in namespace "+f.Namespace)
@@ -114,7 +114,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 // On a cluster without the operator, everything is a problem whose solution is to install it.
 func TestDoctorOnAClusterWithoutTheOperator(t *testing.T) {
 	t.Parallel()
-	plugintest.New(t).Bare["doctor"].Expect(t, 1, "OK cluster Kubernetes", "PROBLEM kinds the cluster has no kind of toolcall.dev/v1alpha1", "PROBLEM admission missing: MutatingAdmissionPolicy toolcall-requested-by",
+	plugintest.New(t).Bare["doctor"].Expect(t, 1, "OK cluster Kubernetes", "PROBLEM kinds the cluster has no kind of toolcall.dev/v1alpha1", "PROBLEM admission missing: MutatingAdmissionPolicy toolcall-approver",
 		"PROBLEM output API there is no APIService", "PROBLEM operator no operator was found", "PROBLEM environments the cluster has no executionenvironments",
 		"PROBLEM policies the cluster has no executionpolicies", "to do: as a cluster administrator, install the operator")
 }
@@ -246,7 +246,7 @@ func TestDoctorOnWhatOfAdmissionIsMissing(t *testing.T) {
 		absent, missing []string
 		state, part     string
 	}{
-		"nothing":                          {true, nil, nil, stateOK, "14 admission policies with their bindings"},
+		"nothing":                          {true, nil, nil, stateOK, "16 admission policies with their bindings"},
 		"the stamp, where there can be no": {false, nil, nil, stateOK, "clients say who creates a call"},
 		"the stamp":                        {true, stamp, nil, stateWarning, "toolcall-requested-by: clients have to say"},
 		"the check":                        {true, nil, check, stateProblem, "toolcall-identity"},
