@@ -80,7 +80,9 @@ func test(c *cli.CLI, policies []v1alpha1.ExecutionPolicy, formats *cli.Formats)
 			all = append(all, exampleReport{policy.Name, o.Example.Name, o.Expected(), o.String(), o.Message, o.Met})
 			if !o.Met {
 				failed++
-				c.Note(formats.IsObject(), "%s: example %s: %s", policy.Name, o.Example.Name, o.Message)
+				if o.Message != "" {
+					c.Note(formats.IsObject(), "%s: example %s: %s", policy.Name, o.Example.Name, o.Message)
+				}
 			}
 		}
 	}
