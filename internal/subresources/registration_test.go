@@ -90,7 +90,7 @@ func TestTheKindsKeepTheirNames(t *testing.T) {
 	for _, r := range list.APIResources {
 		verbs[r.Name] = strings.Join(r.Verbs, " ")
 	}
-	want := map[string]string{"toolcalls": "", "toolcalls/log": "get", "toolsessions": "", "toolsessions/proxy": "create delete get update"}
+	want := map[string]string{"toolcallreviews": "create", "toolcalls": "", "toolcalls/log": "get", "toolsessions": "", "toolsessions/proxy": "create delete get update"}
 	if fmt.Sprint(verbs) != fmt.Sprint(want) {
 		t.Errorf("the group has %v, want %v", verbs, want)
 	}
