@@ -124,7 +124,7 @@ func TestTheChartInstallsWhatTheClusterServes(t *testing.T) {
 			stamps = append(stamps, name)
 		}
 	}
-	if len(stamps) != 4 {
+	if len(stamps) != 6 {
 		t.Fatalf("on Kubernetes 1.36: %v", stamps)
 	}
 	without := maps.Clone(all)
