@@ -9,7 +9,7 @@ type CallUsage struct {
 	CPUMilliseconds *int64 `json:"cpuMilliseconds,omitempty"`
 
 	// maxRSSBytes is the most memory that a single process of the call had at a time, in bytes, with the files that it mapped
-	// (ru_maxrss of getrusage(2)). Absent when no process had at least 1 MiB more than the runner, some 10 to 25 MiB: the kernel
+	// (ru_maxrss of getrusage(2)). Absent when no process had at least 1 MiB more than the runner: the kernel
 	// counts the memory of the process that a command is started from as the command's.
 	// +optional
 	MaxRSSBytes *int64 `json:"maxRSSBytes,omitempty"`
@@ -25,7 +25,7 @@ type CallUsage struct {
 	WrittenBytes *int64 `json:"writtenBytes,omitempty"`
 
 	// peakProcesses is the most processes and threads that the call's container had at a time (pids.peak of its control group),
-	// those of the runner and of the container's start among them, some 10. Absent in sessions, whose calls share a container, and
+	// those of the runner and of the container's start among them. Absent in sessions, whose calls share a container, and
 	// on kernels before 6.1.
 	// +optional
 	PeakProcesses *int64 `json:"peakProcesses,omitempty"`
