@@ -66,6 +66,7 @@ var notAsObjects = map[string]string{
 	"attach":        "it prints what the call writes",
 	"convert":       "it prints manifests, in YAML",
 	"cp":            "it copies files",
+	"init":          "it prints what became of several objects; --dry-run prints them, in YAML",
 	"delete":        "the objects are gone; like kubectl's, it prints names",
 	"logs":          "it prints what calls write",
 	"session shell": "it prints what the calls of its lines write",

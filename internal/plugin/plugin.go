@@ -25,6 +25,7 @@ import (
 	"toolcall.dev/operator/internal/plugin/doctor"
 	"toolcall.dev/operator/internal/plugin/environments"
 	"toolcall.dev/operator/internal/plugin/files"
+	"toolcall.dev/operator/internal/plugin/initialize"
 	"toolcall.dev/operator/internal/plugin/policy"
 	"toolcall.dev/operator/internal/plugin/sessions"
 )
@@ -40,6 +41,6 @@ func commands(c *cli.CLI) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{newConvert()},
 		calls.Commands(c), approvals.Commands(c), sessions.Commands(c), files.Commands(c), environments.Commands(c), policy.Commands(c),
-		doctor.Commands(c),
+		doctor.Commands(c), initialize.Commands(c),
 	)
 }

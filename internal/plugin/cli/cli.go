@@ -117,7 +117,7 @@ func NewRoot(c *CLI) *cobra.Command {
 	c.Flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(c.commands(c)...)
 	for name, complete := range map[string]Completer{
-		"namespace": c.Complete(listNamespaces),
+		"namespace": c.Complete(ListNamespaces),
 		"context":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Contexts) }),
 		"cluster":   c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.Clusters) }),
 		"user":      c.completeConfig(func(config *api.Config) iter.Seq[string] { return maps.Keys(config.AuthInfos) }),

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,6 +139,8 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	Must(subresourcesv1alpha1.AddToScheme(s))
 	Must(appsv1.AddToScheme(s))
 	Must(corev1.AddToScheme(s))
+	// The tokens of accounts.
+	Must(authenticationv1.AddToScheme(s))
 	Must(admissionregistrationv1.AddToScheme(s))
 	// The tables and errors of the API server.
 	Must(metav1.AddMetaToScheme(s))
@@ -155,7 +158,8 @@ func mapper() meta.RESTMapper {
 	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCall", "ToolCallApproval", "ExecutionEnvironment", "Skill", "ToolSession")
 	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "ExecutionPolicy")
 	add(subresourcesv1alpha1.GroupVersion, meta.RESTScopeNamespace, "ToolCallReview")
-	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event", "ServiceAccount")
+	add(rbacv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Role", "RoleBinding")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Namespace", "Node")
 	// What an installation consists of.
 	add(appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Deployment", "StatefulSet")

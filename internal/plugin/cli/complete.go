@@ -85,7 +85,7 @@ var (
 	ListEnvironments = listNames(&v1alpha1.ExecutionEnvironmentList{})
 	ListSessions     = listNames(&v1alpha1.ToolSessionList{})
 	ListSkills       = listNames(&v1alpha1.SkillList{})
-	listNamespaces   = listNames(&corev1.NamespaceList{})
+	ListNamespaces   = listNames(&corev1.NamespaceList{})
 )
 
 func listNames(kind client.ObjectList) Lister {
