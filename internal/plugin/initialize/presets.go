@@ -26,10 +26,13 @@ const (
 // readers are the utilities that only read, and writers the others.
 var (
 	readers = []string{
-		"awk", "basename", "cat", "cut", "date", "diff", "dirname", "env", "find", "grep", "head", "ls", "realpath", "sed", "sort", "stat",
-		"tail", "tr", "uniq", "wc", "xargs",
+		"awk", "basename", "cat", "cmp", "comm", "cut", "date", "diff", "dirname", "du", "env", "expr", "file", "find", "grep", "head", "id", "jq",
+		"ls", "nl", "od", "readlink", "realpath", "rg", "sed", "seq", "sha256sum", "sort", "stat", "tac", "tail", "tr", "tree", "uname", "uniq",
+		"wc", "which", "xargs",
 	}
-	writers = []string{"chmod", "cp", "ln", "mkdir", "mv", "patch", "rm", "sleep", "tar", "tee", "timeout", "touch"}
+	writers = []string{
+		"chmod", "cp", "gunzip", "gzip", "ln", "mkdir", "mktemp", "mv", "patch", "rm", "rmdir", "sleep", "tar", "tee", "timeout", "touch", "unzip", "zip",
+	}
 )
 
 // presets are the policies that init writes, the default one among them.
