@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 full=${TOOLCALL_FULL:-}
 packages=(.)
-[[ $full != 1 ]] || packages+=(adapters/deepagents adapters/langchain)
+[[ $full != 1 ]] || packages+=(adapters/*)
 patterns=()
 for name in "$@"; do patterns+=("--test-name-pattern=$name"); done
 

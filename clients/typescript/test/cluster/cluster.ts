@@ -51,6 +51,12 @@ export class TestNamespace {
     return apply(this.admin, manifests.replaceAll("${namespace}", this.name));
   }
 
+  /** Reads one of the project's objects in it. */
+  get(kind: string, name: string): Promise<KubernetesObject> {
+    const metadata = { name, namespace: this.name };
+    return KubernetesObjectApi.makeApiClient(this.admin).read({ apiVersion: "toolcall.dev/v1alpha1", kind, metadata });
+  }
+
   /** The agent's credentials for a proxy of the API server that takes plain HTTP. */
   agentAt(server: string): KubeConfig {
     const config = new KubeConfig();
