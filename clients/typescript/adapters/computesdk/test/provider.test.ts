@@ -37,8 +37,9 @@ describe("ComputeSDK provider", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1
     } finally {
       await first.destroy();
     }
-    assert.equal(await compute.sandbox.getById(first.sandboxId), null);
     await first.destroy();
+    // It has ended once the operator has seen to it.
+    while ((await compute.sandbox.getById(first.sandboxId)) !== null);
   });
 
   it("runs commands with a directory and variables", async () => {
@@ -88,7 +89,7 @@ describe("ComputeSDK provider", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1
     await filesystem.remove("/workspace/dir");
     assert.equal(await filesystem.exists("/workspace/dir"), false);
     await filesystem.remove("/workspace/dir");
-    await assert.rejects(filesystem.readFile("/workspace/dir/a.txt"), /a\.txt/);
+    await assert.rejects(filesystem.readFile("/workspace/dir/a.txt"), NotFound);
   });
 
   it("is found and described", async () => {
