@@ -46,7 +46,7 @@ if [[ $full != 1 ]]; then
   run "$lowest"
   exit
 fi
-cluster=(build/test/cluster/*.test.js adapters/*/build/adapters/*/test/*.test.js)
+cluster=(build/test/packages/*.test.js build/test/cluster/*.test.js adapters/*/build/adapters/*/test/*.test.js)
 run "$lowest"
 cluster=()
 if [[ $(printf '%s\n' "$("$lowest" --version)" "$(node --version)" | sort -V | tail -n 1) != "$("$lowest" --version)" ]]; then

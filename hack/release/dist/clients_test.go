@@ -11,7 +11,7 @@ import (
 
 // needs are what packing a client starts, besides a shell.
 var needs = map[string][]string{
-	"python":     {"/usr/bin/python3", "-c", "import build, setuptools, wheel"},
+	"python":     {"/usr/bin/python3", "-c", "import build, hatchling"},
 	"typescript": {"npm", "--version"},
 }
 
