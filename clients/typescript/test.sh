@@ -39,6 +39,10 @@ for package in "${packages[@]}"; do
 done
 
 install test/node
+if [[ $full == 1 ]]; then
+  install examples/others
+  npm --prefix examples/others run --silent check
+fi
 lowest=$(echo test/node/node_modules/node-linux-*/bin/node)
 cluster=()
 if [[ $full != 1 ]]; then
