@@ -13,6 +13,6 @@ if [[ -n $(git status --porcelain) ]]; then
   commit+=+changes
 fi
 exec go -C hack/release run . -source "$PWD" -out "${DIST:-$PWD/dist}" -version "$VERSION" -registry "$REGISTRY" -commit "$commit" \
-  -source-url "${SOURCE_URL:-}" -docs-url "${DOCS_URL:-}" -licenses "${LICENSES:-}" -download-url "${DOWNLOAD_URL:-}" -architectures "${ARCHITECTURES-amd64 arm64}" \
+  -source-url "${SOURCE_URL:-https://toolcall.dev/operator}" -docs-url "${DOCS_URL:-}" -licenses "${LICENSES:-Apache-2.0}" -download-url "${DOWNLOAD_URL:-}" -architectures "${ARCHITECTURES-amd64 arm64}" \
   -clients "${CLIENTS-python typescript}" \
   -plugin-platforms "${PLUGIN_PLATFORMS-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}"

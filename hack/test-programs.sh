@@ -108,8 +108,9 @@ node_packages langchain docs/examples/langchain
 debian mypy /usr/bin/python3 -c 'import mypy'
 debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs
 debian python3-build /usr/bin/python3 -c 'import build'
-debian python3-setuptools /usr/bin/python3 -c 'import setuptools'
-debian python3-wheel /usr/bin/python3 -c 'import wheel'
+debian python3-hatchling /usr/bin/python3 -c 'import hatchling'
+debian python3-venv /usr/bin/python3 -c 'import ensurepip'
+debian twine twine --version
 # For the network clients of test/e2e.
 debian openjdk-17-jdk-headless jlink --version
 debian libatomic1 grep -q libatomic.so.1 /etc/ld.so.cache

@@ -3,9 +3,9 @@
 #
 # usage: pack.sh VERSION FOLDER   (VERSION as in 1.2.3)
 #
-# It needs Debian's packages python3-build, python3-setuptools and python3-wheel and no package index: the build runs without
-# isolation. SOURCE_DATE_EPOCH dates the files in the wheel and in the source distribution, so that the same source makes the
-# same bytes; without it, that is the date of the last commit.
+# It needs Debian's packages python3-build and python3-hatchling and no package index: the build runs without isolation.
+# SOURCE_DATE_EPOCH dates the files in both, so that the same source makes the same bytes; without it, that is the date of the last
+# commit.
 set -euo pipefail
 [[ $# == 2 ]] || { echo "usage: pack.sh VERSION FOLDER" >&2; exit 2; }
 version=$1
@@ -24,15 +24,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -R pyproject.toml README.md LICENSE src "$copy"
 sed -i "s/^version = .*/version = \"$version\"/" "$copy/pyproject.toml"
 find "$copy" -name __pycache__ -prune -exec rm -rf {} +
-find "$copy" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-(cd "$copy" && /usr/bin/python3 -m build --no-isolation --outdir "$copy/out" . >&2)
-
-# gzip keeps the time of packing, and tar that of the folders that the build makes and their owner.
-for archive in "$copy"/out/*.tar.gz; do
-  mkdir "$copy/unpacked"
-  tar -xzf "$archive" -C "$copy/unpacked"
-  tar -cf - -C "$copy/unpacked" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner . |
-    gzip -9n >"$to/$(basename "$archive")"
-done
-cp "$copy"/out/*.whl "$to"
+# Debian's hatchling names a dependency that only editable installations have.
+(cd "$copy" && /usr/bin/python3 -m build --no-isolation --skip-dependency-check --outdir "$copy/out" . >&2)
+cp "$copy"/out/* "$to"
 ls "$to"/toolcall-*

@@ -28,8 +28,9 @@ if [[ ${TOOLCALL_FULL:-} == 1 ]]; then
   # The types of PyYAML are there.
   debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs
   debian python3-build "$python" -c 'import build'
-  debian python3-setuptools "$python" -c 'import setuptools'
-  debian python3-wheel "$python" -c 'import wheel'
+  debian python3-hatchling "$python" -c 'import hatchling'
+  debian python3-venv "$python" -c 'import ensurepip'
+  debian twine twine --version
   "$python" -m mypy src tests examples bench.py
 else
   echo "the types aren't checked: make test-full does it" >&2

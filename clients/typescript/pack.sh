@@ -17,7 +17,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 tar -cf - --exclude=node_modules --exclude=dist --exclude=build . | tar -xf - -C "$copy"
 
-for package in . adapters/deepagents adapters/langchain; do
+for package in . adapters/*; do
   cd "$copy/$package"
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
   node -e '

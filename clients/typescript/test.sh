@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 full=${TOOLCALL_FULL:-}
 packages=(.)
-[[ $full != 1 ]] || packages+=(adapters/deepagents adapters/langchain)
+[[ $full != 1 ]] || packages+=(adapters/*)
 patterns=()
 for name in "$@"; do patterns+=("--test-name-pattern=$name"); done
 
@@ -39,6 +39,10 @@ for package in "${packages[@]}"; do
 done
 
 install test/node
+if [[ $full == 1 ]]; then
+  install examples/others
+  npm --prefix examples/others run --silent check
+fi
 lowest=$(echo test/node/node_modules/node-linux-*/bin/node)
 cluster=()
 if [[ $full != 1 ]]; then
@@ -46,7 +50,7 @@ if [[ $full != 1 ]]; then
   run "$lowest"
   exit
 fi
-cluster=(build/test/cluster/*.test.js adapters/*/build/adapters/*/test/*.test.js)
+cluster=(build/test/packages/*.test.js build/test/cluster/*.test.js adapters/*/build/adapters/*/test/*.test.js)
 run "$lowest"
 cluster=()
 if [[ $(printf '%s\n' "$("$lowest" --version)" "$(node --version)" | sort -V | tail -n 1) != "$("$lowest" --version)" ]]; then

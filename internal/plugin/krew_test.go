@@ -54,8 +54,8 @@ func TestKrewManifest(t *testing.T) {
 	if plugin.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || plugin.Kind != "Plugin" || plugin.Metadata.Name != "toolcall" {
 		t.Errorf("it is a %s %s named %s", plugin.APIVersion, plugin.Kind, plugin.Metadata.Name)
 	}
-	if spec.Version != "v1.2.3" || spec.ShortDescription == "" || len(spec.ShortDescription) > 50 || spec.Description == "" {
-		t.Errorf("version %q, short description of %d characters", spec.Version, len(spec.ShortDescription))
+	if spec.Version != "v1.2.3" || spec.ShortDescription == "" || len(spec.ShortDescription) > 50 || spec.Description == "" || spec.Homepage != "https://toolcall.dev/operator" {
+		t.Errorf("version %q, homepage %q, short description of %d characters", spec.Version, spec.Homepage, len(spec.ShortDescription))
 	}
 	seen := map[string]bool{}
 	for i := range spec.Platforms {
@@ -77,7 +77,7 @@ func checkPlatform(t *testing.T, p *krewPlatform) string {
 		t.Errorf("%s: uri is %s", name, p.URI)
 	}
 	if !regexp.MustCompile(`^@SHA256_[A-Z0-9_]+@$`).MatchString(p.SHA256) || p.SHA256 != "@SHA256_"+strings.ToUpper(name)+"@" {
-		t.Errorf("%s: hack/krew.sh doesn't fill in %s", name, p.SHA256)
+		t.Errorf("%s: a release doesn't fill in %s", name, p.SHA256)
 	}
 	want := "kubectl-toolcall"
 	if system == "windows" {

@@ -76,6 +76,25 @@ class Bed:
             time.sleep(0.02)
         raise TimeoutError(f"call {name} is still there")
 
+    def decide(self, key: str, decision: str, note: str = "") -> None:
+        """Decides about the call of a key, as the administrator, once it waits for a person."""
+        until = time.monotonic() + 30
+        while (call := self.find_call(key)).get("status", {}).get("reason") != "AwaitingApproval":
+            if time.monotonic() > until:
+                raise TimeoutError(f"call {key} doesn't wait for a person: {call}")
+            time.sleep(0.05)
+        spec = {"callRef": {"name": key, "uid": call["metadata"]["uid"]}, "digest": call["status"]["approval"]["digest"],
+                "decision": decision, "note": note}
+        approval = {"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCallApproval",
+                    "metadata": {"generateName": "decision-"}, "spec": spec}
+        client.CustomObjectsApi(self.admin).create_namespaced_custom_object(
+            "toolcall.dev", "v1alpha1", self.namespace, "toolcallapprovals", approval
+        )
+
+    def find_call(self, name: str) -> Any:
+        """A ToolCall as it is; empty where there is none."""
+        return next((c for c in self.calls() if c["metadata"]["name"] == name), {})
+
     def kill_operator(self) -> None:
         """Deletes the pod of the operator's leader."""
         lease = client.CoordinationV1Api(self.admin).read_namespaced_lease(LEASE, OPERATOR_NAMESPACE)

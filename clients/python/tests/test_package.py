@@ -1,12 +1,15 @@
-"""The packages that pack.sh makes: whole, the same each time, and good to import without this checkout."""
+"""The packages that pack.sh makes: whole, the same each time, as an index takes them, and good to use without this checkout."""
 
 from __future__ import annotations
 
+import email
 import hashlib
+import re
 import subprocess
 import tarfile
 import tempfile
 import unittest
+import venv
 import zipfile
 from pathlib import Path
 
@@ -14,6 +17,11 @@ from tests.bed import full_only
 
 HERE = Path(__file__).resolve().parents[1]
 SOURCES = {str(p.relative_to(HERE / "src")) for p in (HERE / "src").rglob("*.py")} | {"toolcall/py.typed"}
+
+ADDRESSES = {
+    "Homepage": "https://toolcall.dev", "Source": "https://toolcall.dev/operator",
+    "Issues": "https://toolcall.dev/operator/issues",
+}
 
 
 @full_only
@@ -42,13 +50,24 @@ class Package(unittest.TestCase):
     def test_the_wheel_has_every_module(self) -> None:
         with zipfile.ZipFile(self.only("*.whl")) as wheel:
             names = set(wheel.namelist())
-            self.assertEqual({n for n in names if n.startswith("toolcall/")}, SOURCES)
-            [metadata] = [n for n in names if n.endswith("/METADATA")]
-            text = wheel.read(metadata).decode()
-        self.assertIn("License: Apache-2.0", text)
-        self.assertIn("Requires-Python: >=3.11", text)
-        self.assertEqual([line for line in text.splitlines() if line.startswith("Requires-Dist: ") and "extra" not in line],
-                         ["Requires-Dist: kubernetes (>=22.6)"])
+        self.assertEqual({n for n in names if n.startswith("toolcall/")}, SOURCES)
+        self.assertTrue(any(n.endswith("/LICENSE") for n in names), names)
+
+    def test_the_metadata_is_what_an_index_shows(self) -> None:
+        with zipfile.ZipFile(self.only("*.whl")) as wheel:
+            [name] = [n for n in wheel.namelist() if n.endswith("/METADATA")]
+            metadata = email.message_from_bytes(wheel.read(name))
+        for field, want in {"Name": "toolcall", "Version": "0.1.0", "License": "Apache-2.0", "Requires-Python": ">=3.11",
+                            "Description-Content-Type": "text/markdown"}.items():
+            self.assertEqual(metadata[field], want)
+        self.assertEqual(metadata.get_all("Project-URL"), [f"{k}, {v}" for k, v in ADDRESSES.items()])
+        self.assertEqual([line for line in metadata.get_all("Requires-Dist", []) if "extra" not in line], ["kubernetes>=22.6"])
+        self.assertIn("Typing :: Typed", metadata.get_all("Classifier", []))
+        # An index shows the readme without the repository around it.
+        self.assertEqual(re.findall(r"\]\((?!https://|#)[^)]*\)", str(metadata.get_payload())), [])
+        packages = [str(p) for p in sorted((self.folder / "first").iterdir())]
+        said = subprocess.run(["/usr/bin/twine", "check", "--strict", *packages], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
 
     def test_the_source_distribution_has_the_licence_and_every_module(self) -> None:
         with tarfile.open(self.only("*.tar.gz")) as archive:
@@ -56,16 +75,28 @@ class Package(unittest.TestCase):
         self.assertEqual(SOURCES - {n.removeprefix("src/") for n in names}, set())
         self.assertIn("LICENSE", names)
 
-    def test_the_wheel_can_be_imported(self) -> None:
-        target = self.folder / "installed"
-        with zipfile.ZipFile(self.only("*.whl")) as wheel:
-            wheel.extractall(target)
-        program = "import toolcall, sys; toolcall.AsyncToolcall; print(toolcall.__file__, 'kubernetes' in sys.modules)"
-        done = subprocess.run(
-            ["/usr/bin/python3", "-c", program], env={"PYTHONPATH": str(target)}, cwd="/", capture_output=True, text=True,
-            check=True,
-        )
-        self.assertEqual(done.stdout.split(), [str(target / "toolcall" / "__init__.py"), "False"])
+    def test_each_package_is_installed_and_its_types_are_found(self) -> None:
+        program = self.folder / "program.py"
+        program.write_text("from toolcall import AsyncToolcall, Toolcall\nreveal_type(Toolcall.run)\nprint(AsyncToolcall.__module__)\n")
+        for pattern in ("*.whl", "*.tar.gz"):
+            with self.subTest(pattern):
+                home = self.folder / f"installed-{pattern[2:]}"
+                python = str(home / "bin" / "python")
+                venv.create(home, system_site_packages=True, with_pip=True)
+                self.run_in(python, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation", str(self.only(pattern)))
+                said = self.run_in(python, "-c", "import toolcall, sys; print(toolcall.__file__, 'kubernetes' in sys.modules)")
+                file, has_kubernetes = said.split()
+                self.assertTrue(file.startswith(str(home)), said)
+                self.assertEqual(has_kubernetes, "False")
+                said = self.run_in("/usr/bin/python3", "-m", "mypy", "--strict", "--python-executable", python, str(program))
+                self.assertIn("toolcall.results.Result", said)
+
+    def run_in(self, *command: str) -> str:
+        """What a command says that has to succeed, outside this checkout."""
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ class Runner:
     def operate(self, step: dict[str, Any]) -> Any:
         name, options = step["do"], dict(step.get("with", {}))
         on: Any = self.kept.get(step.get("on", ""))
-        if name in ("repeat", "cancel_after", "kill_operator"):
+        if name in ("repeat", "cancel_after", "decide", "kill_operator"):
             return getattr(self, f"do_{name}")(options)
         if name.startswith("files."):
             return self.do_files(on.files, name.removeprefix("files."), options)
@@ -224,6 +224,13 @@ class Runner:
             self.step(options["step"])
         finally:
             self.do = self.way.do
+
+    def do_decide(self, options: dict[str, Any]) -> Any:
+        step = options.pop("step")
+        with ThreadPoolExecutor(1) as pool:
+            deciding = pool.submit(self.bed.decide, **options)
+            self.step(step)
+            deciding.result()
 
     def do_repeat(self, options: dict[str, Any]) -> Any:
         with ThreadPoolExecutor(options.get("parallel", 1)) as pool:

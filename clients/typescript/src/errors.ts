@@ -95,7 +95,7 @@ const CLASSES: Record<(typeof CLASS_NAMES)[keyof typeof CLASS_NAMES], ErrorClass
   TimedOut,
 };
 
-// The API has no constants for the last four: the operator asks for no approvals yet, and no call ends with the others.
+// The class of a denial follows from the phase, but for the first two. No call ends with the others.
 const BY_REASON: Record<string, ErrorClass> = {
   ...Object.fromEntries(Object.entries(CLASS_NAMES).map(([reason, name]) => [reason, CLASSES[name]])),
   ApprovalDenied: ApprovalNeeded,

@@ -40,6 +40,8 @@ export interface SessionOptions {
 
 // Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
 const WAIT_SECONDS = 300;
+// The API's default.
+const MAX_LIFETIME_SECONDS = 28_800;
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** A session of this namespace. Its calls share a pod, and files; variables, directories and processes don't carry over. */
@@ -48,6 +50,10 @@ export class Session {
   readonly name: string;
   /** UID of the ToolSession: a later session of the same name is another one. */
   readonly uid: string;
+  /** When the session was created. */
+  readonly created: Date;
+  /** When the session ends at the latest, whatever runs. */
+  readonly expires: Date;
   /** Runs commands in the session. */
   readonly commands: Commands;
   /** Reads and writes files of the session, without a process. */
@@ -65,6 +71,8 @@ export class Session {
     this.#calls = calls;
     this.name = object.metadata.name;
     this.uid = object.metadata.uid ?? "";
+    this.created = new Date(object.metadata.creationTimestamp ?? 0);
+    this.expires = new Date(this.created.getTime() + (object.spec.maxLifetimeSeconds ?? MAX_LIFETIME_SECONDS) * 1_000);
     this.cwd = cwd;
     this.commands = new Commands(this, calls);
     this.files = new Files(this, calls);

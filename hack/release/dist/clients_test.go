@@ -11,7 +11,7 @@ import (
 
 // needs are what packing a client starts, besides a shell.
 var needs = map[string][]string{
-	"python":     {"/usr/bin/python3", "-c", "import build, setuptools, wheel"},
+	"python":     {"/usr/bin/python3", "-c", "import build, hatchling"},
 	"typescript": {"npm", "--version"},
 }
 
@@ -27,7 +27,10 @@ func TestClientsArePacked(t *testing.T) {
 	}
 	for language, want := range map[string][]string{
 		"python":     {"toolcall-9.8.7-py3-none-any.whl", "toolcall-9.8.7.tar.gz"},
-		"typescript": {"toolcall-client-9.8.7.tgz", "toolcall-deepagents-9.8.7.tgz", "toolcall-langchain-9.8.7.tgz"},
+		"typescript": {
+			"toolcall-client-9.8.7.tgz", "toolcall-computesdk-9.8.7.tgz", "toolcall-deepagents-9.8.7.tgz", "toolcall-langchain-9.8.7.tgz",
+			"toolcall-openai-agents-9.8.7.tgz",
+		},
 	} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()

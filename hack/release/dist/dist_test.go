@@ -35,7 +35,7 @@ func options(out string) *dist.Options {
 	return &dist.Options{
 		Source: source, Out: out, Version: "v9.8.7", Registry: "registry.test/team", Commit: commit,
 		SourceURL: "https://example.test/source", Licenses: "Apache-2.0",
-		Architectures: []string{"amd64", "arm64"}, Say: func(string, ...any) {},
+		Architectures: []string{"amd64", "arm64"}, PluginPlatforms: []string{"linux/amd64"}, Say: func(string, ...any) {},
 	}
 }
 
@@ -92,6 +92,12 @@ func TestARelease(t *testing.T) {
 		})
 	}
 	t.Run("chart", func(t *testing.T) { checkChart(t, one) })
+	t.Run("plugin", func(t *testing.T) {
+		archive := filepath.Join(one, "plugin", "kubectl-toolcall_v9.8.7_linux_amd64.tar.gz")
+		if licence := fileOf(t, archive, "LICENSE"); licence != string(read(t, options(one).Source, "LICENSE")) {
+			t.Errorf("another licence: %.100s", licence)
+		}
+	})
 	t.Run("version", func(t *testing.T) { checkVersion(t, one) })
 }
 
@@ -150,12 +156,15 @@ func checkImage(t *testing.T, dir, program string) (digest string) {
 			t.Errorf("%s runs %v as %s", d.Platform, cfg.Config.Entrypoint, cfg.Config.User)
 		}
 		for label, want := range map[string]string{
-			"title": "toolcall-" + program, "version": "v9.8.7", "revision": commit, "source": "https://example.test/source", "licenses": "Apache-2.0",
+			"title": "toolcall-" + program, "url": "https://toolcall.dev", "version": "v9.8.7", "revision": commit, "source": "https://example.test/source", "licenses": "Apache-2.0",
 		} {
 			label = "org.opencontainers.image." + label
 			if cfg.Config.Labels[label] != want || variants.Annotations[label] != want {
 				t.Errorf("%s: label %s is %q, annotation %q", d.Platform, label, cfg.Config.Labels[label], variants.Annotations[label])
 			}
+		}
+		if cfg.Config.Labels["org.opencontainers.image.description"] == "" {
+			t.Errorf("%s: nothing says what it is: %v", d.Platform, cfg.Config.Labels)
 		}
 		files := tar.NewReader(mutate.Extract(img))
 		if only, err := files.Next(); err != nil || only.Name != program {

@@ -10,6 +10,18 @@ import (
 	"toolcall.dev/operator/hack/images/image"
 )
 
+// homepage is the project's, as in the metadata of the chart and of the client libraries.
+const homepage = "https://toolcall.dev"
+
+// descriptions are what an index of images shows.
+var descriptions = map[string]string{
+	"manager":      "The toolcall.dev operator: runs the tool calls of AI agents as Kubernetes objects",
+	"runner":       "The first process of the toolcall.dev operator's tool pods",
+	"mcp":          "Tool calls of the toolcall.dev operator for clients of the Model Context Protocol",
+	consoleProgram: "A page that shows the toolcall.dev operator's calls and sessions in a browser",
+	storeProgram:   "The output store that the toolcall.dev operator's chart installs",
+}
+
 // imageUser is who the programs run as, whatever a pod says.
 const imageUser = "65532:65532"
 
@@ -68,7 +80,8 @@ func (r *release) annotations(program string) map[string]string {
 	const prefix = "org.opencontainers.image."
 	all := map[string]string{}
 	for key, value := range map[string]string{
-		"title": "toolcall-" + program, "version": r.Version, "revision": r.Commit, "source": r.SourceURL, "licenses": r.Licenses,
+		"title": "toolcall-" + program, "description": descriptions[program], "version": r.Version, "revision": r.Commit,
+		"url": homepage, "source": r.SourceURL, "documentation": r.DocsURL, "licenses": r.Licenses,
 	} {
 		if value != "" {
 			all[prefix+key] = value

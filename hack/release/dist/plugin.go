@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -13,6 +14,11 @@ const pluginProgram = "kubectl-toolcall"
 
 // plugin makes an archive of kubectl's plugin for each platform, in plugin/.
 func (r *release) plugin(ctx context.Context) error {
+	// Krew's index takes no archive without it.
+	licence, err := os.ReadFile(filepath.Join(r.Source, "LICENSE"))
+	if err != nil {
+		return fmt.Errorf("read the licence: %w", err)
+	}
 	for _, platform := range r.PluginPlatforms {
 		system, arch, _ := strings.Cut(platform, "/")
 		t := target{pluginProgram, system, arch}
@@ -35,7 +41,7 @@ func (r *release) plugin(ctx context.Context) error {
 		if system == "windows" {
 			name += ".exe"
 		}
-		archive, err := tarGz([]entry{{name: name, mode: 0o755, content: program}})
+		archive, err := tarGz([]entry{{name: name, mode: 0o755, content: program}, {name: "LICENSE", mode: 0o644, content: licence}})
 		if err != nil {
 			return fmt.Errorf("pack %s: %w", t, err)
 		}

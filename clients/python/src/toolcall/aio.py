@@ -213,6 +213,8 @@ class AsyncSession(_Wrapper):
         self.files = AsyncFiles(blocking.files, threads)
         self.name = blocking.name
         self.uid = blocking.uid
+        self.created = blocking.created
+        self.expires = blocking.expires
 
     @property
     def cwd(self) -> str:

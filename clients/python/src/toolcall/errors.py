@@ -121,7 +121,7 @@ class Unavailable(ToolcallError):
     """The API server didn't answer for as long as the client goes on asking. A call that was created goes on."""
 
 
-# The API has no constants for the last four: the operator asks for no approvals yet, and no call ends with the others.
+# The class of a denial follows from the phase, but for the first two. No call ends with the others.
 _CLASSES: dict[str, type[ToolcallError]] = {reason: globals()[name] for reason, name in CLASS_NAMES.items()} | {
     "ApprovalDenied": ApprovalNeeded,
     "ApprovalExpired": ApprovalNeeded,

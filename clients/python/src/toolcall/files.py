@@ -95,7 +95,8 @@ class Files:
             return self._change("Edit", path, {"oldString": old, "newString": new, "replaceAll": replace_all})
         if old or new:
             raise invalid("edits is not used together with old and new: put that change into edits too")
-        all_edits = [{"oldString": o, "newString": n, **({"replaceAll": True} if replace_all else {})} for o, n in edits]
+        each: JSON = {"replaceAll": True} if replace_all else {}
+        all_edits = [{"oldString": o, "newString": n, **each} for o, n in edits]
         return self._change("Edit", path, {"edits": all_edits})
 
     def list(self, path: str = ".", *, recursive: bool = False, respect_gitignore: bool = False) -> FileInfos:

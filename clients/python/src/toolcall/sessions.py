@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from . import interrupts
@@ -18,13 +19,16 @@ from .watches import Events, Watch
 
 # Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
 WAIT_SECONDS = 300.0
+# The API's default.
+MAX_LIFETIME_SECONDS = 28_800
 
 
 class Session:
     """A session that is there.
 
-    name: the ToolSession's name; uid: its UID; cwd: the directory that calls start in and that paths are below, the
-    client's own: set it as you like; commands: runs commands; files: reads and writes files.
+    name: the ToolSession's name; uid: its UID; created, expires: when it was created, and when it ends at the latest;
+    cwd: the directory that calls start in and that paths are below, the client's own: set it as you like; commands: runs
+    commands; files: reads and writes files.
 
     As a context manager it ends with the block. Ending it twice, or after it has ended by itself, is no error.
     """
@@ -33,6 +37,8 @@ class Session:
         self.calls = calls
         self.name: str = session["metadata"]["name"]
         self.uid: str = session["metadata"]["uid"]
+        self.created = datetime.fromisoformat(session["metadata"].get("creationTimestamp", "1970-01-01T00:00:00Z"))
+        self.expires = self.created + timedelta(seconds=session["spec"].get("maxLifetimeSeconds", MAX_LIFETIME_SECONDS))
         self.cwd = cwd
         self._watch = calls.watch(f"spec.sessionRef.name={self.name}")
         self._is_ended = False

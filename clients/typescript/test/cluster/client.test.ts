@@ -23,6 +23,9 @@ import {
   type SessionInfo,
   type ToolcallError,
 } from "../../src/index.js";
+import { Toolcall as Published } from "@toolcall/client";
+import { work } from "../../examples/agent-loop.js";
+import type { Message } from "../../examples/model.js";
 import { hasCluster, TestNamespace } from "./cluster.js";
 
 // Keeps little of what calls write.
@@ -365,6 +368,22 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     assert.ok(error instanceof Forbidden);
     assert.deepEqual([error.code, error.retrySafe], [403, true]);
     elsewhere.close();
+  });
+
+  it("lets the agent's loop of the comparison answer its model", async () => {
+    const asked = (...lines: string[]): Message => ({ role: "assistant", content: "", commands: lines.map((line, i) => ({ id: `call-${i}`, line })) });
+    const script = [asked("echo pear > fruit; cat fruit", "curl example.org"), asked("cat fruit >&2; exit 3"), { role: "assistant", content: "done" } as const];
+    let heard: readonly Message[] = [];
+    const model = async (messages: readonly Message[]): Promise<Message> => {
+      heard = messages;
+      return script.shift() ?? asked();
+    };
+    using own = new Published({ namespace: namespace.name, kubeConfig: namespace.agent });
+    assert.equal(await work("What is there?", model, own), "done");
+    const [first, denied, failed] = heard.filter(({ role }) => role === "tool").map(({ content }) => content);
+    assert.match(first ?? "", /^pear\n/);
+    assert.match(denied ?? "", /"curl" is not listed/);
+    assert.match(failed ?? "", /^pear\n[^]*exited with code 3/);
   });
 
   it("lets the program of the quick start end by itself, and ends its session", async () => {

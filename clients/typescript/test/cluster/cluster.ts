@@ -21,6 +21,14 @@ export const hasCluster = process.env.TOOLCALL_SCENARIOS === "1";
 const OPERATOR_NAMESPACE = "toolcall-system";
 const LEASE = "toolcall-operator";
 
+/** What a person decides about the call of a key. */
+export interface Decision {
+  key: string;
+  decision: "Approve" | "Deny";
+  note?: string;
+}
+
+type Waiting = KubernetesObject & { status?: { reason?: string; approval?: { digest: string } } };
 
 /** A namespace with what the tests need in it. */
 export class TestNamespace {
@@ -49,6 +57,28 @@ export class TestNamespace {
   /** Creates more objects in it. */
   apply(manifests: string): Promise<void> {
     return apply(this.admin, manifests.replaceAll("${namespace}", this.name));
+  }
+
+  /** Decides about a call, as the administrator, once it waits for a person. */
+  async decide({ key, decision, note = "" }: Decision): Promise<void> {
+    const late = AbortSignal.timeout(30_000);
+    const find = (): Promise<Waiting | undefined> => this.get("ToolCall", key).catch(() => undefined);
+    let call = await find();
+    while (call?.status?.reason !== "AwaitingApproval") {
+      late.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      call = await find();
+    }
+    const spec = { callRef: { name: key, uid: call.metadata?.uid }, digest: call.status.approval?.digest, decision, note };
+    const metadata = { generateName: "decision-", namespace: this.name };
+    const object = { apiVersion: "toolcall.dev/v1alpha1", kind: "ToolCallApproval", metadata, spec };
+    await KubernetesObjectApi.makeApiClient(this.admin).create(object);
+  }
+
+  /** Reads one of the project's objects in it. */
+  get(kind: string, name: string): Promise<KubernetesObject> {
+    const metadata = { name, namespace: this.name };
+    return KubernetesObjectApi.makeApiClient(this.admin).read({ apiVersion: "toolcall.dev/v1alpha1", kind, metadata });
   }
 
   /** The agent's credentials for a proxy of the API server that takes plain HTTP. */

@@ -14,7 +14,7 @@ import {
   type Toolcall,
   type ToolcallError,
 } from "../../src/index.js";
-import type { TestNamespace } from "./cluster.js";
+import type { Decision, TestNamespace } from "./cluster.js";
 
 type Values = Record<string, unknown>;
 
@@ -29,6 +29,9 @@ export interface Step {
   message?: unknown;
   error_fields?: Values;
 }
+
+/** Arguments of `decide`. */
+type Decided = Decision & { step: Step };
 
 /** A scenario file. */
 export interface Scenario {
@@ -116,6 +119,8 @@ export class Runner {
         return this.output(step, args);
       case "cancel_after":
         return this.cancelAfter(args.seconds as number, args.step as Step);
+      case "decide":
+        return this.decide(args as unknown as Decided);
       case "kill_operator":
         return this.namespace.killOperator();
       case "repeat":
@@ -236,6 +241,10 @@ export class Runner {
     } finally {
       this.signal = undefined;
     }
+  }
+
+  private async decide({ step, ...decision }: Decided): Promise<void> {
+    await Promise.all([this.step(step), this.namespace.decide(decision)]);
   }
 
   private async repeat(times: number, parallel: number, step: Step): Promise<void> {

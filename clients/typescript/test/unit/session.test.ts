@@ -19,6 +19,15 @@ describe("a session", () => {
     assert.equal(session.uid, "u1");
   });
 
+  it("says when it was created, and when it ends at the latest", async (t) => {
+    const server = await Server.listen(t, (_, answer) => {
+      const metadata = { name: "desk", uid: "u1", creationTimestamp: "2026-01-01T00:00:00Z" };
+      sendJSON(answer, { metadata, spec: { maxLifetimeSeconds: 60 } });
+    });
+    const { created, expires } = await server.client().connect("desk");
+    assert.deepEqual([created, expires], [new Date("2026-01-01T00:00:00Z"), new Date("2026-01-01T00:01:00Z")]);
+  });
+
   it("leaves a later session of the same name alone when it is ended", async (t) => {
     let uid = "u1";
     const server = await Server.listen(t, ({ method, body }, answer) => {
