@@ -36,7 +36,7 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 	if err != nil {
 		return err
 	}
-	checks := &checks{reviewer: r, log: s.options.Log, failed: errChecking}
+	checks := newChecks(r, s.options.Log)
 	server := &http.Server{
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: limits.WithConnection,
 		// Anybody who can connect could fill the log otherwise.
@@ -70,6 +70,10 @@ type checks struct {
 }
 
 var errChecking = errors.New("the API server has not said yet whether the server may act for its callers")
+
+func newChecks(r reviewer, log *slog.Logger) *checks {
+	return &checks{reviewer: r, log: log, failed: errChecking}
+}
 
 // run checks until that succeeds. Later failures are those of single requests.
 func (c *checks) run(ctx context.Context) {

@@ -118,7 +118,7 @@ func (i *Impersonator) Check(ctx context.Context) error {
 	self := &authenticationv1.SelfSubjectReview{}
 	err := post(ctx, i.reviews, "selfsubjectreviews", self, authenticationv1.ImpersonateUserHeader, probeUser)
 	switch {
-	case apierrors.IsForbidden(err) && !IsNotEntrusted(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot impersonate resource"):
 		return fmt.Errorf("the API server has no constrained impersonation: use Kubernetes 1.36 or newer, or 1.35 with the API server's feature gate "+
 			"ConstrainedImpersonation, or pass tokens on with --pass-tokens: %w", err)
 	case err != nil:
@@ -129,7 +129,7 @@ func (i *Impersonator) Check(ctx context.Context) error {
 	return nil
 }
 
-// IsNotEntrusted reports whether the API server refused that the server acts for a user at all, or does that for one.
+// IsNotEntrusted reports whether the API server refused that the server acts for a user, whatever that user may do.
 func IsNotEntrusted(err error) bool {
-	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "cannot impersonate:") || strings.Contains(err.Error(), "cannot impersonate-on:"))
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot impersonate")
 }
