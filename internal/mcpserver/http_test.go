@@ -162,7 +162,7 @@ func TestCallsAreTheRequesters(t *testing.T) {
 			may := s.session(s.tokenFor("may", test.audiences...), "/mcp", test.version)
 			mayNot := s.session(s.tokenFor("may-not", test.audiences...), "/mcp", test.version)
 			if answer, result := use(t, may, "run_command", fields{"command": "hello"}); answer.IsError || result.Output != "hello" {
-				t.Errorf("%+v", result)
+				t.Fatalf("%+v", result)
 			}
 			answer, result := use(t, mayNot, "run_command", fields{"command": "hello"})
 			user := "system:serviceaccount:" + s.namespace + ":may-not"
