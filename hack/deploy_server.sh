@@ -31,8 +31,13 @@ if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
   "$KUBECTL" -n "$namespace" create secret tls "$secret" --cert="$folder/tls.crt" --key="$folder/tls.key" >/dev/null
 fi
 
+change="s|toolcall.dev/$name:dev|$image|"
+minor=$("$KUBECTL" get --raw /version | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p')
+# The MCP server acts for its callers by constrained impersonation.
+[[ $minor -ge 36 ]] || change+='; s|--token-file=.*|--pass-tokens|'
+
 say "installing $title"
-"$KUBECTL" kustomize "config/$name" | sed "s|toolcall.dev/$name:dev|$image|" |
+"$KUBECTL" kustomize "config/$name" | sed "$change" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 say "waiting for $title"
 if ! "$KUBECTL" -n "$namespace" rollout status "deployment/$deployment" --timeout=120s >&2; then

@@ -75,7 +75,7 @@ func newStdioCommand() *cobra.Command {
 func newHTTPCommand() *cobra.Command {
 	cluster, options := &identity.Cluster{}, &mcpserver.HTTPOptions{}
 	cmd := &cobra.Command{
-		Use: "http", Short: "Serve agents over streamable HTTP, each with the Kubernetes token in its requests", Args: cobra.NoArgs,
+		Use: "http", Short: "Serve agents over streamable HTTP, each for the user whose Kubernetes token is in its requests", Args: cobra.NoArgs,
 	}
 	cluster.Bind(cmd.Flags())
 	cluster.BindServer(cmd.Flags())
@@ -83,6 +83,9 @@ func newHTTPCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := options.Validate(); err != nil {
 			return err
+		}
+		if cluster.Server != "" && cluster.TokenFile == "" && !options.PassTokens {
+			return errors.New("--server needs --token-file, with which the server acts for its callers, or --pass-tokens")
 		}
 		conf, namespace, err := cluster.Load()
 		if err != nil {

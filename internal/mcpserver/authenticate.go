@@ -3,23 +3,17 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 const (
-	// identityTTL is how long an answer about a token counts. The API server checks the token at every call.
+	// identityTTL is how long an answer about a token counts, also after the token was revoked. A token that is passed on is checked at
+	// every request to the API server.
 	identityTTL = 10 * time.Second
 	// maxKnownTokens and maxKnownTokensPerTenant bound the accepted tokens that are remembered.
 	maxKnownTokens          = 4096
@@ -46,20 +40,21 @@ var (
 // bearer is the Authorization header of RFC 6750.
 var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *$`)
 
-var (
-	errNoToken      = errors.New("send the token of a Kubernetes user or ServiceAccount in the header Authorization: Bearer TOKEN")
-	errInvalidToken = errors.New("the cluster doesn't accept this token: it may have expired")
-	errAnonymous    = errors.New("the token belongs to an anonymous user: send the token of a user or ServiceAccount")
-)
+var errNoToken = errors.New("send a token for this server in the header Authorization: Bearer TOKEN")
 
-// authenticator finds out whose a token is by asking the API server with that token. It needs no permissions.
+// reviewer finds out whose a token is. The error is an identity.TokenError if the token is its cause. Check says why the server can't act for
+// anybody.
+type reviewer interface {
+	Review(ctx context.Context, token string) (*identity.Requester, error)
+	Check(ctx context.Context) error
+}
+
+// authenticator finds out whose tokens are by having the API server review them.
 //
 // Unknown tokens wait in a queue in which source addresses take turns. Tokens that were accepted before don't wait for
 // unknown ones: they have a queue of their own, in which tenants take turns.
 type authenticator struct {
-	// conf leads to the API server and has no credentials.
-	conf       *rest.Config
-	reviews    rest.Interface
+	reviewer   reviewer
 	sources    *limits.Sources
 	identities *identity.Accepted
 	rejections *identity.Rejected
@@ -67,24 +62,13 @@ type authenticator struct {
 	unknownTokens, knownTokens *limits.Queue
 }
 
-// newAuthenticator uses the address of the API server from conf, and none of its credentials.
-func newAuthenticator(conf *rest.Config, s *limits.Sources) (*authenticator, error) {
-	anonymous := rest.AnonymousClientConfig(conf)
-	anonymous.UserAgent, anonymous.QPS = identity.UserAgent, -1
-	// API servers close HTTP/2 connections on which a token was rejected. Reviews have connections of their own, so
-	// that the requests of users don't suffer from it.
-	separate := rest.CopyConfig(anonymous)
-	separate.NextProtos = []string{"http/1.1"}
-	client, err := authenticationv1client.NewForConfig(separate)
-	if err != nil {
-		return nil, fmt.Errorf("create the client for token reviews: %w", err)
-	}
+func newAuthenticator(r reviewer, s *limits.Sources) *authenticator {
 	return &authenticator{
-		conf: anonymous, reviews: client.RESTClient(), sources: s,
+		reviewer: r, sources: s,
 		identities:    identity.NewAccepted(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
 		rejections:    identity.NewRejected(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
 		unknownTokens: limits.NewQueue(unknownLimits), knownTokens: limits.NewQueue(knownLimits),
-	}, nil
+	}
 }
 
 // authenticate returns the sender of a request.
@@ -116,11 +100,11 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 	if found, fresh, err := a.recall(source, key); fresh || err != nil {
 		return found, err
 	}
-	found, err = a.review(ctx, token)
+	found, err = a.reviewer.Review(ctx, token)
 	switch {
 	case isTokenError(err):
 		a.identities.Forget(key)
-		a.rejections.Add(source, key)
+		a.rejections.Add(source, key, err)
 	case err == nil:
 		a.identities.Add(key, found)
 	}
@@ -143,34 +127,14 @@ func bearerToken(r *http.Request) (string, error) {
 
 // recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.
 func (a *authenticator) recall(source string, key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
-	if found, fresh = a.identities.Get(key); found == nil && a.rejections.Has(source, key) {
-		return nil, false, errInvalidToken
+	if found, fresh = a.identities.Get(key); found == nil {
+		return nil, false, a.rejections.Get(source, key)
 	}
 	return found, fresh, nil
 }
 
-// review asks the API server whose the token is. Clients are only built for tokens that it accepts.
-func (a *authenticator) review(ctx context.Context, token string) (*identity.Requester, error) {
-	answer := &authenticationv1.SelfSubjectReview{}
-	// A review changes nothing: with this header, the transport sends it again after the loss of a connection.
-	err := a.reviews.Post().Resource("selfsubjectreviews").SetHeader("Idempotency-Key", "review").SetHeader("Authorization", "Bearer "+token).
-		Body(&authenticationv1.SelfSubjectReview{}).Do(ctx).Into(answer)
-	switch {
-	case apierrors.IsUnauthorized(err):
-		return nil, errInvalidToken
-	case err != nil:
-		return nil, fmt.Errorf("ask the API server whose the token is: %w", err)
-	}
-	user := answer.Status.UserInfo
-	if user.Username == "" || user.Username == "system:anonymous" || slices.Contains(user.Groups, "system:unauthenticated") {
-		return nil, errAnonymous
-	}
-	conf := rest.CopyConfig(a.conf)
-	conf.BearerToken = token
-	return identity.Authenticated(conf, &user)
-}
-
 // isTokenError reports whether the token is the cause of an error.
 func isTokenError(err error) bool {
-	return errors.Is(err, errNoToken) || errors.Is(err, errInvalidToken) || errors.Is(err, errAnonymous)
+	var rejected *identity.TokenError
+	return errors.Is(err, errNoToken) || errors.As(err, &rejected)
 }

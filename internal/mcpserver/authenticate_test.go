@@ -1,9 +1,12 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,13 +16,14 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
-// gate stands in front of the tests' API server. It counts the token reviews, and holds those of invented tokens back
+// gate stands in front of the tests' API server, as its administrator. It counts the token reviews, and holds those of invented tokens back
 // until the test lets them through.
 type gate struct {
 	t      *testing.T
@@ -36,17 +40,16 @@ const invented = "invented-"
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	api := suite.Need(t).Config
-	target, err := url.Parse(api.Host)
+	config := rest.CopyConfig(suite.Need(t).Config)
+	target, err := url.Parse(config.Host)
 	must(t, err)
-	config := rest.AnonymousClientConfig(api)
 	config.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(config)
 	must(t, err)
 	g := &gate{t: t, reviews: map[string]int{}}
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+		if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
 			g.review(r)
 		}
 		proxy.ServeHTTP(w, r)
@@ -57,7 +60,13 @@ func newGate(t *testing.T) *gate {
 }
 
 func (g *gate) review(r *http.Request) {
-	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	review := &authenticationv1.TokenReview{}
+	if err := errors.Join(err, json.Unmarshal(body, review)); err != nil {
+		g.t.Errorf("a review: %v", err)
+	}
+	token := review.Spec.Token
 	g.mu.Lock()
 	g.reviews[token]++
 	if g.open || !strings.HasPrefix(token, invented) {
@@ -120,8 +129,9 @@ func newAuthenticatorTest(t *testing.T, proxies ...string) *authenticatorTest {
 	a := &authenticatorTest{fixture: newFixture(t), gate: newGate(t)}
 	trusted, err := limits.ParseProxies(proxies)
 	must(t, err)
-	a.authenticator, err = newAuthenticator(a.gate.config, &limits.Sources{Proxies: trusted})
+	reviewer, err := identity.NewImpersonator(a.gate.config, []string{defaultAudience})
 	must(t, err)
+	a.authenticator = newAuthenticator(reviewer, &limits.Sources{Proxies: trusted})
 	t.Cleanup(func() { a.letAllThrough(); a.flood.Wait() })
 	return a
 }
@@ -248,14 +258,14 @@ func TestARejectedTokenIsRemembered(t *testing.T) {
 	a.rejections = identity.NewRejected(time.Hour, 10, 10)
 	const token = invented + "x"
 	for range 10 {
-		if _, err := a.send("192.0.2.1", token); !errors.Is(err, errInvalidToken) {
+		if _, err := a.send("192.0.2.1", token); !isTokenError(err) {
 			t.Fatal(err)
 		}
 	}
 	if got := a.reviewsOf(token); got != 1 {
 		t.Errorf("%d reviews", got)
 	}
-	if _, err := a.send("192.0.2.2", token); !errors.Is(err, errInvalidToken) || a.reviewsOf(token) != 2 {
+	if _, err := a.send("192.0.2.2", token); !isTokenError(err) || a.reviewsOf(token) != 2 {
 		t.Errorf("from another address: %v, %d reviews", err, a.reviewsOf(token))
 	}
 }
@@ -271,7 +281,7 @@ func TestInventedTokensEvictNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 100 {
-		if _, err := a.send(fmt.Sprintf("192.0.2.%d", n%5), fmt.Sprint(invented, n)); !errors.Is(err, errInvalidToken) {
+		if _, err := a.send(fmt.Sprintf("192.0.2.%d", n%5), fmt.Sprint(invented, n)); !isTokenError(err) {
 			t.Fatal(err)
 		}
 	}
@@ -293,7 +303,7 @@ func TestARevokedTokenIsForgotten(t *testing.T) {
 	// API servers cache accepted tokens for a moment.
 	eventually(t, "rejection of the token", func() bool {
 		_, err := a.send("198.51.100.1", token)
-		return errors.Is(err, errInvalidToken)
+		return isTokenError(err)
 	})
 	if a.identities.Len() != 0 {
 		t.Errorf("%d tokens are known", a.identities.Len())

@@ -6,10 +6,10 @@
 // sessiontools.go, calltools.go and readoutput.go have their texts and what reads their arguments, arguments.go reads and declares
 // arguments, run.go runs a call, and result.go and failure.go describe its outcome. requestid.go names calls by the ids of clients,
 // conversation.go ends sessions with their clients, facts.go completes the descriptions of the tools. http.go and serve.go implement HTTP,
-// authenticate.go finds out who sent a request, and sessions.go bounds the open sessions. The package identity has the clients of
+// authenticate.go finds out who sent a request, metadata.go tells clients who issues tokens, and sessions.go bounds the open sessions. The package identity has the clients of
 // requesters, and limits what bounds users, tenants and addresses.
 //
-// Invariants: every request to the Kubernetes API uses the credentials of the requester, never the server's own, so
+// Invariants: the server sends every request to the Kubernetes API in the name of the requester, except reviews of tokens, so
 // admission records the requester and RBAC applies to the requester; a session of the protocol belongs to the user who opened it; a
 // cancelled request or a lost connection cancels its call, unless the client can find the call again by its request_id; a request_id
 // never runs two calls at the same time, and never gives the result of another user's call; the server keeps nothing that another replica

@@ -45,7 +45,7 @@ const (
 // Endpoint configures the HTTP endpoint.
 type Endpoint struct {
 	HTTPOptions
-	// API leads to the API server. The endpoint doesn't use its credentials.
+	// API leads to the API server, with the server's own credentials. They aren't used where tokens are passed on.
 	API *rest.Config
 	// Namespace of the calls at /mcp. The path /mcp/NAMESPACE names another. If it is empty, only that path exists.
 	Namespace string
@@ -65,14 +65,26 @@ type endpoint struct {
 	closing context.Context
 }
 
+// reviewer returns what finds out whose tokens are.
+func (e *Endpoint) reviewer() (reviewer, error) {
+	if e.PassTokens {
+		return identity.NewTokenPasser(e.API)
+	}
+	return identity.NewImpersonator(e.API, e.audiences())
+}
+
 // Handler serves the protocol over HTTP. Idle streams end with the context.
 func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, error) {
-	authenticator, err := newAuthenticator(conf.API, conf.sources())
+	r, err := conf.reviewer()
 	if err != nil {
 		return nil, err
 	}
+	return s.newEndpoint(ctx, conf, r), nil
+}
+
+func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) http.Handler {
 	e := &endpoint{
-		Endpoint: conf, server: s, authenticator: authenticator, closing: ctx,
+		Endpoint: conf, server: s, authenticator: newAuthenticator(r, conf.sources()), closing: ctx,
 		sessions: &sessions{
 			Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
 		},
@@ -91,7 +103,10 @@ func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, erro
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e)
 	mux.Handle("/mcp/{namespace}", e)
-	return mux, nil
+	if conf.ResourceURL != "" {
+		mux.HandleFunc(wellKnown+"/", e.serveMetadata)
+	}
+	return mux
 }
 
 // senderKey is the key of the sender in the context of a request.
@@ -106,7 +121,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	user, err := e.authenticator.authenticate(r)
 	if err != nil {
-		e.rejectToken(w, err)
+		e.rejectToken(w, r, err)
 		return
 	}
 	limits.MarkAuthenticated(r.Context())
@@ -125,15 +140,10 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // rejectToken answers a request that could not be authenticated.
-func (e *endpoint) rejectToken(w http.ResponseWriter, err error) {
+func (e *endpoint) rejectToken(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case isTokenError(err):
-		// This is the challenge of RFC 6750. A request without a token has no error in it.
-		challenge := `Bearer realm="toolcall"`
-		if !errors.Is(err, errNoToken) {
-			challenge += `, error="invalid_token"`
-		}
-		w.Header().Set("WWW-Authenticate", challenge)
+		w.Header().Set("WWW-Authenticate", e.challenge(r.URL.Path, !errors.Is(err, errNoToken)))
 		e.reject(w, http.StatusUnauthorized, "token", err.Error())
 	case errors.Is(err, limits.ErrSourceBusy):
 		e.rejectForNow(w, http.StatusTooManyRequests, "busy", err.Error())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // site is the endpoint, served by a real HTTP server in front of the tests' API server.
@@ -30,7 +30,7 @@ type site struct {
 func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	t.Helper()
 	f := newFixture(t)
-	conf := Endpoint{API: suite.Server().Config, Namespace: f.namespace, HTTPOptions: HTTPOptions{
+	conf := Endpoint{API: f.own(), Namespace: f.namespace, HTTPOptions: HTTPOptions{
 		MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute,
 	}}
 	for _, c := range change {
@@ -140,18 +140,29 @@ func countOf[T any](seq func(func(T) bool)) (n int) {
 	return n
 }
 
-// Over HTTP, a requester can do what its token has permission to do, and nothing else.
-func TestCallsUseTheCredentialsOfTheRequester(t *testing.T) {
+// Over HTTP, a requester can do what its user has permission to do, and nothing else.
+func TestCallsAreTheRequesters(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{withSessions, ""} {
-		t.Run("protocol "+version, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		version   string
+		pass      bool
+		audiences []string
+	}{
+		"with sessions":       {withSessions, false, []string{defaultAudience}},
+		"without sessions":    {"", false, []string{defaultAudience}},
+		"with tokens passed":  {"", true, nil},
+		"with both audiences": {"", false, []string{"another", defaultAudience}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newSite(t, func(e *Endpoint) { e.PassTokens = test.pass })
 			s.operate(echo)
-			may := s.session(s.user("may", runsCalls()), "/mcp", version)
-			mayNot := s.session(s.user("may-not"), "/mcp", version)
+			s.user("may", runsCalls())
+			s.user("may-not")
+			may := s.session(s.tokenFor("may", test.audiences...), "/mcp", test.version)
+			mayNot := s.session(s.tokenFor("may-not", test.audiences...), "/mcp", test.version)
 			if answer, result := use(t, may, "run_command", fields{"command": "hello"}); answer.IsError || result.Output != "hello" {
-				t.Errorf("%+v", result)
+				t.Fatalf("%+v", result)
 			}
 			answer, result := use(t, mayNot, "run_command", fields{"command": "hello"})
 			user := "system:serviceaccount:" + s.namespace + ":may-not"
@@ -166,6 +177,10 @@ func TestCallsUseTheCredentialsOfTheRequester(t *testing.T) {
 			call := s.only("the one that was allowed", func(*v1alpha1.ToolCall) bool { return true })
 			if call.Labels[labelConversation] != may.ID() {
 				t.Errorf("the call of the conversation %q has the labels %v", may.ID(), call.Labels)
+			}
+			if by := call.Spec.RequestedBy; by == nil || by.Username != "system:serviceaccount:"+s.namespace+":may" ||
+				!slices.Contains(by.Groups, "system:serviceaccounts:"+s.namespace) || (by.UID != "") != test.pass {
+				t.Errorf("the call was requested by %+v", by)
 			}
 		})
 	}
@@ -250,18 +265,6 @@ func TestARevokedTokenIsRejected(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still %d", status)
 		}
-	}
-}
-
-// The server never uses credentials of its own.
-func TestTheServersCredentialsAreNotUsed(t *testing.T) {
-	t.Parallel()
-	newFixture(t)
-	a, err := newAuthenticator(suite.Server().Config, &limits.Sources{})
-	must(t, err)
-	if a.conf.CertData != nil || a.conf.CertFile != "" || a.conf.KeyData != nil || a.conf.BearerToken != "" || a.conf.BearerTokenFile != "" ||
-		a.conf.Username != "" || a.conf.ExecProvider != nil || a.conf.AuthProvider != nil || a.conf.Impersonate.UserName != "" {
-		t.Errorf("credentials are left: %s", a.conf)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,17 +20,31 @@ type HTTPOptions struct {
 	AllowedOrigins []string
 	TrustedProxies []string
 
+	// Audiences are those of tokens that are meant for the server; defaultAudience if empty.
+	Audiences  []string
+	PassTokens bool
+	// ResourceURL and AuthorizationServers are in the metadata of RFC 9728; there is none without the URL.
+	ResourceURL          string
+	AuthorizationServers []string
+
 	MaxConnections, MaxConnectionsPerAddress              int
 	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
 	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser          int
 	SessionTimeout, DrainTimeout                          time.Duration
 }
 
+// defaultAudience is the audience of tokens that are meant for the server.
+const defaultAudience = "toolcall-mcp"
+
 // Bind defines the flags.
 func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
 	o.Flags.Bind(fs, "agents", "/healthz, /readyz and /metrics")
 	fs.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of web pages that may send requests, such as https://example.com (default: none)")
 	fs.StringSliceVar(&o.TrustedProxies, "trusted-proxies", nil, "addresses or networks of proxies in front of the server, such as 10.0.0.0/8, whose X-Forwarded-For header names the client (default: none, the header is ignored)")
+	fs.StringSliceVar(&o.Audiences, "audience", nil, "audience of the tokens that are meant for this server; if several are given, a token needs one of them (default "+defaultAudience+")")
+	fs.BoolVar(&o.PassTokens, "pass-tokens", false, "accept the tokens of the API server, and send them on to it, instead of acting for callers by constrained impersonation, which needs Kubernetes 1.36")
+	fs.StringVar(&o.ResourceURL, "resource-url", "", "scheme and host that clients reach the server at, such as https://mcp.example.com, for OAuth's metadata of protected resources (default: none is served)")
+	fs.StringSliceVar(&o.AuthorizationServers, "authorization-servers", nil, "OAuth issuers of tokens for this server, for that metadata (default: none)")
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "maximum number of open connections")
 	fs.IntVar(&o.MaxConnectionsPerAddress, "max-connections-per-address", 512, "maximum number of open connections from one address; trusted proxies have no limit of their own")
 	fs.IntVar(&o.MaxSessions, "max-sessions", 512, "maximum number of open sessions")
@@ -64,11 +79,48 @@ func (o *HTTPOptions) Validate() error {
 		invalid = append(invalid, fmt.Errorf("--trusted-proxies: %w", err))
 	}
 	for _, origin := range o.AllowedOrigins {
-		if u, err := url.Parse(origin); err != nil || u.Host == "" || u.Scheme+"://"+u.Host != strings.ToLower(origin) {
+		if !isOrigin(origin) {
 			invalid = append(invalid, fmt.Errorf("--allowed-origins: %q must be a scheme and a host, such as https://example.com", origin))
 		}
 	}
-	return errors.Join(invalid...)
+	return errors.Join(append(invalid, o.checkIdentity()...)...)
+}
+
+// isOrigin reports whether a text is a scheme and a host, and nothing else.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.Scheme+"://"+u.Host == strings.ToLower(text)
+}
+
+// checkIdentity returns the errors of the flags about tokens.
+func (o *HTTPOptions) checkIdentity() (invalid []error) {
+	if o.PassTokens && len(o.Audiences) > 0 {
+		invalid = append(invalid, errors.New("--pass-tokens accepts the tokens of the API server: remove --audience"))
+	}
+	if slices.Contains(o.Audiences, "") {
+		invalid = append(invalid, errors.New("--audience must not be empty"))
+	}
+	if o.ResourceURL != "" && (!isOrigin(o.ResourceURL) || !strings.HasPrefix(o.ResourceURL, "https://") && !strings.HasPrefix(o.ResourceURL, "http://")) {
+		invalid = append(invalid, fmt.Errorf("--resource-url: %q must be a scheme and a host, such as https://mcp.example.com", o.ResourceURL))
+	}
+	if o.ResourceURL == "" && len(o.AuthorizationServers) > 0 {
+		invalid = append(invalid, errors.New("--authorization-servers is for the metadata, which needs --resource-url"))
+	}
+	for _, issuer := range o.AuthorizationServers {
+		// RFC 8414 has no other characters after the path.
+		if u, err := url.Parse(issuer); err != nil || u.Scheme != "https" || u.Host == "" || strings.ContainsAny(issuer, "?#") {
+			invalid = append(invalid, fmt.Errorf("--authorization-servers: %q must be the URL of an issuer, such as https://login.example.com", issuer))
+		}
+	}
+	return invalid
+}
+
+// audiences are those of tokens that are meant for the server.
+func (o *HTTPOptions) audiences() []string {
+	if len(o.Audiences) > 0 {
+		return o.Audiences
+	}
+	return []string{defaultAudience}
 }
 
 // sources finds out which addresses requests come from. The options must be valid.

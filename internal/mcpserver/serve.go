@@ -2,12 +2,15 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
@@ -22,11 +25,18 @@ const (
 	// maxHealthConnections and maxHealthConnectionsPerAddress bound the connections for health checks and metrics.
 	maxHealthConnections           = 64
 	maxHealthConnectionsPerAddress = 16
+	// checkInterval is how long the server waits until it asks again whether it may act for its callers.
+	checkInterval = 5 * time.Second
 )
 
 // Serve listens and serves agents until the context ends. Then running calls may finish within the drain timeout; the
 // server cancels the rest and answers their requests.
 func Serve(ctx context.Context, s *Server, conf Endpoint) error {
+	r, err := conf.reviewer()
+	if err != nil {
+		return err
+	}
+	checks := newChecks(r, s.options.Log)
 	server := &http.Server{
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: limits.WithConnection,
 		// Anybody who can connect could fill the log otherwise.
@@ -34,7 +44,11 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 	}
 	return conf.Run(ctx, &serving.Server{
 		Users: "agents", HTTP: server, Log: s.options.Log,
-		Handler: func(ctx context.Context) (http.Handler, error) { return s.Handler(ctx, conf) },
+		Handler: func(ctx context.Context) (http.Handler, error) {
+			go checks.run(ctx)
+			return s.newEndpoint(ctx, conf, r), nil
+		},
+		Ready: checks.result,
 		Limit: func(l net.Listener) net.Listener {
 			return limits.NewConnections(l, conf.sources(), conf.MaxConnections, conf.MaxConnectionsPerAddress)
 		},
@@ -44,6 +58,44 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 		Metrics: promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}),
 		Stop:    func() error { return conf.drain(s, server) },
 	})
+}
+
+// checks says whether the server can act for its callers.
+type checks struct {
+	reviewer reviewer
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	failed error
+}
+
+var errChecking = errors.New("the API server has not said yet whether the server may act for its callers")
+
+func newChecks(r reviewer, log *slog.Logger) *checks {
+	return &checks{reviewer: r, log: log, failed: errChecking}
+}
+
+// run checks until that succeeds. Later failures are those of single requests.
+func (c *checks) run(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		err := c.reviewer.Check(ctx)
+		if err != nil {
+			c.log.Error("the server isn't ready", "error", err.Error())
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.failed = err
+		return err == nil, nil
+	})
+}
+
+// result returns why the server isn't ready.
+func (c *checks) result() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
 }
 
 // answerTimeout is how long calls that are cancelled when the server ends may take to be answered.

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,14 +35,16 @@ var outputs *apitest.API
 
 // The API server records who creates calls and sessions, and checks it.
 var suite = apitest.Suite(&outputs, func(s *apiservertest.Server) error {
-	return s.Install("admission/requested_by.yaml", "admission/session_requested_by.yaml", "admission/identity.yaml", "admission/session_identity.yaml")
+	return s.Install("mcp/service_account.yaml", "mcp/rbac.yaml",
+		"admission/requested_by.yaml", "admission/session_requested_by.yaml", "admission/identity.yaml", "admission/session_identity.yaml")
 })
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	suite.Reads = []string{"config/admission"}
+	suite.Reads = []string{"config/admission", "config/mcp"}
+	addUsers(suite)
 	os.Exit(suite.Run(m))
 }
 
@@ -146,15 +149,30 @@ func (f *fixture) none() {
 	}
 }
 
-// user creates a ServiceAccount with permissions, and returns a token for it.
+// user creates a ServiceAccount with permissions, and returns a token of it for the MCP server.
 func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
-	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
+	apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
+	return f.token(name)
 }
 
 func (f *fixture) token(account string) string {
 	f.t.Helper()
-	return apiservertest.TokenOf(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: account})
+	return f.tokenFor(account, defaultAudience)
+}
+
+// tokenFor returns a token for audiences, or for the API server.
+func (f *fixture) tokenFor(account string, audiences ...string) string {
+	f.t.Helper()
+	return apiservertest.TokenOf(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: account}, audiences...)
+}
+
+// own is the connection of the MCP server's own account, which has the rights of config/mcp and no others.
+func (f *fixture) own() *rest.Config {
+	f.t.Helper()
+	conf := rest.AnonymousClientConfig(suite.Server().Config)
+	conf.BearerToken = apiservertest.TokenOf(f.t, f.admin, client.ObjectKey{Namespace: "toolcall-system", Name: "toolcall-mcp"})
+	return conf
 }
 
 // runsCalls is the permission to create, follow and cancel calls.

@@ -11,7 +11,7 @@ import (
 	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
-// Where nobody else does, the server fills in who creates calls and sessions: the user whose token it has.
+// Where nobody else does, the server fills in who creates calls and sessions: the user for whom it acts, as the API server sees that user.
 func TestTheServerSaysWhoAsks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -31,7 +31,7 @@ func TestTheServerSaysWhoAsks(t *testing.T) {
 	call := s.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
 	want := "system:serviceaccount:" + s.namespace + ":agent"
 	for what, by := range map[string]*v1alpha1.Requester{"the call": call.Spec.RequestedBy, "the session": list.Items[0].Spec.RequestedBy} {
-		if by == nil || by.Username != want || by.UID == "" || !slices.Contains(by.Groups, "system:serviceaccounts") {
+		if by == nil || by.Username != want || by.UID != "" || !slices.Contains(by.Groups, "system:serviceaccounts") {
 			t.Errorf("%s was created by %+v", what, by)
 		}
 	}

@@ -97,6 +97,8 @@ type Server struct {
 	Limit, LimitHealth func(net.Listener) net.Listener
 	// Metrics are nil where there are none.
 	Metrics http.Handler
+	// Ready returns why the server isn't ready; nil if it always is.
+	Ready func() error
 	// Stop ends the server for users.
 	Stop func() error
 	Log  *slog.Logger
@@ -127,16 +129,24 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	ready := &atomic.Bool{}
-	ready.Store(true)
-	checks := newHealthServer(ready, s.Metrics)
+	stopping := &atomic.Bool{}
+	checks := newHealthServer(func() error {
+		switch {
+		case stopping.Load():
+			return errors.New("shutting down")
+		case s.Ready != nil:
+			return s.Ready()
+		default:
+			return nil
+		}
+	}, s.Metrics)
 	checks.ErrorLog = s.HTTP.ErrorLog
 	running.Go(func() { cancel(checks.Serve(s.LimitHealth(health))) })
 	running.Go(func() { cancel(s.HTTP.Serve(secured)) })
 	s.Log.Info("serving "+s.Users, "address", listener.Addr().String(), "health", health.Addr().String(), "tls", f.CertFile != "")
 
 	<-ctx.Done()
-	ready.Store(false)
+	stopping.Store(true)
 	err = s.Stop()
 	_ = checks.Close()
 	if requested.Err() == nil {
@@ -145,13 +155,13 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	return err
 }
 
-// newHealthServer answers health checks: /readyz fails unless the server is ready. Metrics are nil where there are none.
-func newHealthServer(ready *atomic.Bool, metrics http.Handler) *http.Server {
+// newHealthServer answers health checks: /readyz says why the server isn't ready. Metrics are nil where there are none.
+func newHealthServer(ready func() error, metrics http.Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -63,7 +63,7 @@ func (s *suite) authorityOfMCP(t *testing.T) string {
 	return path
 }
 
-// newAccount makes a ServiceAccount that may create calls and use the tools, and gives a token of it.
+// newAccount makes a ServiceAccount that may create calls and use the tools, and gives a token of it for the API server and the MCP server.
 func (sp *space) newAccount(t *testing.T, name string, tools ...string) (token string) {
 	t.Helper()
 	must(t, sp.client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name}}))
@@ -72,9 +72,16 @@ func (sp *space) newAccount(t *testing.T, name string, tools ...string) (token s
 		sp.letCreate(t, subject)
 		sp.allow(t, name+"-tools", subject, use(tools...))
 	}
-	request, err := sp.clients.CoreV1().ServiceAccounts(sp.namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return sp.requestToken(t, name, append(sp.requestToken(t, name).Spec.Audiences, mcpName)...).Status.Token
+}
+
+// requestToken gets a token of an account for audiences, or for the API server, which then says what that is.
+func (sp *space) requestToken(t *testing.T, account string, audiences ...string) *authenticationv1.TokenRequest {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	request, err := sp.clients.CoreV1().ServiceAccounts(sp.namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	must(t, err)
-	return request.Status.Token
+	return request
 }
 
 // overHTTP is the installed server for one user.

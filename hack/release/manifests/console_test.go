@@ -11,16 +11,19 @@ import (
 	"toolcall.dev/operator/hack/release/manifests"
 )
 
-const consoleDeployment = "apps/v1/Deployment/" + system + "/toolcall-console"
+const (
+	consoleDeployment = "apps/v1/Deployment/" + system + "/toolcall-console"
+	mcpDeployment     = "apps/v1/Deployment/" + system + "/toolcall-mcp"
+)
 
 // The chart's console is that of config/console, its MCP server that of config/mcp, with the image of the chart, and each only there
 // for who asks for it.
 func TestTheChartInstallsTheConsoleAndTheMCPServer(t *testing.T) {
 	t.Parallel()
-	for _, server := range []string{"console", "mcp"} {
+	for server, count := range map[string]int{"console": 4, "mcp": 9} {
 		want, without := kustomized(t, server), chart(t, nil)
 		got := chart(t, values{server: values{"enabled": true}, server + "Image": values{"repository": "toolcall.dev/" + server, "tag": "dev"}})
-		if len(want) != 4 {
+		if len(want) != count {
 			t.Errorf("config/%s has %d objects", server, len(want))
 		}
 		for name, o := range want {
@@ -47,7 +50,7 @@ func TestValuesReachTheMCPServer(t *testing.T) {
 			"networkPolicy": values{"apiServerPorts": []any{8443}},
 		},
 	})
-	pod := at(t, got["apps/v1/Deployment/"+system+"/toolcall-mcp"], "spec", "template", "spec")
+	pod := at(t, got[mcpDeployment], "spec", "template", "spec")
 	container := at(t, pod, "containers", 0)
 	args, _ := at(t, container, "args").([]any)
 	found := []any{
@@ -56,6 +59,52 @@ func TestValuesReachTheMCPServer(t *testing.T) {
 	}
 	if diff := cmp.Diff([]any{"r.test/m:v1", "1Gi", "cert", "--max-calls=8", float64(8443)}, found); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// With tokens passed on, the MCP server has no rights and no token.
+func TestTheMCPServerPassesTokens(t *testing.T) {
+	t.Parallel()
+	got := chart(t, values{"mcp": values{"enabled": true, "passTokens": true, "resourceURL": "https://mcp.example.com"}})
+	for name := range got {
+		if strings.Contains(name, "rbac.authorization.k8s.io") && strings.Contains(name, "toolcall-mcp") {
+			t.Errorf("there is %s", name)
+		}
+	}
+	pod, _ := json.Marshal(at(t, got[mcpDeployment], "spec", "template", "spec"))
+	for text, want := range map[string]bool{
+		`"--pass-tokens"`: true, `"--resource-url=https://mcp.example.com"`: true, `"ca.crt"`: true, "--token-file": false, `"serviceAccountToken"`: false,
+	} {
+		if strings.Contains(string(pod), text) != want {
+			t.Errorf("%s is there: %t: %s", text, !want, pod)
+		}
+	}
+}
+
+// The MCP server acts for its callers where the operator works, as the account of the release's namespace.
+func TestTheMCPServerOfSomeNamespaces(t *testing.T) {
+	t.Parallel()
+	raw, err := manifests.Chart(chartDir, values{"mcp": values{"enabled": true}, "namespaces": []any{"a", "b"}}, manifests.Release{Name: "r", Namespace: "elsewhere", KubeVersion: "v1.36.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := parse(t, raw)
+	const group = "rbac.authorization.k8s.io/v1/"
+	for name, want := range map[string]bool{
+		group + "RoleBinding/a/toolcall-mcp-calls": true, group + "RoleBinding/b/toolcall-mcp-calls": true,
+		group + "ClusterRoleBinding//toolcall-mcp": true, group + "ClusterRoleBinding//toolcall-mcp-calls": false,
+	} {
+		o := got[name]
+		if (o != nil) != want {
+			t.Errorf("%s is there: %t", name, o != nil)
+		}
+		if o != nil && (at(t, o, "subjects", 0, "namespace") != "elsewhere" || at(t, o, "subjects", 0, "name") != "toolcall-mcp" || at(t, o, "roleRef", "kind") != "ClusterRole") {
+			t.Errorf("%s: %v", name, o)
+		}
+	}
+	args, _ := json.Marshal(at(t, got["apps/v1/Deployment/elsewhere/toolcall-mcp"], "spec", "template", "spec", "containers", 0, "args"))
+	if !strings.Contains(string(args), `"--resource-url=https://toolcall-mcp.elsewhere.svc"`) {
+		t.Errorf("%s", args)
 	}
 }
 

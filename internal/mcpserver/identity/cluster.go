@@ -28,8 +28,8 @@ const UserAgent = "toolcall-mcp"
 // Cluster holds the flags that select the API server and the namespace. They mean what they mean to kubectl.
 type Cluster struct {
 	Kubeconfig, Context, Namespace string
-	// Server and CAFile select an API server without a kubeconfig.
-	Server, CAFile string
+	// Server, CAFile and TokenFile select an API server without a kubeconfig.
+	Server, CAFile, TokenFile string
 }
 
 // Bind defines the flags of both transports.
@@ -43,18 +43,19 @@ func (c *Cluster) Bind(fs *pflag.FlagSet) {
 func (c *Cluster) BindServer(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Server, "server", "", "URL of the API server; replaces the kubeconfig")
 	fs.StringVar(&c.CAFile, "certificate-authority", "", "file with the CA certificate of --server")
+	fs.StringVar(&c.TokenFile, "token-file", "", "file with the token of the server's own account at --server; it is read again when it changes")
 }
 
 // Load returns the connection, with the credentials of the kubeconfig if there is one, and the namespace.
 func (c *Cluster) Load() (*rest.Config, string, error) {
-	if c.CAFile != "" && c.Server == "" {
-		return nil, "", errors.New("--certificate-authority can only be used with --server: a kubeconfig has its own")
+	if (c.CAFile != "" || c.TokenFile != "") && c.Server == "" {
+		return nil, "", errors.New("--certificate-authority and --token-file can only be used with --server: a kubeconfig has its own")
 	}
 	if c.Server != "" {
 		if c.Kubeconfig != "" || c.Context != "" {
 			return nil, "", errors.New("--server replaces the kubeconfig: remove --kubeconfig and --context")
 		}
-		conf := &rest.Config{Host: c.Server, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}}
+		conf := &rest.Config{Host: c.Server, BearerTokenFile: c.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}}
 		return conf, c.Namespace, CheckNamespace(c.Namespace)
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -129,13 +130,15 @@ func Local(conf *rest.Config, namespace string) (*Requester, error) {
 	return r, nil
 }
 
-// Authenticated returns the user that the API server has named for the token of the connection. The namespace is empty.
-func Authenticated(conf *rest.Config, user *authenticationv1.UserInfo) (*Requester, error) {
+// newRequester returns the user for whom the connection acts, as the API server sees it, without a namespace. Its account's UID is the same for
+// all of its tokens, also where the API server doesn't see it.
+func newRequester(conf *rest.Config, user *authenticationv1.UserInfo, accountUID string) (*Requester, error) {
 	r, err := connect(conf)
 	if err != nil {
 		return nil, err
 	}
-	r.User, r.Tenant, r.self = user.Username, tenantOf(user.Username), &self{username: user.Username, uid: user.UID}
+	r.User, r.Tenant, r.accountUID = user.Username, tenantOf(user.Username), accountUID
+	r.self = &self{username: user.Username, uid: user.UID}
 	return r, nil
 }
 
@@ -148,7 +151,7 @@ func (r *Requester) In(namespace string) *Requester {
 
 // Key is the same for all tokens of one user, and differs between namespaces.
 func (r *Requester) Key() string {
-	return strings.Join([]string{r.username, r.uid, r.Namespace}, "\x00")
+	return strings.Join([]string{r.User, r.accountUID, r.Namespace}, "\x00")
 }
 
 // tenantOf returns the tenant that a user belongs to. Whoever may create one ServiceAccount in a namespace can create

@@ -11,7 +11,8 @@ func TestClusterFlags(t *testing.T) {
 		cluster Cluster
 		want    string
 	}{
-		"an authority without a server": {Cluster{CAFile: "ca"}, "--certificate-authority can only be used with --server"},
+		"an authority without a server": {Cluster{CAFile: "ca"}, "can only be used with --server"},
+		"a token without a server":      {Cluster{TokenFile: "t"}, "can only be used with --server"},
 		"a server and a kubeconfig":     {Cluster{Server: "https://x", Kubeconfig: "k"}, "remove --kubeconfig"},
 		"a server and a context":        {Cluster{Server: "https://x", Context: "c"}, "remove --kubeconfig"},
 		"no namespace's name":           {Cluster{Server: "https://x", Namespace: "../a"}, `namespace "../a"`},

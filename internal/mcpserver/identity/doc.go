@@ -1,6 +1,7 @@
-// Package identity says on whose behalf the MCP server acts, and gives it clients with that user's credentials.
+// Package identity says on whose behalf the MCP server acts, and gives it clients that act as that user.
 //
-// Input is a connection to the API server: that of a kubeconfig, or one with the token of a request. Output is a Requester, which sends
-// everything with those credentials and never with others. Tokens remembers whose the tokens of requests are; it keeps hashes of them, in
-// bounded memory, and no tenant or address evicts what belongs to another.
+// Input is a connection to the API server: that of a kubeconfig, or the server's own with the token of a request. Output is a Requester, whose
+// requests are all its user's. An Impersonator has the API server say whose a token is and whether it is meant for this server, and acts for
+// the user by constrained impersonation. A TokenPasser has clients send the token itself. Accepted and Rejected remember what became of tokens;
+// they keep hashes of them, in bounded memory, and no tenant or address evicts what belongs to another.
 package identity

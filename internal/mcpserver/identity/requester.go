@@ -32,7 +32,7 @@ type Sessions interface {
 
 // Requester is the user that a request acts for, and the namespace that it acts in.
 type Requester struct {
-	// Calls, Sessions, Objects and Output use the requester's own credentials. Output reads the files of sessions, too.
+	// Calls, Sessions, Objects and Output act as the requester. Output reads the files of sessions, too.
 	Calls    Calls
 	Sessions Sessions
 	Objects  client.Client
@@ -41,6 +41,8 @@ type Requester struct {
 	Namespace string
 	// User and Tenant are names for logs and limits. They grant nothing.
 	User, Tenant string
+	// accountUID tells accounts of one name apart that were there one after the other.
+	accountUID string
 
 	*self
 }

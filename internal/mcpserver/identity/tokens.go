@@ -120,22 +120,23 @@ func NewRejected(keep time.Duration, maxSources, perSource int) *Rejected {
 	return &Rejected{keep: keep, perSource: perSource, sources: cache.NewLRUExpireCache(maxSources)}
 }
 
-// Has reports whether the token was rejected recently when it came from this source.
-func (r *Rejected) Has(source string, key TokenKey) bool {
+// Get returns why the token was rejected if that was recently and it came from this source, nil otherwise.
+func (r *Rejected) Get(source string, key TokenKey) error {
 	own, ok := r.sources.Get(source)
 	if !ok {
-		return false
+		return nil
 	}
-	_, ok = own.(*cache.LRUExpireCache).Get(key)
-	return ok
+	why, _ := own.(*cache.LRUExpireCache).Get(key)
+	err, _ := why.(error)
+	return err
 }
 
 // Add remembers a rejected token in the place of the source's oldest one.
-func (r *Rejected) Add(source string, key TokenKey) {
+func (r *Rejected) Add(source string, key TokenKey, why error) {
 	own, ok := r.sources.Get(source)
 	if !ok {
 		own = cache.NewLRUExpireCache(r.perSource)
 	}
-	own.(*cache.LRUExpireCache).Add(key, true, r.keep)
+	own.(*cache.LRUExpireCache).Add(key, why, r.keep)
 	r.sources.Add(source, own, r.keep)
 }

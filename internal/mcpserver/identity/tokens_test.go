@@ -90,12 +90,12 @@ func TestRejectionsAreRememberedBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRejected(5*time.Second, 10, 10)
-		r.Add("a", keyOfText("x"))
-		if !r.Has("a", keyOfText("x")) || r.Has("a", keyOfText("y")) || r.Has("b", keyOfText("x")) {
+		r.Add("a", keyOfText("x"), errInvalidToken)
+		if r.Get("a", keyOfText("x")) == nil || r.Get("a", keyOfText("y")) != nil || r.Get("b", keyOfText("x")) != nil {
 			t.Error("rejections are kept for other tokens or sources")
 		}
 		time.Sleep(5*time.Second + 1)
-		if r.Has("a", keyOfText("x")) {
+		if r.Get("a", keyOfText("x")) != nil {
 			t.Error("a rejection is kept for too long")
 		}
 	})
@@ -105,16 +105,16 @@ func TestRejectionsAreRememberedBriefly(t *testing.T) {
 func TestRejectionsOfASourceAreItsOwn(t *testing.T) {
 	t.Parallel()
 	r := NewRejected(time.Hour, 10, 4)
-	r.Add("quiet", keyOfText("x"))
+	r.Add("quiet", keyOfText("x"), errInvalidToken)
 	for i := range 1000 {
-		r.Add("flood", keyOfText(fmt.Sprint(i)))
+		r.Add("flood", keyOfText(fmt.Sprint(i)), errInvalidToken)
 	}
-	r.Add("flood", keyOfText("999"))
-	if !r.Has("quiet", keyOfText("x")) {
+	r.Add("flood", keyOfText("999"), errInvalidToken)
+	if r.Get("quiet", keyOfText("x")) == nil {
 		t.Error("another source's rejection was evicted")
 	}
 	for key, want := range map[string]bool{"999": true, "996": true, "995": false, "0": false} {
-		if r.Has("flood", keyOfText(key)) != want {
+		if (r.Get("flood", keyOfText(key)) != nil) != want {
 			t.Errorf("token %s is remembered: %t", key, !want)
 		}
 	}

@@ -97,11 +97,11 @@ func NewAccount(t testing.TB, admin client.Client, account client.ObjectKey, rul
 	return TokenOf(t, admin, account)
 }
 
-// TokenOf returns a new token of a ServiceAccount.
-func TokenOf(t testing.TB, admin client.Client, account client.ObjectKey) string {
+// TokenOf returns a new token of a ServiceAccount, for the API server if no audiences are given.
+func TokenOf(t testing.TB, admin client.Client, account client.ObjectKey, audiences ...string) string {
 	t.Helper()
 	there := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
-	request := &authenticationv1.TokenRequest{}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
 	if err := admin.SubResource("token").Create(context.Background(), there, request); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,45 @@
+package identity
+
+import (
+	"context"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+)
+
+// TokenError says why a token isn't accepted. Other errors of reviews aren't the token's.
+type TokenError struct{ text string }
+
+func (e *TokenError) Error() string { return e.text }
+
+var errAnonymous = &TokenError{"the token belongs to an anonymous user: send the token of a user or ServiceAccount"}
+
+// checkUser returns an error for what isn't a user.
+func checkUser(info *authenticationv1.UserInfo) error {
+	if info.Username == "" || info.Username == user.Anonymous || slices.Contains(info.Groups, user.AllUnauthenticated) {
+		return errAnonymous
+	}
+	return nil
+}
+
+// newReviews returns a client for reviews.
+func newReviews(conf *rest.Config) (rest.Interface, error) {
+	client, err := authenticationv1client.NewForConfig(conf)
+	if err != nil {
+		return nil, err
+	}
+	return client.RESTClient(), nil
+}
+
+// post sends a review. Reviews change nothing: with this header, the transport sends them again after the loss of a connection.
+func post(ctx context.Context, reviews rest.Interface, resource string, review runtime.Object, headers ...string) error {
+	request := reviews.Post().Resource(resource).SetHeader("Idempotency-Key", "review").Body(review)
+	for i := 0; i < len(headers); i += 2 {
+		request.SetHeader(headers[i], headers[i+1])
+	}
+	return request.Do(ctx).Into(review)
+}
