@@ -10,14 +10,14 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Bounds of --approve: each phrase becomes a rule and two examples.
+// Bounds of --approve: each phrase becomes a rule, whose estimated cost has to be below that of the API server.
 const (
 	maxPhrases = 16
-	maxWords   = 8
+	maxWords   = 4
 )
 
 // phraseWord is a word of a phrase. It has no character with a meaning in CEL's strings or in shells, and none that hides.
-var phraseWord = regexp.MustCompile(`^[A-Za-z0-9_.+:/=@-]{1,64}$`)
+var phraseWord = regexp.MustCompile(`^[A-Za-z0-9_.+:/=@-]{1,32}$`)
 
 // plainName matches the name of a command that is written out. In a pattern of CEL.
 const plainName = `^[A-Za-z0-9_.+:/=@,%-]+$`
@@ -37,7 +37,7 @@ func phrasesOf(texts []string, tools *toolset) (list []phrase, err error) {
 	for _, text := range texts {
 		words := strings.Fields(text)
 		if len(words) == 0 || len(words) > maxWords || slices.ContainsFunc(words, func(w string) bool { return !phraseWord.MatchString(w) }) {
-			return nil, fmt.Errorf("--approve %q: give a program and arguments as plain words, at most %d, like 'git push'", text, maxWords)
+			return nil, fmt.Errorf("--approve %q: give a program and arguments as plain words, at most %d of at most 32 characters, like 'git push'", text, maxWords)
 		}
 		p := phrase{program: words[0], args: words[1:]}
 		if !slices.Contains(tools.programs, p.program) {

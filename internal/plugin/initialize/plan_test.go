@@ -73,6 +73,16 @@ func checkPolicy(t *testing.T, p *plan) {
 	}
 }
 
+// The longest rules are still within the bounds of their cost.
+func TestAsManyPhrasesAsThereCanBe(t *testing.T) {
+	t.Parallel()
+	var texts []string
+	for i := range maxPhrases {
+		texts = append(texts, fmt.Sprintf("git %032d %032d %032d", i, i+100, i+200))
+	}
+	checkPolicy(t, planned(t, func(o *options) { o.approve = texts }))
+}
+
 // What each policy refuses that another one allows.
 func TestThePoliciesDiffer(t *testing.T) {
 	t.Parallel()
@@ -137,6 +147,7 @@ func TestFlagsThatMakeNoPlan(t *testing.T) {
 		`the port is "ssh"`:          func(o *options) { o.hosts = []string{"git.example.com:ssh"} },
 		`the port is "65536"`:        func(o *options) { o.hosts = []string{"git.example.com:65536"} },
 		`17 phrases are too many`:    func(o *options) { o.approve = slices.Repeat([]string{"git push"}, 17) },
+		`--approve "git a b c d"`:    func(o *options) { o.approve = []string{"git a b c d"} },
 		`"git push" is given twice`:  func(o *options) { o.approve = []string{"git push", "git push"} },
 		`--approve ""`:               func(o *options) { o.approve = []string{""} },
 		`give a program and arg`:     func(o *options) { o.approve = []string{`git push") || true || ("`} },

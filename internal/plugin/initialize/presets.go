@@ -23,16 +23,16 @@ const (
 	temporary = "/tmp"
 )
 
-// readers are the utilities that only read, and writers the others.
+// readers are the utilities that only read.
 var (
 	readers = []string{
 		"awk", "basename", "cat", "cmp", "comm", "cut", "date", "diff", "dirname", "du", "env", "expr", "file", "find", "grep", "head", "id", "jq",
 		"ls", "nl", "od", "readlink", "realpath", "rg", "sed", "seq", "sha256sum", "sort", "stat", "tac", "tail", "tr", "tree", "uname", "uniq",
 		"wc", "which", "xargs",
 	}
-	writers = []string{
+	utilities = slices.Concat(readers, []string{
 		"chmod", "cp", "gunzip", "gzip", "ln", "mkdir", "mktemp", "mv", "patch", "rm", "rmdir", "sleep", "tar", "tee", "timeout", "touch", "unzip", "zip",
-	}
+	})
 )
 
 // presets are the policies that init writes, the default one among them.
@@ -42,16 +42,16 @@ var presets = []preset{
 		readPaths: []string{workspace}, writePaths: []string{}, defaultSeconds: 60, maxSeconds: 300,
 	},
 	{
-		name: "coding", tools: []string{"bash", "git", "make", "python", toolFileRead, toolFileWrite}, utilities: slices.Concat(readers, writers),
+		name: "coding", tools: []string{"bash", "git", "make", "python", toolFileRead, toolFileWrite}, utilities: utilities,
 		writePaths: []string{workspace, temporary}, loopback: true, deniedModules: []string{}, defaultSeconds: 120, maxSeconds: 600,
 	},
 	{
-		name: "data", tools: []string{"python", toolFileRead, toolFileWrite}, utilities: readers,
+		name: "data", tools: []string{"python", toolFileRead, toolFileWrite}, utilities: utilities,
 		writePaths: []string{workspace, temporary}, defaultSeconds: 120, maxSeconds: 900,
 		deniedModules: []string{"subprocess", "socket", "ctypes", "pickle", "marshal", "importlib"},
 	},
 	{
-		name: "ci", tools: []string{"bash", "git", "make", "python", toolFileRead, toolFileWrite}, utilities: slices.Concat(readers, writers),
+		name: "ci", tools: []string{"bash", "git", "make", "python", toolFileRead, toolFileWrite}, utilities: utilities,
 		writePaths: []string{workspace, temporary}, loopback: true, runsBuilt: true, deniedModules: []string{}, defaultSeconds: 600, maxSeconds: 3600,
 	},
 }

@@ -75,7 +75,7 @@ func (s *toolset) names() []string {
 // main is the program that a first call runs: one that the flags name rather than a utility, where there is one.
 func (s *toolset) main() string {
 	for _, name := range s.programs {
-		if !slices.Contains(readers, name) && !slices.Contains(writers, name) {
+		if !slices.Contains(utilities, name) {
 			return name
 		}
 	}
