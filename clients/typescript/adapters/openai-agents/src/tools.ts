@@ -1,6 +1,7 @@
 // A shell and an editor: local tools of the OpenAI Agents SDK.
 
 import { createHash } from "node:crypto";
+import { posix } from "node:path";
 import { applyDiff, type ApplyPatchOperation, type ApplyPatchResult, type Editor, type Shell, type ShellAction, type ShellOutputResult, type ShellResult } from "@openai/agents";
 import { InvalidArgument, SessionEnded, TimedOut, ToolcallError, Unavailable, type Result, type Session } from "@toolcall/client";
 
@@ -71,18 +72,18 @@ export class ToolcallEditor implements Editor {
     });
   }
 
-  /** Changes a file. With `moveTo` the result has that path, where no file may be, and the file itself goes. */
+  /** Changes a file, and keeps its permissions. With `moveTo` it gets that path, where no file may be. */
   updateFile({ path, diff, moveTo }: Operation<"update_file">): Promise<ApplyPatchResult> {
     return attempt(async () => {
       const { text, sha256 } = await this.read(path);
       const changed = patched(path, text, diff, "default");
-      if (moveTo === undefined || moveTo === path) {
-        await this.session.files.write(path, changed, { ifSHA256: sha256 });
-        return `changed ${path}`;
+      const to = moveTo ?? path;
+      if (to !== path) {
+        await this.session.files.mkdir(posix.dirname(to));
+        await this.session.files.move(path, to);
       }
-      await this.session.files.write(moveTo, changed, { ifSHA256: "" });
-      await this.session.files.delete(path);
-      return `changed ${path}, which is ${moveTo} now`;
+      await this.session.files.write(to, changed, { ifSHA256: sha256 });
+      return `changed ${path}${to === path ? "" : `, which is ${to} now`}`;
     });
   }
 

@@ -111,12 +111,16 @@ describe("OpenAI Agents SDK", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 a
     await session.files.write("there.txt", "mine\n");
     const create = await editor.createFile({ type: "create_file", path: "there.txt", diff: "+other" });
     assert.equal(create.status, "failed");
-    const moved = await editor.updateFile({ type: "update_file", path: "there.txt", diff: "@@\n-mine\n+ours", moveTo: "moved.txt" });
+    await session.files.write("there.txt", "mine\n", { mode: "0755" });
+    const moved = await editor.updateFile({ type: "update_file", path: "there.txt", diff: "@@\n-mine\n+ours", moveTo: "new/moved.txt" });
     assert.equal(moved.status, "completed", moved.output);
+    assert.equal((await session.files.stat("new/moved.txt")).mode, "0755");
+    const back = await editor.updateFile({ type: "update_file", path: "new/moved.txt", diff: "@@\n-ours\n+theirs", moveTo: "back.txt" });
+    assert.equal(back.status, "completed", back.output);
     await session.files.write("again.txt", "x\n");
-    const onto = await editor.updateFile({ type: "update_file", path: "again.txt", diff: "@@\n-x\n+y", moveTo: "moved.txt" });
+    const onto = await editor.updateFile({ type: "update_file", path: "again.txt", diff: "@@\n-x\n+y", moveTo: "back.txt" });
     assert.equal(onto.status, "failed");
-    assert.deepEqual([await session.files.exists("there.txt"), await session.files.read("moved.txt")], [false, "ours\n"]);
+    assert.deepEqual([await session.files.exists("there.txt"), await session.files.read("back.txt")], [false, "theirs\n"]);
     assert.equal(await session.files.read("again.txt"), "x\n");
   });
 
