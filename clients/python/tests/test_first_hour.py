@@ -9,6 +9,7 @@ import socket
 import tempfile
 import time
 import unittest
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,7 +80,7 @@ class Opening(unittest.TestCase):
             e.hold()
         elif e.command == "POST":
             self.made = e.json()
-            self.made["metadata"].update(uid="u", resourceVersion="5")
+            self.made["metadata"].update(uid="u", resourceVersion="5", creationTimestamp="2026-01-01T00:00:00Z")
             e.reply(201, self.made)
         else:
             e.reply(200, {**self.made, "status": self.status})
@@ -95,6 +96,11 @@ class Opening(unittest.TestCase):
         with self.assertRaisesRegex(NotStarted, "see that it runs"):
             self.tc.session("repo", wait=0.1, key="desk")
         self.assertEqual(self.server.count("PATCH"), 0)
+
+    def test_a_session_says_when_it_ends_at_the_latest(self) -> None:
+        self.status = {"phase": "Ready"}
+        s = self.tc.session("repo", max_lifetime=60)
+        self.assertEqual((s.created, s.expires), tuple(datetime(2026, 1, 1, 0, minute, tzinfo=timezone.utc) for minute in (0, 1)))
 
     def test_labels_and_annotations(self) -> None:
         self.status = {"phase": "Ready"}

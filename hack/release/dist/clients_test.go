@@ -26,7 +26,7 @@ func TestClientsArePacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for language, want := range map[string][]string{
-		"python":     {"toolcall-9.8.7-py3-none-any.whl", "toolcall-9.8.7.tar.gz"},
+		"python": {"toolcall-9.8.7-py3-none-any.whl", "toolcall-9.8.7.tar.gz"},
 		"typescript": {
 			"toolcall-client-9.8.7.tgz", "toolcall-computesdk-9.8.7.tgz", "toolcall-deepagents-9.8.7.tgz", "toolcall-langchain-9.8.7.tgz",
 			"toolcall-openai-agents-9.8.7.tgz",

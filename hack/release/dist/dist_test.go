@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -92,12 +93,7 @@ func TestARelease(t *testing.T) {
 		})
 	}
 	t.Run("chart", func(t *testing.T) { checkChart(t, one) })
-	t.Run("plugin", func(t *testing.T) {
-		archive := filepath.Join(one, "plugin", "kubectl-toolcall_v9.8.7_linux_amd64.tar.gz")
-		if licence := fileOf(t, archive, "LICENSE"); licence != string(read(t, options(one).Source, "LICENSE")) {
-			t.Errorf("another licence: %.100s", licence)
-		}
-	})
+	t.Run("plugin", func(t *testing.T) { checkPlugin(t, one) })
 	t.Run("version", func(t *testing.T) { checkVersion(t, one) })
 }
 
@@ -263,6 +259,24 @@ func checkChart(t *testing.T, dir string) {
 	}
 	if text := fileOf(t, packed, "toolcall-operator/Chart.yaml"); !strings.Contains(text, "\nversion: 9.8.7\n") || !strings.Contains(text, "\nappVersion: v9.8.7\n") {
 		t.Error(text)
+	}
+}
+
+// checkPlugin asks the program in the archive, where this machine can run it.
+func checkPlugin(t *testing.T, dir string) {
+	archive := filepath.Join(dir, "plugin", "kubectl-toolcall_v9.8.7_linux_amd64.tar.gz")
+	if licence := fileOf(t, archive, "LICENSE"); licence != string(read(t, options(dir).Source, "LICENSE")) {
+		t.Errorf("another licence: %.100s", licence)
+	}
+	if runtime.GOARCH != "amd64" {
+		return
+	}
+	program := filepath.Join(t.TempDir(), "kubectl-toolcall")
+	if err := os.WriteFile(program, []byte(fileOf(t, archive, "kubectl-toolcall")), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := exec.Command(program, "version", "--client").CombinedOutput(); err != nil || !strings.Contains(string(output), "v9.8.7") {
+		t.Errorf("%s, %v", output, err)
 	}
 }
 

@@ -34,12 +34,12 @@ import { Toolcall, type Result } from "@toolcall/client";
 import { toolcall } from "@toolcall/computesdk";
 import { ToolcallBackend } from "@toolcall/deepagents";
 import { sessionTools } from "@toolcall/langchain";
-import { ToolcallEditor, ToolcallShell } from "@toolcall/openai-agents";
+import { ToolcallEditor, ToolcallSandbox, ToolcallShell } from "@toolcall/openai-agents";
 
 export async function first(client: Toolcall): Promise<Result> {
   return client.run("true");
 }
-console.log([Toolcall, toolcall, ToolcallBackend, sessionTools, ToolcallEditor, ToolcallShell].map((known) => typeof known).join(" "));
+console.log([Toolcall, toolcall, ToolcallBackend, sessionTools, ToolcallEditor, ToolcallSandbox, ToolcallShell].map((known) => typeof known).join(" "));
 `;
 const OPTIONS = ["--target", "es2022", "--lib", "es2022,dom,esnext.disposable", "--module", "nodenext", "--strict", "--skipLibCheck", "--types", "node"];
 
@@ -95,6 +95,6 @@ describe("packages", { skip: process.env.TOOLCALL_FULL !== "1" && "set TOOLCALL_
     run("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", ...PACKAGES.map(fileOf), "computesdk", ...tools);
     run(join(folder, "node_modules/.bin/tsc"), ...OPTIONS, "program.ts");
     const said = run(process.execPath, "program.js");
-    assert.equal(said, "function function function function function function\n");
+    assert.equal(said, "function function function function function function function\n");
   });
 });

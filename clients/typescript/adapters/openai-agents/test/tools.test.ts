@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { Agent, applyPatchTool, run, setTracingDisabled, shellTool, type AgentOutputItem, type ApplyPatchOperation, type ShellAction } from "@openai/agents";
-import { assistantMessage, ScriptedModel } from "@openai/agents/testing";
-import { SessionEnded, Toolcall, type Session } from "@toolcall/client";
+import { filesystem, Manifest, SandboxAgent, shell as shellTools } from "@openai/agents/sandbox";
+import { assistantMessage, functionCall, ScriptedModel } from "@openai/agents/testing";
+import { InvalidArgument, SessionEnded, Toolcall, type Session } from "@toolcall/client";
 import { hasCluster, TestNamespace } from "../../../test/cluster/cluster.js";
-import { ToolcallEditor, ToolcallShell } from "../src/index.js";
+import { ToolcallEditor, ToolcallSandbox, ToolcallShell } from "../src/index.js";
 
 setTracingDisabled(true);
 
@@ -59,6 +60,40 @@ describe("OpenAI Agents SDK", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 a
     assert.deepEqual(denied.output[0]?.outcome, { type: "exit", exitCode: null });
   });
 
+  it("is the sandbox of a SandboxAgent", async () => {
+    const png = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+    await session.files.write("dot.png", png);
+    await session.files.mkdir("sub");
+    const model = new ScriptedModel([
+      [functionCall("exec_command", { cmd: "pwd; echo problem >&2; exit 3", workdir: "sub" }, { callId: "e1" })],
+      [functionCall("exec_command", { cmd: "curl example.org" }, { callId: "e2" })],
+      [functionCall("exec_command", { cmd: "top", tty: true }, { callId: "e3" })],
+      patch("p1", { type: "create_file", path: "made.txt", diff: "+made" }),
+      [functionCall("view_image", { path: "dot.png" }, { callId: "v1" })],
+      [assistantMessage("done")],
+    ]);
+    const agent = new SandboxAgent({ name: "sorter", model, capabilities: [shellTools(), filesystem()] });
+    const result = await run(agent, "look around", { sandbox: { session: await ToolcallSandbox.of(session, { timeout: 20 }) } });
+    model.assertComplete();
+    assert.equal(result.finalOutput, "done");
+    const said = result.newItems.filter((item) => item.type === "tool_call_output_item").map(({ rawItem }) => JSON.stringify(rawItem));
+    const [ran, denied, terminal, , image] = said;
+    assert.match(ran ?? "", /\/workspace\/sub\\nproblem\\n[^]*exited with code 3/);
+    assert.match(denied ?? "", /curl.{1,4} is not listed/);
+    assert.match(terminal ?? "", /no terminal/);
+    assert.match(image ?? "", /iVBORw0KGgo/);
+    assert.equal(await session.files.read("made.txt"), "made");
+  });
+
+  it("refuses a user and a manifest with entries in a sandbox", async () => {
+    const sandbox = await ToolcallSandbox.of(session);
+    await assert.rejects(sandbox.execCommand({ cmd: "true", runAs: "root" }), InvalidArgument);
+    await assert.rejects(sandbox.viewImage({ path: "fruit.txt" }), InvalidArgument);
+    const manifest = new Manifest({ root: sandbox.state.manifest.root, entries: { "a.txt": { type: "file", content: "a" } } });
+    const agent = new SandboxAgent({ name: "sorter", model: new ScriptedModel([]), defaultManifest: manifest, capabilities: [shellTools()] });
+    await assert.rejects(run(agent, "look around", { sandbox: { session: sandbox } }), /manifest/);
+  });
+
   it("stops an action at the time limit of a command", async () => {
     const { output } = await new ToolcallShell(session).run({ commands: ["echo before; sleep 60", "echo after"], timeoutMs: 900 });
     assert.deepEqual(output.map(({ stdout, outcome }) => [stdout, outcome.type]), [["before\n", "timeout"]]);
@@ -76,12 +111,16 @@ describe("OpenAI Agents SDK", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 a
     await session.files.write("there.txt", "mine\n");
     const create = await editor.createFile({ type: "create_file", path: "there.txt", diff: "+other" });
     assert.equal(create.status, "failed");
-    const moved = await editor.updateFile({ type: "update_file", path: "there.txt", diff: "@@\n-mine\n+ours", moveTo: "moved.txt" });
+    await session.files.write("there.txt", "mine\n", { mode: "0755" });
+    const moved = await editor.updateFile({ type: "update_file", path: "there.txt", diff: "@@\n-mine\n+ours", moveTo: "new/moved.txt" });
     assert.equal(moved.status, "completed", moved.output);
+    assert.equal((await session.files.stat("new/moved.txt")).mode, "0755");
+    const back = await editor.updateFile({ type: "update_file", path: "new/moved.txt", diff: "@@\n-ours\n+theirs", moveTo: "back.txt" });
+    assert.equal(back.status, "completed", back.output);
     await session.files.write("again.txt", "x\n");
-    const onto = await editor.updateFile({ type: "update_file", path: "again.txt", diff: "@@\n-x\n+y", moveTo: "moved.txt" });
+    const onto = await editor.updateFile({ type: "update_file", path: "again.txt", diff: "@@\n-x\n+y", moveTo: "back.txt" });
     assert.equal(onto.status, "failed");
-    assert.deepEqual([await session.files.exists("there.txt"), await session.files.read("moved.txt")], [false, "ours\n"]);
+    assert.deepEqual([await session.files.exists("there.txt"), await session.files.read("back.txt")], [false, "theirs\n"]);
     assert.equal(await session.files.read("again.txt"), "x\n");
   });
 
