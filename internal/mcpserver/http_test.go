@@ -19,7 +19,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// site is the endpoint, served by a real HTTP server in front of the tests' API server.
+// site is the endpoint, served by a real HTTP server in front of the tests' API server. It has the rights of config/mcp, and that to hand in
+// approvals in its namespace.
 type site struct {
 	*fixture
 	server *Server
@@ -30,6 +31,10 @@ type site struct {
 func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	t.Helper()
 	f := newFixture(t)
+	must(t, f.admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "approvals"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-mcp-approvals"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "toolcall-system", Name: "toolcall-mcp"}},
+	}))
 	conf := Endpoint{API: f.own(), Namespace: f.namespace, HTTPOptions: HTTPOptions{
 		MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute,
 	}}

@@ -73,6 +73,7 @@ func TestTheServerActsOnCallsAlone(t *testing.T) {
 		{"GET", ours + in + "/toolcalls/none", "", true},
 		{"PATCH", ours + in + "/toolsessions/none", "{}", true},
 		{"GET", ours + in + "/executionenvironments", "", true},
+		{"GET", ours + "/executionpolicies/none", "", true},
 		{"GET", streams + in + "/toolcalls/none/log", "", true},
 		{"GET", streams + in + "/toolsessions/none/proxy/files?path=/x", "", true},
 		{"DELETE", ours + in + "/toolcalls/none", "", false},
