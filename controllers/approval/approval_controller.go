@@ -9,17 +9,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -40,31 +41,39 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcallapprovals,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcallapprovals/status,verbs=patch
 
+// statusDelay is how long after a change of its call a decision is looked at: most approved calls have started, or ended, by then, and what
+// is written of the decision doesn't compete with that.
+const statusDelay = 250 * time.Millisecond
+
 // SetupWithManager registers the controller. What becomes of a call that people decide about has its decisions looked at.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	asked := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		call, ok := o.(*v1alpha1.ToolCall)
-		return ok && call.Status.Approval != nil
-	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolCallApproval{}).
-		Watches(&v1alpha1.ToolCall{}, handler.EnqueueRequestsFromMapFunc(r.decisionsAbout), builder.WithPredicates(asked)).
+		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { r.enqueueDecisions(ctx, e.ObjectNew, q) },
+			// So a call disappears from the cache that has ended.
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
+		}).
 		Complete(r)
 }
 
-func (r *Reconciler) decisionsAbout(ctx context.Context, call client.Object) []reconcile.Request {
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q requests) {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Approval == nil {
+		return
+	}
 	decisions, err := r.Objects.Decisions(ctx, client.ObjectKeyFromObject(call))
 	if err != nil {
-		return nil
+		return
 	}
-	var requests []reconcile.Request
 	for i := range decisions {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&decisions[i])})
+		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&decisions[i])}, statusDelay)
 	}
-	return requests
 }
 
-// Reconcile looks at a decision. Its call is read past the cache: the decision may be about what the cache doesn't show yet.
+// Reconcile looks at a decision.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	decision := &v1alpha1.ToolCallApproval{}
 	if err := r.Objects.Get(ctx, req.NamespacedName, decision); err != nil {
@@ -73,30 +82,49 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if decision.DeletionTimestamp != nil || isJudged(decision) {
 		return ctrl.Result{}, nil
 	}
-	ref := decision.Spec.CallRef
-	call, err := r.Objects.LiveCall(ctx, types.NamespacedName{Namespace: decision.Namespace, Name: ref.Name})
+	if waits, err := r.waits(ctx, decision); err != nil || waits {
+		return ctrl.Result{}, err
+	}
+	// It may be about what the cache doesn't show yet.
+	call, err := r.Objects.LiveCall(ctx, callOf(decision))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if call == nil || string(call.UID) != ref.UID {
+	if call == nil || string(call.UID) != decision.Spec.CallRef.UID {
 		err := r.Client.Delete(ctx, decision, client.Preconditions{UID: &decision.UID})
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if err := r.setOwner(ctx, decision, call); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	verdict, err := r.judge(ctx, call, decision)
 	if err != nil || verdict == nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.setOwner(ctx, decision, call); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	return ctrl.Result{}, client.IgnoreNotFound(r.writeStatus(ctx, decision, verdict))
+}
+
+// waits says that the controller of calls is about to count a decision. The call's next change has the decision looked at again.
+func (r *Reconciler) waits(ctx context.Context, decision *v1alpha1.ToolCallApproval) (bool, error) {
+	call := &v1alpha1.ToolCall{}
+	err := r.Objects.Get(ctx, callOf(decision), call)
+	if err != nil || string(call.UID) != decision.Spec.CallRef.UID {
+		return false, client.IgnoreNotFound(err)
+	}
+	verdict, err := r.judge(ctx, call, decision)
+	return verdict == nil, err
+}
+
+func callOf(decision *v1alpha1.ToolCallApproval) types.NamespacedName {
+	return types.NamespacedName{Namespace: decision.Namespace, Name: decision.Spec.CallRef.Name}
 }
 
 func isJudged(decision *v1alpha1.ToolCallApproval) bool {
 	return decision.Status.Phase == v1alpha1.ApprovalAccepted || decision.Status.Phase == v1alpha1.ApprovalRejected
 }
 
-// setOwner makes a decision part of its call.
+// setOwner makes a decision part of its call. Nothing is written before the decision is judged: such a write would compete with the start
+// of an approved call. Until then, this controller deletes the decision of a call that is gone.
 func (r *Reconciler) setOwner(ctx context.Context, decision *v1alpha1.ToolCallApproval, call *v1alpha1.ToolCall) error {
 	if slices.ContainsFunc(decision.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == call.UID }) {
 		return nil

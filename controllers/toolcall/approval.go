@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/approval"
@@ -85,7 +86,7 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 	case tally.Denial != nil:
 		return o.endUnapproved(o.deniedBy(tally.Denial)), nil
 	case tally.IsApproved(o.call):
-		return effects{status: o.approved(tally.ApprovedBy), leaveQueue: true}, nil
+		return r.startApproved(ctx, o, tally.ApprovedBy), nil
 	case len(tally.ApprovedBy) > len(request.ApprovedBy):
 		next := request.DeepCopy()
 		next.ApprovedBy = tally.ApprovedBy
@@ -95,6 +96,26 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 	default:
 		return effects{leaveQueue: true, wake: left}, nil
 	}
+}
+
+// startApproved goes on in the same pass with a call that enough people approved, as if its status said so already: the call is decided
+// about again, and starts only where that is still what they approved. One write then says who approved it and which runner has it. A
+// Job isn't made before the status says who approved it, and what couldn't be read is read again in the pass after that write.
+func (r *Reconciler) startApproved(ctx context.Context, o *observation, by []v1alpha1.CountedApproval) effects {
+	next := *o
+	next.call = o.call.DeepCopy()
+	next.call.Status = *o.approved(by)
+	e, err := r.runStage(ctx, &next)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "An approved call could not start yet")
+	}
+	if err != nil || e.create != nil {
+		return effects{status: &next.call.Status}
+	}
+	if e.status == nil {
+		e.status = &next.call.Status
+	}
+	return e
 }
 
 // endUnapproved ends a call that people didn't approve.

@@ -96,6 +96,8 @@ func TestApproval(t *testing.T) {
 	fixture.WithApprovers(t)
 	for name, test := range map[string]func(*testing.T){
 		"an approved call runs once":               testApprovedCall,
+		"one pass starts a call in a waiting pod":  testStartInTheSamePass,
+		"what would happen changed meanwhile":      testChangeBeforeTheCount,
 		"two people have to approve":               testTwoApprovers,
 		"a denial ends the call":                   testDenial,
 		"nobody answers":                           testExpiry,
@@ -106,7 +108,8 @@ func TestApproval(t *testing.T) {
 		"the policy needs no approval any more":    testNoLongerNeeded,
 		"a waiting call has no place and no pod":   testNoPlace,
 		"a cancel":                                 testCancelWhileAsked,
-		"a decision goes with its call":            testDecisionOfAGoneCall,
+		"a decision goes with its call":            testCountedDecisionIsPartOfItsCall,
+		"a decision about a call that is gone":     testUncountedDecisionOfAGoneCall,
 		"the operator is restarted before a start": testApprovalStories,
 	} {
 		t.Run(name, test)
@@ -148,6 +151,49 @@ func testApprovedCall(t *testing.T) {
 	if s := a.Get(call).Status; s.Phase != v1alpha1.PhaseSucceeded || s.Approval == nil || s.Approval.Digest != request.Digest {
 		t.Errorf("ended %s/%s: %s", s.Phase, s.Reason, s.Message)
 	}
+}
+
+// warmApprovals is a world with a waiting pod, and a call that people are asked about.
+func warmApprovals(t *testing.T) (*approvals, *fixture.Runner, *v1alpha1.ToolCall) {
+	a := newApprovals(t, 1, fixture.Warm(1))
+	runner := fixture.Only(a.WarmUp(a.env))
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: "c"}, Spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "echo hi"}}}
+	fixture.Eventually(t, func() bool { return a.alice.Create(context.Background(), call) == nil })
+	fixture.Eventually(t, func() bool { return a.Client.Get(context.Background(), client.ObjectKeyFromObject(call), call) == nil })
+	a.Reconcile(call)
+	if now := a.Get(call); !now.AwaitsApproval() || a.Hosts.IsBusy(runner.Config.Hello.JobUID) {
+		t.Fatalf("the call is %s/%s, or has a pod", now.Status.Phase, now.Status.Reason)
+	}
+	return a, runner, call
+}
+
+// The write that records the runner says who approved the call.
+func testStartInTheSamePass(t *testing.T) {
+	a, runner, call := warmApprovals(t)
+	a.Decide(a.bob, call, approve)
+	a.Reconcile(call)
+	if m := runner.Receive(); m.Assign == nil || m.Assign.CallUID != string(call.UID) {
+		t.Fatalf("the waiting pod got %+v", m)
+	}
+	s := a.Get(call).Status
+	if s.Phase != v1alpha1.PhaseRunning || s.Runner == nil || len(s.Approval.ApprovedBy) != 1 || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApproved) {
+		t.Errorf("the call is %s/%s, approved by %+v", s.Phase, s.Reason, s.Approval.ApprovedBy)
+	}
+}
+
+// The call is decided about again in the pass that counts the approval.
+func testChangeBeforeTheCount(t *testing.T) {
+	a, runner, call := warmApprovals(t)
+	before := a.Get(call).Status.Approval.Digest
+	d := a.Decide(a.bob, call, approve)
+	a.Elapse(time.Second)
+	a.editPolicy(func(p *v1alpha1.ExecutionPolicySpec) { p.Approvals[0].Approvers = nil })
+	a.Reconcile(call)
+	now := a.Get(call)
+	if !now.AwaitsApproval() || now.Status.Approval.Digest == before || len(now.Status.Approval.ApprovedBy) != 0 || a.Hosts.IsBusy(runner.Config.Hello.JobUID) {
+		t.Errorf("the call is %s/%s: %+v", now.Status.Phase, now.Status.Reason, now.Status.Approval)
+	}
+	a.expect(d, v1alpha1.ApprovalRejected, v1alpha1.ReasonWrongDigest)
 }
 
 func testTwoApprovers(t *testing.T) {
@@ -339,7 +385,6 @@ func testApprovalInSession(t *testing.T) {
 	b.Reconcile(c)
 	b.Decide(bob, c, approve)
 	b.Reconcile(c)
-	b.Reconcile(c)
 	b.p.Work(b.handed(c))
 	b.complete(c)
 	b.Reconcile(c)
@@ -376,13 +421,24 @@ func testCancelWhileAsked(t *testing.T) {
 	a.expect(d, v1alpha1.ApprovalRejected, v1alpha1.ReasonCallEnded)
 }
 
-func testDecisionOfAGoneCall(t *testing.T) {
+func testCountedDecisionIsPartOfItsCall(t *testing.T) {
 	a := newApprovals(t, 1)
 	call := a.ask("c")
 	d := a.JudgeDecision(a.Decide(a.bob, call, approve))
-	if d == nil || len(d.OwnerReferences) != 1 || d.OwnerReferences[0].UID != call.UID || d.Status.Phase != "" {
-		t.Fatalf("the decision is %+v", d)
+	if d == nil || len(d.OwnerReferences) != 0 || d.Status.Phase != "" {
+		t.Fatalf("a decision that nobody counted yet is %+v", d)
 	}
+	a.Reconcile(call)
+	if d = a.JudgeDecision(d); d == nil || len(d.OwnerReferences) != 1 || d.OwnerReferences[0].UID != call.UID {
+		t.Fatalf("the decision is %+v, and should be part of its call", d)
+	}
+}
+
+// Nobody counted the decision before the call was deleted.
+func testUncountedDecisionOfAGoneCall(t *testing.T) {
+	a := newApprovals(t, 1)
+	call := a.ask("c")
+	d := a.Decide(a.bob, call, approve)
 	if err := a.Client.Delete(context.Background(), call); err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func Table() []Row {
 		},
 		{
 			AwaitingApproval, "the call waits for people to decide about it, and has no Job",
-			"counts the decisions; says that the call was approved, or ends it when it is denied or the time is up", []Stage{New, Eligible, Cancelling, Finished},
+			"counts the decisions; ends the call when it is denied or the time is up; once it is approved, does what the stage New or Eligible does, and creates a Job only after the status says who approved", []Stage{New, Queued, Bound, Running, Eligible, Waiting, HandedOver, Reported, Cancelling, Finished},
 			(*Reconciler).awaitApproval,
 		},
 		{

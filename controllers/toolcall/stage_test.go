@@ -321,10 +321,15 @@ func (s sight) handled(stage Stage) []sight {
 	recorded := s.with(func(s *sight) { s.bound, s.runner = true, idleRunner })
 	ended := s.with(func(s *sight) { s.terminal, s.job, s.queued, s.runner = true, noJob, false, noRunner })
 	asked := s.with(func(s *sight) { s.queued, s.awaiting = false, true })
-	approved := s.with(func(s *sight) { s.awaiting = false })
 	ended.awaiting = false
 	if stage == AwaitingApproval {
-		return []sight{approved, ended}
+		approved := s.with(func(s *sight) { s.awaiting = false })
+		if s.inSession {
+			return append(approved.handled(Eligible), approved, ended)
+		}
+		// A Job is made after the status says that the call is approved.
+		withoutJob := slices.DeleteFunc(approved.handled(New), func(s sight) bool { return s.job != noJob && !s.bound })
+		return append(withoutJob, approved, ended)
 	}
 	if s.inSession {
 		handedOver := s.with(func(s *sight) { s.bound = true })

@@ -289,10 +289,11 @@ func Revision(resourceVersion string) int64 {
 	return n
 }
 
-// Decisions are those about a call that are in the cache, also about others of its name.
+// Decisions are those about a call that are in the cache, also about others of its name. What the operator itself wrote of them isn't
+// waited for: it doesn't change whether they count.
 func (r Reader) Decisions(ctx context.Context, call types.NamespacedName) ([]v1alpha1.ToolCallApproval, error) {
 	list := &v1alpha1.ToolCallApprovalList{}
-	if err := r.List(ctx, list, client.InNamespace(call.Namespace), client.MatchingFields{IndexApprovalCall: call.Name}); err != nil {
+	if err := r.List(ctx, list, client.InNamespace(call.Namespace), client.MatchingFields{IndexApprovalCall: call.Name}, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, fmt.Errorf("list the decisions about the call: %w", err)
 	}
 	return list.Items, nil

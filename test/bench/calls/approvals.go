@@ -4,12 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
 	"toolcall.dev/operator/test/bench/measure"
@@ -36,78 +30,23 @@ func (p *part) newApprover(ctx context.Context) (*approver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.tracker, err = p.trackAsApprover(ctx, o.namespace); err != nil {
+	if o.tracker, err = cluster.TrackAsApprover(ctx, p.conf, p.client, o.namespace); err != nil {
 		return nil, err
 	}
+	p.stops = append(p.stops, func() error {
+		o.tracker.Stop()
+		return nil
+	})
 	a := &approver{producer: o}
 	return a, a.ask(ctx)
 }
 
-// trackAsApprover lets a user approve the calls of a namespace, and opens a watch as that user until the part's end.
-func (p *part) trackAsApprover(ctx context.Context, namespace string) (t *cluster.Tracker, err error) {
-	conf := rest.CopyConfig(p.conf)
-	conf.Impersonate = rest.ImpersonationConfig{UserName: namespace + "-approver"}
-	as, err := cluster.Connect(conf)
-	if err != nil {
-		return nil, err
-	}
-	err = cluster.Create(ctx, p.client, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "approver"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-approver"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: conf.Impersonate.UserName}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	// The API server knows the binding a moment later. The watch outlives the wait for it.
-	err = cluster.Eventually(ctx, "the approver's rights", func(context.Context) (bool, error) {
-		if t, err = cluster.TrackCalls(ctx, as, namespace); apierrors.IsForbidden(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.stops = append(p.stops, func() error {
-		t.Stop()
-		return nil
-	})
-	return t, nil
-}
-
 // ask has the next call wait for approval. It has no pod meanwhile: the pool stays full.
-func (a *approver) ask(ctx context.Context) error {
+func (a *approver) ask(ctx context.Context) (err error) {
 	call := cluster.NewCall(a.namespace, fmt.Sprintf("one-%06d", a.asked))
 	a.asked++
-	if err := cluster.Create(ctx, a.client, call); err != nil {
-		return err
-	}
-	err := cluster.Eventually(ctx, "call "+call.Name+" to ask for approval", func(ctx context.Context) (bool, error) {
-		if err := a.client.Get(ctx, client.ObjectKeyFromObject(call), call); err != nil {
-			return false, err
-		}
-		if call.Status.Phase.Terminal() {
-			return false, fmt.Errorf("it ended %s/%s: %s", call.Status.Phase, call.Status.Reason, call.Status.Message)
-		}
-		return call.AwaitsApproval(), nil
-	})
-	if err != nil {
-		return err
-	}
-	a.approval = approvalOf(call)
-	return nil
-}
-
-// approvalOf approves a call that waits for it. It has the call's name, by which the tracker knows whose end is waited for.
-func approvalOf(call *v1alpha1.ToolCall) *v1alpha1.ToolCallApproval {
-	return &v1alpha1.ToolCallApproval{
-		ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: call.Name},
-		Spec: v1alpha1.ToolCallApprovalSpec{
-			CallRef: v1alpha1.CallReference{Name: call.Name, UID: string(call.UID)},
-			Digest:  call.Status.Approval.Digest, Decision: v1alpha1.DecisionApprove,
-		},
-	}
+	a.approval, err = cluster.AskForApproval(ctx, a.client, call)
+	return err
 }
 
 // measureApprovals measures warm calls that wait for approval, from the approval on, in turns with those that need none.

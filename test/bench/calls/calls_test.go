@@ -87,19 +87,6 @@ func TestEachKindMakesItsOwnObjects(t *testing.T) {
 	}
 }
 
-func TestAnApprovalIsForTheCallOfItsName(t *testing.T) {
-	t.Parallel()
-	call := cluster.NewCall("n", "one")
-	call.UID, call.Status.Approval = "uid", &v1alpha1.ApprovalStatus{Digest: "sha256:0"}
-	a := approvalOf(call)
-	want := v1alpha1.ToolCallApprovalSpec{
-		CallRef: v1alpha1.CallReference{Name: "one", UID: "uid"}, Digest: "sha256:0", Decision: v1alpha1.DecisionApprove,
-	}
-	if diff := cmp.Diff(want, a.Spec); diff != "" || client.ObjectKeyFromObject(a) != client.ObjectKeyFromObject(call) {
-		t.Errorf("%s in %+v", diff, a)
-	}
-}
-
 func TestAnObjectsEndIsItsOwn(t *testing.T) {
 	t.Parallel()
 	job := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) *batchv1.Job {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/measure"
@@ -137,5 +138,18 @@ func TestFinishedCallsHaveTheOutputThatWasAskedFor(t *testing.T) {
 		if len(status.Stdout) != bytes || !status.Phase.Terminal() || !strings.HasPrefix(status.Output, status.Stdout) {
 			t.Errorf("%d bytes: got %d, phase %s", bytes, len(status.Stdout), status.Phase)
 		}
+	}
+}
+
+func TestAnApprovalIsForTheCallOfItsName(t *testing.T) {
+	t.Parallel()
+	call := NewCall("n", "one")
+	call.UID, call.Status.Approval = "uid", &v1alpha1.ApprovalStatus{Digest: "sha256:0"}
+	a := approvalOf(call)
+	want := v1alpha1.ToolCallApprovalSpec{
+		CallRef: v1alpha1.CallReference{Name: "one", UID: "uid"}, Digest: "sha256:0", Decision: v1alpha1.DecisionApprove,
+	}
+	if diff := cmp.Diff(want, a.Spec); diff != "" || client.ObjectKeyFromObject(a) != client.ObjectKeyFromObject(call) {
+		t.Errorf("%s in %+v", diff, a)
 	}
 }

@@ -29,6 +29,7 @@ const (
 	partCold     = "cold"
 	partWarm     = "warm"
 	partSession  = "session"
+	partApproval = "approvals"
 	partFinished = "finished"
 )
 
@@ -39,7 +40,7 @@ const (
 	settleTime = 3 * time.Second
 	// namespace is where a site's calls run.
 	namespace = "bench"
-	// warmPool is how many pods wait in the part warm, finishedPool in the part finished.
+	// warmPool is how many pods wait in the part warm, finishedPool in the parts approvals and finished.
 	warmPool     = 100
 	finishedPool = 10
 )
@@ -57,7 +58,7 @@ type Command struct {
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partRest, partRunner, partFloor, partCold, partWarm, partSession, partFinished)
+	c.Options.AddFlags(fs, "bin/bench-operator.json", partRest, partRunner, partFloor, partCold, partWarm, partSession, partApproval, partFinished)
 	fs.IntVar(&c.calls, "calls", 10000, "calls of each scenario with many at once; of those with one at a time a tenth as many")
 	fs.IntVar(&c.inFlight, "in-flight", 100, "calls that are on their way at the same time in the parts cold and warm")
 	fs.IntVar(&c.finished, "finished", 50000, "finished calls in the part finished")
@@ -79,7 +80,8 @@ func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
 	}
 	return c.Options.Measure(ctx, report, part(partRest, (*bench).measureRest), part(partRunner, (*bench).measureRunners),
 		part(partFloor, (*bench).measureFloor), part(partCold, (*bench).measureCold), part(partWarm, (*bench).measureWarm),
-		part(partSession, (*bench).measureSessions), part(partFinished, (*bench).measureFinished))
+		part(partSession, (*bench).measureSessions), part(partApproval, (*bench).measureApprovals),
+		part(partFinished, (*bench).measureFinished))
 }
 
 // bench is one part of a run.
@@ -120,6 +122,8 @@ func (b *bench) against(o build, scenario string, further ...string) (names []st
 type site struct {
 	*standalone.Server
 	build
+	// policy is what the calls run under.
+	policy v1alpha1.ExecutionPolicySpec
 	// process is the operator; nil where there is none.
 	process *standalone.Manager
 	// stops end what was started here, the last one first.
@@ -183,7 +187,7 @@ func (s *site) serve(ctx context.Context, pool int) error {
 		environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: int32(pool)}
 	}
 	err = cluster.Create(ctx, s.Client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, environment)
+		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: s.policy}, environment)
 	if err != nil {
 		return err
 	}
