@@ -72,7 +72,7 @@ export class Confirmation {
     const {metadata, spec, status} = this.#call;
     const title = element('h2', '', `${this.#decision} call ${metadata.name}?`);
     title.id = 'confirm-title';
-    this.#text = element('div', 'confirm-text', ...requestOf(this.#call));
+    this.#text = element('div', 'confirm-text request', ...requestOf(this.#call));
     this.#text.tabIndex = 0;
     this.#text.setAttribute('role', 'region');
     this.#text.setAttribute('aria-label', 'What you decide about');

@@ -20,7 +20,7 @@ export function differenceOf(before, after, same) {
 export function requestOf(call) {
   const {text, rest} = asked(call.spec);
   return [
-    element('h3', '', 'Asked for'), ...(text ? [block(strict(text))] : []), block(strict(rest)),
+    element('h3', '', 'Asked for'), ...[text, rest].filter(Boolean).map((part) => block(strict(part))),
     element('h3', '', 'What will happen'),
     element('p', 'note', 'Long texts, values and input stand as their SHA-256. The content of files that the action reads or runs isn\'t part of this: it may change until then.'),
     block(strict(indented(call.status.approval.summary))),

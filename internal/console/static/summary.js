@@ -20,10 +20,11 @@ export function awaits(call) {
   return conditions.find((condition) => condition.type === 'Approved')?.status === 'Unknown';
 }
 
-// asked is what the caller asked for: the script or source as a text of its own, and all the rest.
+// asked is what the caller asked for: the script or source as a text of its own, and all the rest; empty when there is none.
 export function asked(spec) {
   const {requestedBy, ...rest} = spec;
   const json = (value) => JSON.stringify(value, null, 2);
+  if (spec.shell && Object.keys(rest).length === 1 && Object.keys(spec.shell).length === 1) return {text: spec.shell.command ?? '', rest: ''};
   if (spec.shell) return {text: spec.shell.command ?? '', rest: json({...rest, shell: {...spec.shell, command: undefined}})};
   if (spec.code) return {text: spec.code.source ?? '', rest: json({...rest, code: {...spec.code, source: undefined}})};
   return {text: '', rest: json(rest)};

@@ -29,6 +29,8 @@ test('a summary has the digest that the operator gives it', async () => {
 test('a script stands apart from what else was asked for, and nothing is left out', () => {
   const spec = {shell: {command: 'a\nb'}, requestedBy: {username: 'jane'}, env: [{name: 'A', value: 'b'}]};
   assert.deepEqual(asked(spec), {text: 'a\nb', rest: JSON.stringify({shell: {}, env: [{name: 'A', value: 'b'}]}, null, 2)});
+  assert.deepEqual(asked({shell: {command: 'a'}, requestedBy: {username: 'jane'}}), {text: 'a', rest: ''});
+  assert.equal(asked({shell: {command: 'a', other: 1}}).rest, JSON.stringify({shell: {other: 1}}, null, 2));
   assert.equal(asked({code: {language: 'Python', source: 'x'}}).text, 'x');
   assert.equal(asked({tool: {name: 'a', arguments: {b: 1}}}).rest, JSON.stringify({tool: {name: 'a', arguments: {b: 1}}}, null, 2));
 });
