@@ -87,8 +87,8 @@ func TestPoliciesShowWhatTheyRefused(t *testing.T) {
 		}
 		f.report(f.create(call, "true"), status)
 	}
-	denied("a", v1alpha1.ReasonDeniedByRule, `the policy's rule "no-push" denies the call: <b>ask first`)
-	denied("b", v1alpha1.ReasonDeniedByRule, `the policy's rule "no-push" denies the call: <b>ask first`)
+	denied("a", v1alpha1.ReasonDeniedByRule, `The policy's rule "no-push" denies the call: <b>ask first`)
+	denied("b", v1alpha1.ReasonDeniedByRule, `The policy's rule "no-push" denies the call: <b>ask first`)
 	denied("c", v1alpha1.ReasonApprovalDenied, "no", "deploys")
 	denied("d", v1alpha1.ReasonBinaryNotAllowed, "no")
 	p := f.open("/#/policies/" + f.namespace)

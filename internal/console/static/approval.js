@@ -7,7 +7,7 @@ import {Live} from './live.js';
 import {problem, untilRetried} from './problem.js';
 import {differenceOf, requestOf} from './request.js';
 import {head, section} from './reviews.js';
-import {awaits, comparable, digestOf, strictLine} from './summary.js';
+import {asked, awaits, comparable, digestOf, strictLine} from './summary.js';
 import {shorten} from './text.js';
 import {keep, metadataOf} from './watch.js';
 
@@ -41,6 +41,17 @@ function minutes(time) {
 function timesOf({requestedAt, expiresAt}, now = Date.now()) {
   const since = Math.max(0, now - Date.parse(requestedAt)), left = Date.parse(expiresAt) - now;
   return `It has waited for ${minutes(since)}, and ${left > 0 ? `waits for ${minutes(left)} more` : 'its time is over'}.`;
+}
+
+// comparison is what is different from a call that was approved: the script or source by lines, and all that will happen.
+function comparison(before, call) {
+  const {name, namespace} = metadataOf(before);
+  const [old, now] = [asked(before.spec).text, asked(call.spec).text];
+  return [
+    element('p', 'note', 'It was call ', link(name, 'call', namespace, name), '.'),
+    ...(old && now && old !== now ? [element('h3', '', 'The text'), differenceOf(old, now, '')] : []),
+    element('h3', '', 'What will happen'), differenceOf(comparable(before.status.approval.summary), comparable(call.status.approval.summary), 'This call does the same.'),
+  ];
 }
 
 // ApprovalView shows the call as the watch has it.
@@ -112,7 +123,13 @@ class ApprovalView {
     this.#before.replaceChildren();
     const request = call.status?.approval;
     if (!request) return this.#request.replaceChildren(element('p', 'note', 'The call needs no approval.'));
-    this.#request.replaceChildren(...requestOf(call));
+    try {
+      this.#request.replaceChildren(...requestOf(call));
+    } catch {
+      this.#request.replaceChildren();
+      this.#warning.textContent = 'The summary can\'t be read: don\'t decide, and tell the cluster\'s administrator.';
+      return;
+    }
     const digest = await digestOf(request.summary).catch(() => '');
     if (key !== this.#shown || this.#signal.aborted) return;
     this.#isSound = digest === request.digest;
@@ -129,9 +146,7 @@ class ApprovalView {
     try {
       this.#user ??= await whoAmI(this.#signal);
       const before = await lastApproved(this.#user, call, this.#signal);
-      shown = before ? [element('p', 'note', 'It was call ', link(metadataOf(before).name, 'call', metadataOf(before).namespace, metadataOf(before).name), '.'),
-        differenceOf(comparable(before.status.approval.summary), comparable(call.status.approval.summary), 'This call does the same.')] :
-        [element('p', 'note', 'You approved no call of this session, or of this requester, that is still there.')];
+      shown = before ? comparison(before, call) : [element('p', 'note', 'You approved no call of this session, or of this requester, that is still there.')];
     } catch (error) {
       if (this.#signal.aborted) return;
       shown = [element('p', '', 'It can\'t be compared. ', problem(error))];

@@ -1,7 +1,7 @@
 // Counts what policies refused. Without elements.
 
-// ruleOf is the rule of a policy in CEL that a denial names; empty if it names none. The name comes before any text of others.
-export function ruleOf(message) { return /^[^"]*\bthe policy's rule "([a-z0-9-]{1,63})"/.exec(message ?? '')?.[1] ?? ''; }
+// ruleOf is the rule of a policy in CEL that a denial names; empty if it names none. The message begins with it.
+export function ruleOf(message) { return /^The policy's rule "([a-z0-9-]{1,63})"/.exec(message ?? '')?.[1] ?? ''; }
 
 function count(counts, key) { counts.set(key, (counts.get(key) ?? 0) + 1); }
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import {policiesOf, ruleOf, stateOf, tally} from '../static/refusals.js';
 
-test('a denial names its rule before any text of others', () => {
-  assert.equal(ruleOf('the policy\'s rule "no-push" denies the call: ask first'), 'no-push');
-  assert.equal(ruleOf('the policy\'s rule "a" could not be evaluated: the policy\'s rule "b" denies the call'), 'a');
+test('a denial begins with its rule', () => {
+  assert.equal(ruleOf('The policy\'s rule "no-push" denies the call: ask first'), 'no-push');
+  assert.equal(ruleOf('The policy\'s rule "a" could not be evaluated: the policy\'s rule "b" denies the call'), 'a');
   assert.equal(ruleOf('"x" isn\'t allowed: the policy\'s rule "b" denies the call'), '');
   assert.equal(ruleOf(undefined), '');
 });
@@ -12,7 +12,7 @@ test('a denial names its rule before any text of others', () => {
 test('refusals count for the policy of the call\'s environment, or for the default policy', () => {
   const policies = policiesOf([{namespace: 'a', name: 'e', policy: 'strict'}, {namespace: 'a', name: 'f'}, {namespace: 'b', name: 'e'}], [{name: 'x'}, {name: 'base', isDefault: true}]);
   const tallies = tally([
-    {namespace: 'a', environment: 'e', reason: 'DeniedByRule', message: 'the policy\'s rule "no-push" denies the call'},
+    {namespace: 'a', environment: 'e', reason: 'DeniedByRule', message: 'The policy\'s rule "no-push" denies the call'},
     {namespace: 'a', environment: 'e', reason: 'ApprovalDenied', causes: ['git', 'no-push', 'git']},
     {namespace: 'a', environment: 'f', reason: 'BinaryNotAllowed'},
     {namespace: 'b', environment: 'e', reason: 'BinaryNotAllowed'},
