@@ -49,6 +49,9 @@ func TestOnlyReadsOfTheConsolesOwnPagePass(t *testing.T) {
 	}{
 		"another method":          {calls, 405, []request{token, func(r *http.Request) { r.Method = http.MethodPost }}},
 		"HEAD":                    {calls, 405, []request{token, func(r *http.Request) { r.Method = http.MethodHead }}},
+		"a write of a decision":   {decisions + "/a", 405, []request{token, func(r *http.Request) { r.Method = http.MethodPost }}},
+		"a change of one":         {decisions + "/a", 405, []request{token, func(r *http.Request) { r.Method = http.MethodPatch }}},
+		"a removal of them":       {decisions, 405, []request{token, func(r *http.Request) { r.Method = http.MethodDelete }}},
 		"a preflight":             {calls, 405, []request{func(r *http.Request) { r.Method = http.MethodOptions }, withHeader("Origin", "https://evil.test")}},
 		"a method of WebDAV":      {calls, 405, []request{token, func(r *http.Request) { r.Method = "PROPFIND" }}},
 		"an override of it":       {calls + "?_method=DELETE", 400, []request{token}},

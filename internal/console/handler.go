@@ -16,7 +16,7 @@ const refusedBodyTimeout = 5 * time.Second
 // otherRequests are those that are served besides the requests to the API server: for the page's files, and refusals.
 const otherRequests = 256
 
-// handler serves the page and passes its reads on.
+// handler serves the page and passes its reads and its decisions on.
 type handler struct {
 	hosts []string
 	page  page
@@ -60,6 +60,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.page.ServeHTTP(w, r)
 		return
 	}
+	if isDecision(r) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(decisionTimeout)) // Of its body, read or not.
+	}
 	if err := checkSite(r); err != nil {
 		reject(w, http.StatusForbidden, err.Error())
 		return
@@ -72,12 +75,14 @@ func (h *handler) refusal(r *http.Request) (code int, message string) {
 	switch {
 	case !isHost(r.Host, h.hosts):
 		return http.StatusMisdirectedRequest, "this isn't the host of the console: --hosts lists the names under which it is reached"
-	case r.Method != http.MethodGet:
-		return http.StatusMethodNotAllowed, "the console only reads: the method must be GET"
-	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
-		return http.StatusBadRequest, "a request may not have a body"
 	case r.Header.Get("Upgrade") != "":
 		return http.StatusBadRequest, "a request may not ask for another protocol"
+	case isDecision(r):
+		return refusalOfDecision(r)
+	case r.Method != http.MethodGet:
+		return http.StatusMethodNotAllowed, "the method must be GET: the console writes ToolCallApprovals of a namespace and nothing else"
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return http.StatusBadRequest, "a request may not have a body"
 	default:
 		return 0, ""
 	}

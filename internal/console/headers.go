@@ -37,17 +37,30 @@ func setHeaders(h http.Header) {
 // errOtherSite says that a browser sent a request for another site's page.
 var errOtherSite = errors.New("requests of other sites' pages are refused")
 
-// checkSite refuses requests that a browser says another site's page sent.
+// errNoOrigin says that a decision doesn't say which page it comes from. Every browser says so of a POST.
+var errNoOrigin = errors.New("a decision needs the header Origin, once, with the console's own origin")
+
+// checkSite refuses requests that a browser says another site's page sent, and decisions that don't come from the console's page.
 func checkSite(r *http.Request) error {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return errOtherSite
 	}
-	if origin := r.Header.Get("Origin"); origin != "" {
-		if u, err := url.Parse(origin); err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+	origins := r.Header.Values("Origin")
+	if r.Method == http.MethodPost && len(origins) != 1 {
+		return errNoOrigin
+	}
+	for _, origin := range origins {
+		if !isOwnOrigin(origin, r) {
 			return errOtherSite
 		}
 	}
 	return nil
+}
+
+// isOwnOrigin says whether an origin is that of a request's host. Where a proxy terminates TLS, the scheme isn't known.
+func isOwnOrigin(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) && (r.TLS == nil || u.Scheme == "https")
 }
 
 // isHost says whether a request names one of the hosts, with whatever port.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ var passed = map[string]*regexp.Regexp{
 	"Toolcall-Missing":  regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`),
 }
 
-// proxy passes reads on to the API server, with the token of each request.
+// proxy passes reads and decisions on to the API server, with the token of each request.
 type proxy struct {
 	api       *url.URL
 	transport http.RoundTripper
@@ -85,7 +86,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reject(w, http.StatusUnauthorized, "the request has no token, or one that isn't well-formed")
 		return
 	}
-	t, err := parseTarget(r.URL)
+	t, err := parseRequest(w, r)
 	switch {
 	case errors.Is(err, errNotServed):
 		reject(w, http.StatusNotFound, err.Error())
@@ -104,6 +105,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.pass(w, r, t, token)
 }
 
+// parseRequest returns what the API server gets for a request.
+func parseRequest(w http.ResponseWriter, r *http.Request) (*target, error) {
+	if r.Method == http.MethodPost {
+		return parseDecision(w, r)
+	}
+	return parseTarget(r.URL)
+}
+
 // pass sends the request and passes the answer on.
 func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token string) {
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -112,20 +121,14 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token st
 	defer headers.Stop()
 	defer context.AfterFunc(p.closing, func() { cancel(errOver) })()
 
-	response, err := p.send(ctx, t, token)
-	if err != nil {
-		p.rejectUpstream(ctx, w, err)
+	if t.decision != nil && !p.sign(ctx, w, t, token) {
+		return
+	}
+	response := p.ask(ctx, w, t, token)
+	if response == nil {
 		return
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		passError(w, response)
-		return
-	}
-	if t.answer != stream && !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
-		reject(w, http.StatusBadGateway, "the API server's answer isn't JSON")
-		return
-	}
 	headers.Stop()
 	limit := bodyTimeout
 	if t.endless {
@@ -135,12 +138,32 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token st
 	defer body.Stop()
 
 	describe(w.Header(), response.Header, t)
-	err = p.copyBody(w, response.Body, t)
+	err := p.copyBody(w, response.Body, t)
 	// A watch or a follow that the console ends has a clean end: the page goes on with another. Anything else that is cut short
 	// is an error for the client too.
 	if err != nil && (!t.endless || !errors.Is(context.Cause(ctx), errOver)) {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// ask returns the API server's answer, if it is the one that is asked for. Otherwise it answers the client, and returns nil.
+func (p *proxy) ask(ctx context.Context, w http.ResponseWriter, t *target, token string) *http.Response {
+	response, err := p.send(ctx, t, token)
+	if err != nil {
+		p.rejectUpstream(ctx, w, err)
+		return nil
+	}
+	isJSON := strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
+	switch {
+	case response.StatusCode != t.success():
+		passError(w, response)
+	case t.answer != stream && !isJSON:
+		reject(w, http.StatusBadGateway, "the API server's answer isn't JSON")
+	default:
+		return response
+	}
+	_ = response.Body.Close()
+	return nil
 }
 
 // errOver says that the console ends a request: its time is over, or the server stops.
@@ -152,8 +175,14 @@ func (p *proxy) send(ctx context.Context, t *target, token string) (*http.Respon
 	where.Path = strings.TrimSuffix(where.Path, "/") + t.path
 	where.RawQuery = t.query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if t.body != nil {
+		request, err = http.NewRequestWithContext(ctx, http.MethodPost, where.String(), bytes.NewReader(t.body))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	if t.body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Accept-Encoding", "identity")

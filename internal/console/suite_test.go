@@ -15,7 +15,9 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +29,7 @@ import (
 // outputs is the aggregated API behind the API server; nil if there is none.
 var outputs *apitest.API
 
-var suite = apitest.Suite(&outputs, nil)
+var suite = apitest.Suite(&outputs, installAdmission)
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = time.Minute
@@ -148,6 +150,33 @@ func raw(t *testing.T, server *httptest.Server, text string) (code int, header h
 func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
 	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
+}
+
+// installAdmission has decisions checked as before Kubernetes 1.36, where nothing fills in who decides. It waits until that is so.
+func installAdmission(server *apiservertest.Server) error {
+	objects, err := apiservertest.Manifests("admission/approval_identity.yaml")
+	if err != nil {
+		return err
+	}
+	admin, err := server.Client()
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := admin.Create(context.Background(), o); err != nil {
+			return err
+		}
+	}
+	probe := &v1alpha1.ToolCallApproval{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v1alpha1.ToolCallApprovalSpec{
+		CallRef: v1alpha1.CallReference{Name: "a", UID: "b"}, Digest: "sha256:" + strings.Repeat("0", 64), Decision: v1alpha1.DecisionDeny,
+	}}
+	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, testTimeout, true, func(ctx context.Context) (bool, error) {
+		err := admin.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		if apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		return false, err
+	})
 }
 
 // reads are the rights of the ClusterRole toolcall-viewer.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -48,16 +49,44 @@ type target struct {
 	answer answer
 	// endless says that the answer goes on until the client or the server ends it: a watch or a follow.
 	endless bool
+	// decision is what is to be written, with the approver that the API server names; nil for reads.
+	decision *v1alpha1.ToolCallApproval
+	// body is what is created; nil for what is only read.
+	body []byte
 }
 
 // errNotServed says that the console doesn't pass on such a path.
-var errNotServed = errors.New("the console reads calls, sessions, environments, policies and output, and nothing else")
+var errNotServed = errors.New("the console reads calls, sessions, environments, policies, budgets, approvals, output and who you are, and nothing else")
 
 // namespaced lists the resources that the console reads in namespaces, and clusterScoped the others.
 var (
-	namespaced    = []string{"toolcalls", "toolsessions", "executionenvironments"}
+	namespaced    = []string{"toolcalls", "toolsessions", "executionenvironments", approvals, budgets}
 	clusterScoped = []string{"executionpolicies"}
 )
+
+const (
+	approvals = "toolcallapprovals"
+	budgets   = "toolbudgets"
+)
+
+// selection is a field by which objects of a resource are selected.
+type selection struct {
+	// resource is one of namespaced or clusterScoped; empty for all of them.
+	resource, field string
+	// values are those that may be selected; empty for any.
+	values []string
+	answer answer
+}
+
+// selections are all that the console passes on. Objects are whole where something is shown that rows don't have.
+var selections = []selection{
+	{field: "metadata.name", answer: objects},
+	{resource: "toolcalls", field: "status.reason", values: []string{v1alpha1.ReasonAwaitingApproval}, answer: rows},
+	{resource: "toolcalls", field: "status.reason", answer: objects, values: []string{
+		v1alpha1.ReasonDeniedByRule, v1alpha1.ReasonGuardError, v1alpha1.ReasonApprovalDenied, v1alpha1.ReasonApprovalExpired,
+	}},
+	{resource: approvals, field: "spec.approver.username", answer: rows},
+}
 
 // What parameters look like.
 var (
@@ -76,6 +105,10 @@ func parseTarget(u *url.URL) (*target, error) {
 	values, err := singleValues(u.RawQuery)
 	if err != nil {
 		return nil, err
+	}
+	if u.Path == userPath {
+		t := &target{path: userPath, body: []byte(userReview), query: url.Values{}}
+		return t, t.take(values, nil)
 	}
 	group, rest, ok := strings.Cut(strings.TrimPrefix(u.Path, apiPrefix), "/"+v1alpha1.GroupVersion.Version+"/")
 	if !ok {
@@ -127,7 +160,7 @@ func parseObjects(prefix string, parts []string, values url.Values) (*target, er
 	t := &target{path: prefix + parts[0], query: url.Values{}}
 	switch {
 	case len(parts) == 1:
-		return t, t.parseList(values)
+		return t, t.parseList(parts[0], values)
 	case len(parts) == 2 && inNamespace != slices.Contains(clusterScoped, parts[0]):
 		t.path += "/" + parts[1]
 		return t, errors.Join(checkName(parts[1]), t.take(values, nil))
@@ -136,19 +169,22 @@ func parseObjects(prefix string, parts []string, values url.Values) (*target, er
 	}
 }
 
-// parseList parses the parameters of a list or watch. A list of all objects has rows only, and one of a single object has it whole.
-func (t *target) parseList(values url.Values) error {
+// parseList parses the parameters of a list or watch. A list has rows, unless something is shown of whole objects.
+func (t *target) parseList(resource string, values url.Values) error {
 	t.answer = rows
+	if resource == budgets {
+		t.answer = objects // Nobody in a namespace can write one, and those who can have no use for large ones.
+	}
 	err := t.take(values, map[string]func(string) error{
 		"watch":           isTrue,
 		"resourceVersion": matches(versionForm),
 		"continue":        matches(continueForm),
 		"limit":           isNumber(1, maxPage),
-		"fieldSelector":   isNameSelector,
+		"fieldSelector": func(value string) (err error) {
+			t.answer, err = answerOf(resource, value)
+			return err
+		},
 	})
-	if t.query.Has("fieldSelector") {
-		t.answer = objects
-	}
 	if t.query.Has("watch") {
 		t.endless = true
 		t.query.Set("allowWatchBookmarks", "true")
@@ -157,6 +193,28 @@ func (t *target) parseList(values url.Values) error {
 		t.query.Set("limit", strconv.Itoa(maxPage))
 	}
 	return err
+}
+
+// answerOf checks a selector, and returns what a list with it is answered with.
+func answerOf(resource, selector string) (answer, error) {
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil || len(parsed.Requirements()) != 1 {
+		return objects, errors.New("must select one value of one field")
+	}
+	by := parsed.Requirements()[0]
+	// The API server gets the text as it is, so it has to be the only one for what was checked.
+	if fields.OneTermEqualSelector(by.Field, by.Value).String() != selector {
+		return objects, errors.New("must be FIELD=VALUE, and nothing else")
+	}
+	for _, s := range selections {
+		if (s.resource == "" || s.resource == resource) && s.field == by.Field && (len(s.values) == 0 || slices.Contains(s.values, by.Value)) {
+			if s.field == "metadata.name" {
+				return s.answer, checkName(by.Value)
+			}
+			return s.answer, nil
+		}
+	}
+	return objects, fmt.Errorf("the console doesn't select %s by that", resource)
 }
 
 // parseLog parses a request for output or an artifact.
@@ -237,13 +295,4 @@ func matches(pattern *regexp.Regexp) func(string) error {
 		}
 		return nil
 	}
-}
-
-// isNameSelector accepts a selector of one object.
-func isNameSelector(value string) error {
-	name, ok := strings.CutPrefix(value, "metadata.name=")
-	if !ok {
-		return errors.New("must be metadata.name=NAME")
-	}
-	return checkName(name)
 }

@@ -20,13 +20,19 @@ func TestReadsThatPass(t *testing.T) {
 		page   = "?limit=500"
 		watch  = "allowWatchBookmarks=true"
 		timing = "timeoutSeconds=600&watch=true"
+		mine   = root + "namespaces/agents/toolcallapprovals?fieldSelector=spec.approver.username%3D"
 	)
 	for request, want := range map[string]string{
-		calls:                                                      calls + page,
-		calls + "/a.b-c":                                           calls + "/a.b-c",
-		calls + "?limit=20&continue=eyJ2Ijo_-=":                    calls + "?continue=eyJ2Ijo_-%3D&limit=20",
-		calls + "?watch=true&resourceVersion=12":                   calls + "?" + watch + "&resourceVersion=12&" + timing,
-		calls + "?fieldSelector=metadata.name%3Da":                 calls + "?fieldSelector=metadata.name%3Da&limit=500",
+		calls:                                      calls + page,
+		calls + "/a.b-c":                           calls + "/a.b-c",
+		calls + "?limit=20&continue=eyJ2Ijo_-=":    calls + "?continue=eyJ2Ijo_-%3D&limit=20",
+		calls + "?watch=true&resourceVersion=12":   calls + "?" + watch + "&resourceVersion=12&" + timing,
+		calls + "?fieldSelector=metadata.name%3Da": calls + "?fieldSelector=metadata.name%3Da&limit=500",
+		calls + "?fieldSelector=status.reason%3DAwaitingApproval":  calls + "?fieldSelector=status.reason%3DAwaitingApproval&limit=500",
+		calls + "?fieldSelector=status.reason%3DDeniedByRule":      calls + "?fieldSelector=status.reason%3DDeniedByRule&limit=500",
+		mine + `jane%5C%2Cdoe`:                                     mine + `jane%5C%2Cdoe&limit=500`,
+		root + "namespaces/agents/toolbudgets":                     root + "namespaces/agents/toolbudgets" + page,
+		"/apis/authentication.k8s.io/v1/selfsubjectreviews":        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
 		root + "toolcalls":                                         root + "toolcalls" + page,
 		root + "toolsessions":                                      root + "toolsessions" + page,
 		root + "executionpolicies":                                 root + "executionpolicies" + page,
@@ -73,7 +79,12 @@ var hostile = []string{
 	// Parameters.
 	calls + "?watch=1", calls + "?watch=false", calls + "?watch", calls + "?timeoutSeconds=100000", calls + "?pretty=true", calls + "?limit=501",
 	calls + "?limit=0", calls + "?limit=-1", calls + "?limit=1&limit=2", calls + "?watch=true&watch=true", calls + "?labelSelector=a",
-	calls + "?fieldSelector=metadata.namespace=a", calls + "?fieldSelector=metadata.name%3Da,metadata.name%3Db", calls + "?resourceVersionMatch=Exact",
+	calls + "?fieldSelector=metadata.namespace=a", calls + "?fieldSelector=metadata.name%3Da,metadata.name%3Db", calls + "?fieldSelector=metadata.name%3D%3Da",
+	calls + "?fieldSelector=metadata.name!%3Da", calls + "?fieldSelector=metadata.name%3DA", calls + "?fieldSelector=status.reason%3DCompleted", calls + "?fieldSelector=",
+	calls + "?fieldSelector=spec.approver.username%3Da", "/apis/toolcall.dev/v1alpha1/toolsessions?fieldSelector=status.reason%3DAwaitingApproval",
+	"/apis/toolcall.dev/v1alpha1/toolcallapprovals?fieldSelector=spec.approver.username%3Da,spec.callRef.name%3Db",
+	"/apis/authentication.k8s.io/v1/selfsubjectreviews?dryRun=All", "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+	calls + "?resourceVersionMatch=Exact",
 	calls + "?resourceVersion=0x1", calls + "?continue=a%0ab", calls + "?a;b", calls + "?%zz", calls + "?dryRun=All", calls + "/a?watch=true",
 	calls + "?continue=" + strings.Repeat("a", maxParameter+1), calls + "?as=admin", calls + "?sendInitialEvents=true",
 	logOf + "?follow=false", logOf + "?follow=1", logOf + "?limit=67108865", logOf + "?offset=-1", logOf + "?offset=9223372036854775807",
@@ -100,7 +111,8 @@ func TestAdversarialRequestsDontPass(t *testing.T) {
 
 // allowed is the language of what may reach the API server, written down a second time.
 var allowed = regexp.MustCompile(`^/apis/(` +
-	`toolcall\.dev/v1alpha1/(namespaces/[a-z0-9-]{1,63}/)?(toolcalls|toolsessions|executionenvironments|executionpolicies)(/[a-z0-9.-]{1,253})?` +
+	`toolcall\.dev/v1alpha1/(namespaces/[a-z0-9-]{1,63}/)?(toolcalls|toolsessions|executionenvironments|executionpolicies|toolcallapprovals|toolbudgets)(/[a-z0-9.-]{1,253})?` +
+	`|authentication\.k8s\.io/v1/selfsubjectreviews` +
 	`|subresources\.toolcall\.dev/v1alpha1/namespaces/[a-z0-9-]{1,63}/toolcalls/[a-z0-9.-]{1,253}/log)$`)
 
 func FuzzParseTarget(f *testing.F) {

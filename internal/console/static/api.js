@@ -19,6 +19,13 @@ export function logPath(namespace, name) {
   return `${outputGroup}namespaces/${encodeURIComponent(namespace)}/toolcalls/${encodeURIComponent(name)}/log`;
 }
 
+// grantOf is how one gets the right that a message says is missing.
+function grantOf(message) {
+  if (message.includes('executionpolicies')) return 'The ClusterRole toolcall-policy-viewer, bound in the whole cluster, has it.';
+  if (/toolcallapprovals|"approve"/.test(message)) return 'The ClusterRole toolcall-approver, bound in the namespace, has those to decide about calls.';
+  return 'The ClusterRole toolcall-viewer, bound in the namespace, has those that this page needs.';
+}
+
 // ApiError is an answer that is an error; code 0 is none at all.
 export class ApiError extends Error {
   constructor(code, status = {}) {
@@ -36,7 +43,7 @@ export class ApiError extends Error {
     switch (this.code) {
       case 0: return 'Is the console still running, and kubectl port-forward, if you use it?';
       case 401: return 'The token is wrong, or has expired. Give a new one.';
-      case 403: return 'The message says which right is missing. The ClusterRole toolcall-viewer, bound in the namespace, has those that this page needs.';
+      case 403: return `The message says which right is missing. ${grantOf(this.message)}`;
       case 421: return 'Use a name of the console that its flag --hosts lists.';
       case 429: return 'It is tried again.';
       case 502: case 503: case 504: return 'What is needed is away for the moment. It is tried again.';
@@ -45,14 +52,29 @@ export class ApiError extends Error {
   }
 }
 
+// whoAmI is the user name that the API server has for the token.
+export async function whoAmI(signal) {
+  const review = await readObject('/apis/authentication.k8s.io/v1/selfsubjectreviews', {}, signal);
+  return review.status?.userInfo?.username ?? '';
+}
+
+// decide writes a decision about a call: the only thing that the page writes. It isn't sent again, whatever comes of it.
+export async function decide(namespace, decision, signal) {
+  const response = await request(listPath('toolcallapprovals', namespace), {}, signal, {
+    // The console wants to know that the request is its own page's: without a referrer, browsers send Origin: null.
+    method: 'POST', body: JSON.stringify(decision), referrerPolicy: 'same-origin', headers: {'Content-Type': 'application/json'},
+  });
+  return response.json();
+}
+
 // request returns an answer that is no error.
-export async function request(path, parameters, signal) {
+export async function request(path, parameters, signal, {headers, ...more} = {}) {
   const query = new URLSearchParams(parameters).toString();
   let response;
   try {
     response = await fetch(query ? `${path}?${query}` : path, {
-      headers: {Authorization: `Bearer ${token}`}, signal,
-      cache: 'no-store', credentials: 'omit', redirect: 'error', mode: 'same-origin', referrerPolicy: 'no-referrer',
+      headers: {...headers, Authorization: `Bearer ${token}`}, signal,
+      cache: 'no-store', credentials: 'omit', redirect: 'error', mode: 'same-origin', referrerPolicy: 'no-referrer', ...more,
     });
   } catch (error) {
     signal?.throwIfAborted();

@@ -53,5 +53,5 @@ export function fields(pairs) {
 export function table(names, rows = []) {
   const body = element('tbody');
   for (const cells of rows) body.append(element('tr', '', ...cells.map((cell) => element('td', 'text', cell))));
-  return element('table', '', element('thead', '', element('tr', '', ...names.map((name) => element('th', '', name)))), body);
+  return element('table', 'table', element('thead', '', element('tr', '', ...names.map((name) => element('th', '', name)))), body);
 }

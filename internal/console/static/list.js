@@ -10,8 +10,6 @@ const kinds = {
   sessions: {resource: 'toolsessions', title: 'Sessions', columns: ['Phase', 'Reason', 'Environment', 'Requested-By', 'Workspace', 'Incarnation', 'Pod']},
 };
 
-export function isList(name) { return Object.hasOwn(kinds, name); }
-
 // List shows rows, the newest first.
 class List {
   #kind; #namespace; #names = []; #rows = new Map(); #body; #state; #more = false;
@@ -102,10 +100,13 @@ class List {
 }
 
 // showList shows a list until the signal.
-export async function showList(name, namespace, into, signal) {
+async function showList(name, namespace, into, signal) {
   const kind = kinds[name];
   const shown = new List(kind, namespace, into);
   const timer = setInterval(() => shown.refreshAges(), 5000);
   signal.addEventListener('abort', () => clearInterval(timer), {once: true});
   await keep(listPath(kind.resource, namespace), {}, shown, signal);
 }
+
+export function showCalls(namespace, _, into, signal) { return showList('calls', namespace, into, signal); }
+export function showSessionList(namespace, into, signal) { return showList('sessions', namespace, into, signal); }

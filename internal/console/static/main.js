@@ -1,27 +1,25 @@
 // The page: asks for a token, and shows what the address after # says.
 import {hasToken, isToken, setToken} from './api.js';
+import {showApprovals} from './approvals.js';
 import {showCall} from './call.js';
 import {forgetPolicies} from './decision.js';
 import {button, element, link} from './dom.js';
-import {isList, showList} from './list.js';
+import {showCalls} from './list.js';
+import {showPolicies} from './policies.js';
 import {problem, whenUnauthorized} from './problem.js';
+import {isLabel, routeOf} from './route.js';
+import {showSessions} from './sessions.js';
 import {safeLine} from './text.js';
+import {showUse} from './use.js';
+
+// views shows each view for a namespace, or all if it is empty, and an object, into an element, until a signal.
+const views = {calls: showCalls, sessions: showSessions, call: showCall, approvals: showApprovals, use: showUse, policies: showPolicies};
+const titles = {calls: 'Calls', sessions: 'Sessions', approvals: 'Approvals', use: 'Use', policies: 'Policies'};
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');
-const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
-const name = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
 
 let showing = new AbortController();
-
-// route is what the address after # says; null if it says nothing that there is.
-function route() {
-  const [view = '', namespace = '', object = '', ...more] = location.hash.replace(/^#\/?/, '').split('/');
-  if (more.length || (namespace && !label.test(namespace))) return null;
-  if (isList(view) && !object) return {view, namespace};
-  if (view === 'call' && namespace && name.test(object)) return {view, namespace, object};
-  return view === '' ? {view: 'calls', namespace: ''} : null;
-}
 
 function show() {
   showing.abort(new DOMException('another view is shown', 'AbortError'));
@@ -29,24 +27,27 @@ function show() {
   main.replaceChildren();
   forgetPolicies();
   if (!hasToken()) return ask();
-  const at = route();
+  const at = routeOf(location.hash);
   showNav(at);
   if (!at) return main.append(element('p', 'error', 'There is no such page.'));
-  document.title = safeLine([at.object || at.view, at.namespace].filter(Boolean).join(' – '));
+  document.title = safeLine([at.object || titles[at.view], at.namespace].filter(Boolean).join(' – '));
   const {signal} = showing;
-  const view = at.view === 'call' ? showCall(at.namespace, at.object, main, signal) : showList(at.view, at.namespace, main, signal);
-  view.catch((error) => { if (!signal.aborted) main.prepend(element('p', '', problem(error))); });
+  views[at.view](at.namespace, at.object, main, signal).catch((error) => {
+    if (!signal.aborted) main.prepend(element('p', '', problem(error)));
+  });
 }
 
 function showNav(at) {
   const of = at?.namespace ? [at.namespace] : [];
-  const links = ['calls', 'sessions'].map((view) => {
-    const made = link(view === 'calls' ? 'Calls' : 'Sessions', view, ...of);
-    if (at?.view === view) made.setAttribute('aria-current', 'page');
+  const links = Object.entries(titles).map(([view, title]) => {
+    const made = link(title, view, ...of);
+    if (at?.view === view || (view === 'calls' && at?.view === 'call')) made.setAttribute('aria-current', 'page');
     return made;
   });
-  const all = of.length && isList(at.view) ? [link('All namespaces', at.view)] : [];
-  nav.replaceChildren(...links, ...all, button('Forget the token', () => { setToken(''); show(); }));
+  const where = element('span', 'where', at?.namespace ? element('span', 'text', at.namespace) : 'all namespaces');
+  if (of.length) where.append(link('All namespaces', titles[at.view] ? at.view : 'calls'));
+  where.append(button('Forget the token', () => { setToken(''); show(); }));
+  nav.replaceChildren(...links, where);
   nav.hidden = false;
 }
 
@@ -54,27 +55,29 @@ function showNav(at) {
 function ask(why) {
   nav.hidden = true;
   document.title = 'Tool calls';
-  const at = route();
+  const at = routeOf(location.hash);
   const token = field('token', 'Token', 'text');
   // Browsers offer to keep what is in a password field.
   token.input.className = 'secret';
   const namespace = field('namespace', 'Namespace; empty for all', 'text');
   namespace.input.value = at?.namespace ?? '';
   const state = element('p', 'error', why);
-  const submit = element('button', '', 'Show calls');
-  const form = element('form', '', state,
-    element('p', 'note', 'The console reads with your token: it shows what you may read, and changes nothing. The page keeps the token in its memory alone, so it is gone when you close or reload the page. ',
-      'Use a short-lived one: kubectl create token ACCOUNT -n NAMESPACE --duration=1h'),
+  state.setAttribute('role', 'alert');
+  const submit = element('button', 'primary', 'Show calls');
+  const form = element('form', 'card', element('h1', '', 'What did the agents do?'), state,
+    element('p', 'note', 'The console works with your token: it shows what you may read. The page keeps the token in its memory alone, so it is gone when you close or reload the page. ',
+      'Use a short-lived one:'), element('code', '', 'kubectl create token ACCOUNT -n NAMESPACE --duration=1h'),
     token.label, namespace.label, submit);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const given = token.input.value.trim();
     const chosen = namespace.input.value.trim();
     if (!isToken(given)) return void (state.textContent = 'That isn\'t a token.');
-    if (chosen && !label.test(chosen)) return void (state.textContent = 'That isn\'t the name of a namespace.');
+    if (chosen && !isLabel(chosen)) return void (state.textContent = 'That isn\'t the name of a namespace.');
     token.input.value = '';
     setToken(given);
-    const to = at?.view === 'call' && at.namespace === chosen ? location.hash : `#/${at && isList(at.view) ? at.view : 'calls'}${chosen ? `/${chosen}` : ''}`;
+    const same = at && at.namespace === chosen;
+    const to = same ? location.hash || '#/calls' : `#/${at && titles[at.view] ? at.view : 'calls'}${chosen ? `/${chosen}` : ''}`;
     if (location.hash === to) show();
     else location.hash = to;
   });
@@ -97,5 +100,6 @@ whenUnauthorized((error) => {
   showing.abort(new DOMException('the token is not valid', 'AbortError'));
   ask(`${safeLine(error.message)}: ${error.hint}`);
 });
+document.getElementById('skip').addEventListener('click', (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener('hashchange', show);
 show();
