@@ -40,11 +40,14 @@ export function milliseconds(n) {
   if (n < 1000) return `${n} ms`;
   if (n < 60000) return `${(n / 1000).toFixed(2)} s`;
   const seconds = Math.round(n / 1000);
-  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export function age(timestamp, now = Date.now()) {
-  const seconds = Math.max(0, Math.floor((now - Date.parse(timestamp)) / 1000));
+  const from = typeof timestamp === 'number' ? timestamp : Date.parse(timestamp);
+  const seconds = Math.max(0, Math.floor((now - from) / 1000));
   if (Number.isNaN(seconds)) return '';
   for (const [unit, size] of [['d', 86400], ['h', 3600], ['m', 60]]) {
     if (seconds >= 2 * size) return Math.floor(seconds / size) + unit;
