@@ -22,7 +22,7 @@ function ofReason(all, reason) { return Object.hasOwn(all, reason ?? '') ? all[r
 
 // prose is a text of the documentation, whose code is marked as there.
 function prose(text) {
-  return element('span', '', ...text.split('`').map((part, i) => (i % 2 ? element('code', '', part) : part)));
+  return element('span', '', ...(text[0].toUpperCase() + text.slice(1)).split('`').map((part, i) => (i % 2 ? element('code', '', part) : part)));
 }
 
 export function showAdvice(call, into, signal) {
@@ -42,7 +42,7 @@ async function explain(call, facts, signal) {
   const rule = phase === 'Denied' ? ofReason(await ownFile('/denials.json'), reason) : null;
   facts.append(...fields([
     ['You can', rule?.requester], ['The policy\'s owner can', rule?.owner], ['The rule', rule?.field],
-    ['What it means', page && prose(page.symptom)], ['What to do', page && !rule && prose(page.fix)],
+    ['What it means', page && prose(page.symptom)], ['What to do', page && !rule ? prose(page.fix) : ''],
     ['More', page && `docs/troubleshooting.md, ${reason}`],
   ]).children);
   if (phase !== 'Denied') return;

@@ -67,7 +67,7 @@ class CallView {
     showConditions(call, this.#parts.conditions);
     showYAML(call, this.#parts.yaml);
     for (const part of ['output', ...beside, ...below]) this.#parts[part].hidden = this.#parts[part].childElementCount === 0;
-    this.#parts.output.hidden = status.phase === 'Denied';
+    if (status.phase === 'Denied') this.#parts.output.hidden = this.#parts.timing.hidden = true;
     this.#output.update(status);
     this.#said = isFinished(status.phase) ? 'The call has finished.' : 'Live.';
     this.connected();

@@ -74,9 +74,13 @@ export function fields(pairs) {
   return list;
 }
 
-// table has a head and rows of cells.
+// table has a head and rows of cells, each with the name of its column.
 export function table(names, rows = []) {
-  const body = element('tbody');
-  for (const cells of rows) body.append(element('tr', '', ...cells.map((cell) => element('td', 'text', cell))));
-  return element('table', 'table', element('thead', '', element('tr', '', ...names.map((name) => element('th', '', name)))), body);
+  const head = element('tr', '', ...names.map((name) => Object.assign(element('th', '', name), {scope: 'col'})));
+  const row = (cells) => element('tr', '', ...cells.map((cell, i) => {
+    const made = element('td', 'text', cell);
+    made.dataset.name = names[i];
+    return made;
+  }));
+  return element('table', 'table', element('thead', '', head), element('tbody', '', ...rows.map(row)));
 }

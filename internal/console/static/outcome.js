@@ -29,10 +29,13 @@ export function words(reason) {
 // maxMessage bounds a message in a sentence. A longer one is shown whole elsewhere.
 export const maxMessage = 400;
 
+// known are messages that say no more than the sentence does.
+const known = /^(?:the )?command (?:exited with (?:exit )?code \d+|succeeded)\.?$/i;
+
 // isMessageWhole says that the sentence about a call has its whole message.
 export function isMessageWhole(status) {
   const said = status.message ?? '';
-  return said === '' || (sayMessage(status) && said.length <= maxMessage);
+  return said === '' || known.test(said) || (sayMessage(status) && said.length <= maxMessage);
 }
 
 // sayMessage says whether the sentence has the message at all: of some ends, what the status has beside it says more.

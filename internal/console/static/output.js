@@ -56,7 +56,8 @@ export class Output {
 
   // of has namespace, name, uid, into and signal.
   constructor(of) {
-    this.#panes = [['Standard output', 'stdout'], ['Standard error', 'stderr']].map(([title, stream]) => new Pane({...of, title, stream}));
+    const told = new Set();
+    this.#panes = [['Standard output', 'stdout'], ['Standard error', 'stderr']].map(([title, stream]) => new Pane({...of, title, stream, told}));
     this.#order = toggle('In order', false, (pressed) => { this.#inOrder = pressed; this.#arrange(); });
     this.#search = new Search(() => this.#shown, of.signal);
     const raw = toggle('Control characters', false, (pressed) => [...this.#panes, this.#merged].forEach((pane) => pane.showRaw(pressed)));

@@ -19,7 +19,7 @@ export class Pane {
   #pending = new Pending(); #at = null; #total = 0; #missing = null; #attached = true; #middle = false; #moving = false; #timer = 0;
   #status = {}; #deleted = false; #complete = false;
 
-  // of has title, stream, namespace, name, uid and signal.
+  // of has title, stream, namespace, name, uid and signal, and told, the errors that the page has said.
   constructor(of) {
     this.#of = {...of, signal: AbortSignal.any([of.signal, this.#stop.signal])};
     this.#stream = new Stream(of);
@@ -237,7 +237,10 @@ export class Pane {
     }
     this.#window.append(new TextEncoder().encode(this.#status[this.#of.stream] ?? ''), 0);
     this.#window.finish();
-    this.#state.replaceChildren(problem(error), ' What is shown is from the call\'s status.');
+    // What keeps one stream from being read mostly keeps the other too: it is said once.
+    const isTold = this.#of.told.has(error.message);
+    this.#of.told.add(error.message);
+    this.#state.replaceChildren(...(isTold ? [] : [problem(error), ' ']), 'What is shown is from the call\'s status.');
     for (const tool of Object.values(this.#tools)) tool.hidden = true;
   }
 
@@ -248,7 +251,8 @@ export class Pane {
     const {from, to} = this.#window, isWhole = from === 0 && (this.#attached || to >= this.#total);
     const part = isWhole ? '' : `, bytes ${from} to ${to} are shown`;
     if (this.#at !== null) {
-      this.#state.textContent = this.#complete && this.#total === 0 ? 'Nothing was written.' : `${bytes(this.#total)}${part}, ${this.#complete ? 'complete' : 'live'}.`;
+      this.#state.textContent = this.#total === 0 ? (this.#complete ? 'Nothing was written.' : 'Nothing yet, live.') :
+        `${bytes(this.#total)}${part}, ${this.#complete ? 'complete' : 'live'}.`;
     }
     this.element.classList.toggle('nothing', this.#total === 0);
     this.#tools.beginning.hidden = this.#tools.end.hidden = isWhole;

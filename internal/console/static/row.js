@@ -30,7 +30,7 @@ export function makeRow(entry, isAnywhere, now) {
     cell('Outcome', 'outcome', badge(state.class, state.word), reason(entry)),
     cell('What ran', 'what text', what, element('span', 'note small', name)),
     cell('Requester', 'who text', shorten(entry.requester, 120)), cell('Environment', 'env text', shorten(entry.environment, 120)),
-    cell('Exit', 'exit number', entry.exit), cell('Duration', 'took number'), cell('Age', 'age number'));
+    cell('Exit', `exit number${entry.exit ? ' error' : ''}`, entry.exit), cell('Duration', 'took number'), cell('Age', 'age number'));
   row.dataset.call = entry.name;
   tick(row, entry, now);
   return row;
