@@ -1,5 +1,5 @@
 // What became of a call, as one of a few outcomes, and in a sentence. Without elements.
-import {milliseconds, shorten} from './text.js';
+import {milliseconds, seconds, shorten} from './text.js';
 
 // outcomes are in the order in which they ask for attention. The class gives each its colour and its shape.
 export const outcomes = {
@@ -53,7 +53,7 @@ const ran = (status) => (status.durationMilliseconds === undefined ? '' : ` afte
 
 function since(call, now) {
   const from = Date.parse(call.status?.startTime ?? call.metadata.creationTimestamp);
-  return Number.isNaN(from) ? '' : ` for ${milliseconds(Math.max(0, Math.round((now - from) / 1000) * 1000))}`;
+  return Number.isNaN(from) ? '' : ` for ${seconds(Math.max(0, now - from))}`;
 }
 
 // sentence says what became of a call.

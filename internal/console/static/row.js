@@ -2,7 +2,7 @@
 import {badge, element, link} from './dom.js';
 import {outcomes, words} from './outcome.js';
 import {duration} from './rows.js';
-import {age, milliseconds, shorten} from './text.js';
+import {age, milliseconds, seconds, shorten} from './text.js';
 
 // columns are those of the table, each with what it is sorted by.
 export const columns = [
@@ -40,6 +40,6 @@ export function makeRow(entry, isAnywhere, now) {
 export function tick(row, entry, now) {
   const [took, since] = [row.cells[5], row.cells[6]];
   const ran = duration(entry, now);
-  took.textContent = ran === undefined ? '' : milliseconds(entry.ran === undefined ? Math.round(ran / 1000) * 1000 : ran);
+  took.textContent = ran === undefined ? '' : (entry.ran === undefined ? seconds : milliseconds)(ran);
   since.textContent = entry.created ? age(entry.created, now) : '';
 }

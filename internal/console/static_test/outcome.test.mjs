@@ -15,7 +15,7 @@ test('each outcome is a sentence', () => {
     [{phase: 'Denied', reason: 'ShellDisabled', message: 'no shell'}, 'Denied, so nothing ran: no shell.'],
     [{phase: 'Cancelled', retrySafe: true, message: 'cancelled'}, 'Cancelled before it started: cancelled.'],
     [{phase: 'Cancelled', durationMilliseconds: 61_000, message: 'stop'}, 'Cancelled after 1 min 1 s: stop.'],
-    [{phase: 'Running', startTime: '2026-01-01T00:00:50Z'}, 'Running for 10.00 s.'],
+    [{phase: 'Running', startTime: '2026-01-01T00:00:50Z'}, 'Running for 10 s.'],
     [{phase: 'Pending', reason: 'AwaitingApproval', message: 'ask ops'}, 'Waiting for approval for 1 min 0 s: ask ops.'],
     [{phase: 'Pending', reason: 'Queued'}, 'Waiting for 1 min 0 s: queued.'],
     [undefined, 'Waiting for 1 min 0 s.'],
@@ -24,6 +24,7 @@ test('each outcome is a sentence', () => {
 
 test('a sentence says whether it has the whole message', () => {
   assert.equal(isMessageWhole({phase: 'Denied', message: 'short'}), true);
+  assert.equal(isMessageWhole({phase: 'Failed', reason: 'NonZeroExit', exitCode: 1, message: 'The command exited with code 1.'}), true);
   assert.equal(isMessageWhole({phase: 'Denied', message: 'x'.repeat(500)}), false);
   assert.equal(isMessageWhole({phase: 'Failed', reason: 'NonZeroExit', exitCode: 1, message: 'one host was refused'}), false);
 });
