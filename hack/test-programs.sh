@@ -100,6 +100,7 @@ node_packages mcp test/e2e/mcp
 unpack prometheus prometheus promtool
 # For test/console.
 debian chromium chromium --version
+node_packages axe test/console/axe
 # For the examples of the documentation in TypeScript.
 node_packages node test/docs/testdata/node
 node_packages typescript docs/examples/typescript

@@ -274,6 +274,8 @@ type ExtraValue []string
 // +kubebuilder:printcolumn:name="Duration-MS",type=integer,description="wall-clock time of the process in milliseconds",JSONPath=`.status.durationMilliseconds`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Requested-By",type=string,priority=1,JSONPath=`.spec.requestedBy.username`
+// +kubebuilder:printcolumn:name="Session",type=string,priority=1,JSONPath=`.spec.sessionRef.name`
+// +kubebuilder:printcolumn:name="Started",type=string,priority=1,description="when the process started",JSONPath=`.status.startTime`
 // +kubebuilder:printcolumn:name="CPU-MS",type=integer,priority=1,description="processor time of the call's processes in milliseconds",JSONPath=`.status.usage.cpuMilliseconds`
 // +kubebuilder:printcolumn:name="Memory",type=integer,priority=1,description="most memory that one of the call's processes had, in bytes",JSONPath=`.status.usage.maxRSSBytes`
 // +kubebuilder:printcolumn:name="Pod",type=string,priority=1,JSONPath=`.status.pod`

@@ -1,5 +1,6 @@
 // Command reasons writes what follows from the conditions and reasons in api/v1alpha1/conditions.go: their page of the
-// documentation, the constants of the runner, and the tables from which the client libraries choose an error.
+// documentation, the constants of the runner, the tables from which the client libraries choose an error, and what the console says
+// about each.
 //
 //	go -C hack run ./reasons
 package main
@@ -50,7 +51,16 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
+	pageText, err := os.ReadFile(filepath.Join(root, sections))
+	if err != nil {
+		return err
+	}
+	explained, err := console(blocks, string(pageText))
+	if err != nil {
+		return err
+	}
 	for path, content := range map[string]string{
+		"internal/console/static/reasons.json":    explained,
 		"docs/reference/conditions.md":            page(blocks),
 		"internal/result/zz_generated.reasons.go": runner(blocks),
 		"clients/python/src/toolcall/_reasons.py": table(blocks, "#", "CLASS_NAMES = {\n", "    %q: %q,\n", "}\n"),

@@ -112,7 +112,7 @@ func TestColumns(t *testing.T) {
 	s.create(newCall(s.namespace, "call"), newEnvironment(s.namespace, "env"), newSession(s.namespace, "session"))
 	for what, want := range map[string]string{
 		"toolcall":   "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION-MS AGE",
-		"tc -owide":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION-MS AGE REQUESTED-BY CPU-MS MEMORY POD NODE",
+		"tc -owide":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION-MS AGE REQUESTED-BY SESSION STARTED CPU-MS MEMORY POD NODE",
 		"tsn":        "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE",
 		"tsn -owide": "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE REQUESTED-BY INCARNATION POD NODE",
 		"execenv":    "NAME IMAGE DEFAULT POLICY READY ACTIVE WARM AGE",

@@ -27,9 +27,9 @@ func TestListsInPages(t *testing.T) {
 	}
 	p := f.open("/")
 	p.signIn(f.viewer(), f.namespace)
-	p.awaitText("#state", "5, live.")
+	p.awaitText("#state", "5 calls, live.")
 	for i := range 5 {
-		p.awaitRow(fmt.Sprint("call-", i), "Pending")
+		p.awaitRow(fmt.Sprint("call-", i), "Waiting")
 	}
 	if pages.Load() != 3 {
 		t.Errorf("%d pages were read", pages.Load())
@@ -78,8 +78,8 @@ func TestAListThatIsAwayForAMoment(t *testing.T) {
 	p.signIn(f.viewer(), f.namespace)
 	p.awaitText("#state", "What is needed is away for the moment.")
 	over.Store(true)
-	p.awaitRow("a", "Pending")
-	p.awaitText("#state", "1, live.")
+	p.awaitRow("a", "Waiting")
+	p.awaitText("#state", "1 call, live.")
 }
 
 // expired answers the next watch, once it is allowed to, as one that can't go on from where it was.
@@ -170,5 +170,5 @@ func TestListsThatAreTooLong(t *testing.T) {
 	}
 	p := f.open("/")
 	p.signIn(f.viewer(), f.namespace)
-	p.awaitText("#state", "41, live.")
+	p.awaitText("#state", "41 calls, live.")
 }

@@ -95,12 +95,12 @@ func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
 }
 
-// viewer is a user with the rights of the ClusterRole toolcall-viewer.
-func (f *fixture) viewer() (token string) {
+// viewer is a user with the rights of the ClusterRole toolcall-viewer, and more.
+func (f *fixture) viewer(more ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
-	return f.user("viewer",
+	return f.user("viewer", append(more,
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls", "toolsessions", "executionenvironments"}, Verbs: []string{"get", "list", "watch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"subresources.toolcall.dev"}, Resources: []string{"toolcalls/log"}, Verbs: []string{"get"}})
+		rbacv1.PolicyRule{APIGroups: []string{"subresources.toolcall.dev"}, Resources: []string{"toolcalls/log"}, Verbs: []string{"get"}})...)
 }
 
 // create makes a call with a shell command.

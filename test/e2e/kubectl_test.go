@@ -28,7 +28,7 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 	wide, err := sp.kubectl(t, "get", "toolcalls.toolcall.dev", call.Name, "-n", sp.namespace, "-o", "wide")
 	must(t, err)
 	lines = strings.Split(strings.TrimSpace(wide), "\n")
-	expectSame(t, "wide columns", []string{"REQUESTED-BY", "CPU-MS", "MEMORY", "POD", "NODE"}, columns(lines[0])[8:])
+	expectSame(t, "wide columns", []string{"REQUESTED-BY", "SESSION", "STARTED", "CPU-MS", "MEMORY", "POD", "NODE"}, columns(lines[0])[8:])
 	used := call.Status.Usage
 	if used == nil || used.CPUMilliseconds == nil {
 		t.Fatalf("the call's usage is %+v", used)

@@ -1,6 +1,7 @@
-// The files that a call kept. Images are shown on request, if their first bytes are an image's; everything else is saved.
+// The files that a call kept. Images are shown on request, if their first bytes are an image's, and short texts as text; everything
+// else is saved.
 import {chunks, logPath, request} from './api.js';
-import {button, element} from './dom.js';
+import {block, button, element, isNew} from './dom.js';
 import {problem} from './problem.js';
 import {maxSaved, saveAs} from './save.js';
 import {bytes, safeLine} from './text.js';
@@ -24,21 +25,22 @@ export function imageType(data) {
   return magic.find(({at}) => at.every(has))?.type ?? '';
 }
 
-const shown = new WeakMap();
+// maxText bounds the file of a text that is shown.
+const maxText = 256 << 10;
 
 // showArtifacts lists a call's artifacts. It does nothing while they stay the same.
 export function showArtifacts(call, into, signal) {
-  const {artifacts = [], artifactsMessage} = call.status ?? {};
-  const state = JSON.stringify([call.metadata.uid, artifacts, artifactsMessage]);
-  if (shown.get(into) === state) return;
-  shown.set(into, state);
+  const {artifacts = [], artifactsMessage, omittedArtifacts} = call.status ?? {};
+  if (!isNew(into, call.metadata.uid, artifacts, artifactsMessage, omittedArtifacts)) return;
   into.replaceChildren();
   if (artifacts.length === 0 && !artifactsMessage) return;
-  into.append(element('h3', '', 'Artifacts'), element('p', 'note', artifactsMessage));
+  into.append(element('h2', '', 'Artifacts'), element('p', 'note', artifactsMessage, omittedArtifacts ? ` ${omittedArtifacts} more aren't listed.` : ''));
   for (const artifact of artifacts) into.append(new Artifact(call.metadata, artifact, signal).element());
 }
 
 function isImage(artifact) { return magic.some(({type}) => type === artifact.mediaType) && artifact.bytes <= maxImage; }
+
+function isText(artifact) { return /^(?:text\/|application\/(?:json|yaml|xml)\b)/.test(artifact.mediaType) && artifact.bytes <= maxText; }
 
 class Artifact {
   #call; #artifact; #signal; #box = element('div', 'artifact'); #state = element('span');
@@ -52,11 +54,17 @@ class Artifact {
   // element shows the artifact's line.
   element() {
     const a = this.#artifact;
-    const line = element('p', '', element('span', 'text', a.path), ` ${bytes(a.bytes)} `,
-      element('span', 'note', `${a.mediaType}${a.state && a.state !== 'Complete' ? `, ${a.state}` : ''} `));
-    if (a.bytes <= maxSaved) line.append(button('Save', () => this.#try(() => this.#save())), ' ');
+    const line = element('div', 'line', element('span', 'path text', a.path), element('span', 'number', bytes(a.bytes)),
+      element('span', 'note text', `${a.mediaType}${a.state && a.state !== 'Complete' ? `, ${a.state}` : ''}`));
+    const named = (text, act) => {
+      const made = button(text, () => this.#try(act));
+      made.setAttribute('aria-label', `${text} ${safeLine(a.path)}`);
+      return made;
+    };
+    if (a.bytes <= maxSaved) line.append(named('Save', () => this.#save()));
     else line.append(`It is too large for a browser. Use: kubectl toolcall artifacts ${this.#call.name} -n ${this.#call.namespace}`);
-    if (isImage(a)) line.append(button('Show', () => this.#try(() => this.#show())));
+    if (isImage(a)) line.append(named('Show', () => this.#show()));
+    else if (isText(a)) line.append(named('Show', () => this.#showText()));
     line.append(this.#state);
     this.#box.append(line);
     return this.#box;
@@ -93,6 +101,20 @@ class Artifact {
 
   async #save() { saveAs(this.#artifact.path, [await this.#read()]); }
 
+  // #showText shows a text, in which nothing is markup.
+  async #showText() {
+    const text = block(new TextDecoder().decode(await this.#read()));
+    text.tabIndex = 0;
+    text.setAttribute('role', 'region');
+    text.setAttribute('aria-label', safeLine(this.#artifact.path));
+    this.#preview(text);
+  }
+
+  #preview(made) {
+    this.#box.querySelector('img, pre')?.remove();
+    this.#box.append(made);
+  }
+
   async #show() {
     if (!crypto.subtle || !this.#artifact.sha256) {
       this.#state.textContent = this.#artifact.sha256 ? 'Without TLS the browser can\'t check its bytes, so it isn\'t shown.' :
@@ -112,7 +134,6 @@ class Artifact {
     image.addEventListener('error', () => { done(); this.#state.textContent = 'The browser can\'t show this image.'; image.remove(); }, {once: true});
     image.alt = safeLine(this.#artifact.path);
     image.src = url;
-    this.#box.querySelector('img')?.remove();
-    this.#box.append(image);
+    this.#preview(image);
   }
 }

@@ -1,35 +1,33 @@
-// What was decided about a call, and why, as far as its status says it: the same words as kubectl toolcall explain-denial.
-import {objectPath, readObject} from './api.js';
-import {element, fields, table} from './dom.js';
+// What was decided about a call, and what was refused to it while it ran.
+import {element, fields, isNew, table} from './dom.js';
+import {describe, policyOf} from './policy.js';
 import {shorten} from './text.js';
-
-// rules explain the reasons of denials. They are part of the page and need no token.
-let rules = null;
-
-async function denialRules() {
-  rules ??= fetch('/denials.json', {credentials: 'omit'}).then((response) => response.json());
-  try {
-    return await rules;
-  } catch (error) {
-    rules = null;
-    throw error;
-  }
-}
 
 // times is how often a program was executed, or refused.
 function times(count) { return count === 1 ? 'once' : `${count} times`; }
 
-function programs(status) {
+function omitted(...counts) {
+  const count = counts.reduce((sum, n) => sum + (n ?? 0), 0);
+  return element('p', 'note', count ? `${count} more aren't listed.` : '');
+}
+
+// refusals are what the call was kept from, and programs what it executed.
+function refusals({refused = [], network = {}, omittedRefused}) {
   const rows = [
-    ...(status.executed ?? []).map((p) => [p.path, 'executed', times(p.count)]),
-    ...(status.refused ?? []).map((p) => [p.path, `refused: ${p.rule}`, times(p.count)]),
+    ...refused.map((p) => [p.path, `program: ${p.rule}`, times(p.count)]),
+    ...(network.denied ?? []).map((h) => [h.host + (h.port ? `:${h.port}` : ''), 'connection', times(h.count)]),
   ];
-  return rows.length ? [element('h3', '', 'Programs'), table(['Program', 'What came of it', 'How often'], rows)] : [];
+  return rows.length ? [element('h3', '', 'Refused while it ran'), table(['What', 'Why', 'How often'], rows), omitted(omittedRefused, network.omittedDenied)] : [];
+}
+
+function programs({executed = [], omittedExecuted}) {
+  if (executed.length === 0) return [];
+  return [element('details', '', element('summary', '', `Programs that it executed: ${executed.length + (omittedExecuted ?? 0)}`),
+    table(['Program', 'How often'], executed.map((p) => [p.path, times(p.count)])), omitted(omittedExecuted))];
 }
 
 // verdict says in a sentence what was decided.
-function verdict(status) {
-  const accepted = (status.conditions ?? []).find((c) => c.type === 'Accepted');
+function verdict(status, accepted) {
   if (status.phase === 'Denied') return 'The call was denied: nothing ran.';
   if (!accepted) return 'Nothing was decided yet.';
   if (accepted.status === 'True') return 'The call was accepted: every guard passed.';
@@ -37,55 +35,26 @@ function verdict(status) {
   return 'A guard can\'t decide yet.';
 }
 
-// showDecision writes what was decided about a call. The policy is read where the user may: what it allows is there now, and may
-// have been something else then.
+// approval says who decided about a call, as far as that counts.
+function approval(asked) {
+  if (!asked) return '';
+  const {minimum = 1, approvedBy = [], deniedBy} = asked;
+  if (deniedBy) return `denied by ${deniedBy.username}`;
+  return `${approvedBy.length} of ${minimum}${approvedBy.length ? `: ${approvedBy.map((a) => a.username).join(', ')}` : ''}`;
+}
+
+// showDecision writes what was decided about a call. A message that the page has already isn't said again.
 export function showDecision(call, into, signal) {
   const status = call.status ?? {};
   const accepted = (status.conditions ?? []).find((c) => c.type === 'Accepted');
-  const pairs = [['Verdict', verdict(status)]];
-  if (accepted) pairs.push(['Reason', accepted.reason], ['Message', accepted.message && shorten(accepted.message, 2000)]);
-  const facts = fields(pairs);
-  const policy = element('div');
-  into.replaceChildren(element('h3', '', 'Decision'), facts, policy, ...programs(status));
-  if (status.phase === 'Denied') explain(status.reason, facts);
-  if (status.environment?.name) showPolicy(call.metadata.namespace, status.environment.name, policy, signal);
-}
-
-async function explain(reason, into) {
-  try {
-    const all = await denialRules();
-    const rule = Object.hasOwn(all, reason) ? all[reason] : {};
-    into.append(...fields([['Rule', rule.field], ['You can', rule.requester], ['The policy\'s owner can', rule.owner]]).children);
-  } catch {
-    // The reason and the message are there without it.
-  }
-}
-
-// policies are those that were read for this page, by environment, so that a call that changes often doesn't read them again.
-const policies = new Map();
-
-async function showPolicy(namespace, environment, into, signal) {
-  const key = `${namespace}/${environment}`;
-  if (!policies.has(key)) policies.set(key, policyOf(namespace, environment, signal).catch(() => { policies.delete(key); return ''; }));
-  const text = await policies.get(key);
-  if (text) into.replaceChildren(fields([['Policy now', text]]));
-}
-
-// forgetPolicies has them read again.
-export function forgetPolicies() { policies.clear(); }
-
-async function policyOf(namespace, environment, signal) {
-  const found = await readObject(objectPath('executionenvironments', namespace, environment), {}, signal);
-  const name = found.spec?.policyRef?.name;
-  if (!name) return `the default policy, or the built-in one, of environment ${environment}`;
-  try {
-    const policy = await readObject(objectPath('executionpolicies', '', name), {}, signal);
-    const ready = (policy.status?.conditions ?? []).find((c) => c.type === 'Ready');
-    const weak = (policy.status?.conditions ?? []).find((c) => c.type === 'Weak' && c.status === 'True');
-    const broken = ready?.status === 'False' ? `; it can't be used: ${ready.message}` : '';
-    return `${name}, of environment ${environment}${broken}${weak ? `; weaker than it looks: ${weak.message}` : ''}`;
-  } catch (error) {
-    signal.throwIfAborted();
-    return `${name}, of environment ${environment}${error.code === 403 ? ' (you may not read it)' : ''}`;
-  }
+  if (!isNew(into, status.phase, accepted, status.message, status.executed, status.refused, status.network, status.approval, status.redactions)) return;
+  const facts = fields([
+    ['Verdict', verdict(status, accepted)], ['Reason', accepted?.reason],
+    ['Message', accepted?.message === status.message ? '' : accepted?.message && shorten(accepted.message, 2000)],
+    ['Approval', approval(status.approval)],
+    ['Network', status.network?.mode],
+    ['Redacted values', (status.redactions ?? []).map((r) => `${r.name} in ${r.stream}, ${times(r.count)}`).join('; ')],
+  ]);
+  into.replaceChildren(element('h2', '', 'Decision'), facts, ...refusals(status), ...programs(status));
+  policyOf(call, signal).then((policy) => { if (policy) facts.append(...fields([['Policy now', describe(policy)]]).children); }, () => {});
 }

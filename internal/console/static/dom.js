@@ -33,9 +33,34 @@ export function button(text, onClick) {
   return made;
 }
 
-// phase is a word that is one of few; any other gets no color.
-export function phase(word) {
-  return element('span', 'phase' + (/^[A-Za-z]{1,30}$/.test(word) ? ' phase-' + word : ''), word);
+// badge is a word for a state, with the colour and the shape of a class.
+export function badge(className, word) { return element('span', `badge ${className}`, word); }
+
+const shown = new WeakMap();
+
+// isNew says whether what an element shows differs from what it was asked to show before. What stays the same keeps its focus.
+export function isNew(into, ...what) {
+  const state = JSON.stringify(what);
+  if (shown.get(into) === state) return false;
+  shown.set(into, state);
+  return true;
+}
+
+// copied is text to copy: a command, with a button.
+export function copied(text) {
+  const code = element('code', 'text', text);
+  const copy = button('Copy', async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      copy.textContent = 'Copied';
+    } catch {
+      // Without TLS, browsers have no clipboard: the text is selected then.
+      getSelection().selectAllChildren(code);
+      copy.textContent = 'Selected';
+    }
+  });
+  copy.setAttribute('aria-label', `Copy: ${code.textContent}`);
+  return element('div', 'copied', code, copy);
 }
 
 // fields is a list of names and values. Those without a value are left out.
@@ -49,9 +74,13 @@ export function fields(pairs) {
   return list;
 }
 
-// table has a head and rows of cells.
+// table has a head and rows of cells, each with the name of its column.
 export function table(names, rows = []) {
-  const body = element('tbody');
-  for (const cells of rows) body.append(element('tr', '', ...cells.map((cell) => element('td', 'text', cell))));
-  return element('table', 'table', element('thead', '', element('tr', '', ...names.map((name) => element('th', '', name)))), body);
+  const head = element('tr', '', ...names.map((name) => Object.assign(element('th', '', name), {scope: 'col'})));
+  const row = (cells) => element('tr', '', ...cells.map((cell, i) => {
+    const made = element('td', 'text', cell);
+    made.dataset.name = names[i];
+    return made;
+  }));
+  return element('table', 'table', element('thead', '', head), element('tbody', '', ...rows.map(row)));
 }

@@ -1,112 +1,187 @@
-// The lists of calls and of sessions.
+// The list of calls, live: filtered, sorted, and the calls of a session as one group.
 import {listPath} from './api.js';
-import {element, link, phase, table} from './dom.js';
-import {age, milliseconds, safeLine, shorten} from './text.js';
-import {keep, maxObjects, metadataOf} from './watch.js';
+import {button, element} from './dom.js';
+import {Filters} from './filters.js';
 import {problem, untilRetried} from './problem.js';
+import {columns, makeRow, tick} from './row.js';
+import {duration, entryOf, find, group, isFiltered, noFilter, sort} from './rows.js';
+import {makeHead} from './session.js';
+import {keep, maxObjects, metadataOf} from './watch.js';
 
-const kinds = {
-  calls: {resource: 'toolcalls', title: 'Calls', columns: ['Phase', 'Reason', 'Action', 'Environment', 'Requested-By', 'Duration-MS']},
-  sessions: {resource: 'toolsessions', title: 'Sessions', columns: ['Phase', 'Reason', 'Environment', 'Requested-By', 'Workspace', 'Incarnation', 'Pod']},
-};
+// step is how many lines are drawn, and how many more when the reader gets to the last. longGroup is from how many calls on a
+// group is folded at first.
+const step = 120;
+const longGroup = 8;
 
-// List shows rows, the newest first.
-class List {
-  #kind; #namespace; #names = []; #rows = new Map(); #body; #state; #more = false;
+// filters are those that were chosen on this page, by session: a reader who comes back from a call finds the list as it was.
+const filters = new Map();
 
-  constructor(kind, namespace, into) {
-    this.#kind = kind;
+function filterOf(session) {
+  if (!filters.has(session)) filters.set(session, noFilter());
+  return filters.get(session);
+}
+
+export class CallList {
+  #namespace; #session; #filter; #filters; #names = []; #entries = new Map(); #rows = new Map(); #folded = new Map(); #limit = step;
+  #body = element('tbody'); #heads = []; #state; #more = false; #message; #frame = 0; #rest;
+
+  constructor(namespace, session, into) {
     this.#namespace = namespace;
-    const shown = table([...(namespace ? [] : ['Namespace']), 'Name', ...kind.columns.map((c) => c.replace(/-MS$/, '')), 'Age']);
-    this.#body = shown.lastChild;
+    this.#session = session;
+    this.#filter = filterOf(session);
+    this.#filters = new Filters(this.#filter, () => { this.#limit = step; this.#draw(); });
     this.#state = element('p', 'note', 'Reading…');
     this.#state.setAttribute('role', 'status');
     this.#state.id = 'state';
-    into.append(element('h2', '', `${kind.title} ${namespace ? `in ${namespace}` : 'in all namespaces'}`), this.#state, shown);
+    this.#rest = button('Show more', () => { this.#limit += step; this.#draw(); });
+    this.#rest.hidden = true;
+    const heading = element('h1', '', session ? `Session ${session}` : 'Calls', namespace ? ` in ${namespace}` : ' in all namespaces');
+    const head = element('tr', '', ...columns.map((column) => this.#head(column)));
+    const table = element('table', 'table calls', element('thead', '', head), this.#body);
+    into.append(heading, this.#filters.element, this.#state, table, this.#rest);
+    this.#observe();
   }
 
   columns(names) { this.#names = names; }
 
   reset(rows, more) {
-    this.#rows.clear();
-    this.#body.replaceChildren();
+    this.#entries.clear();
     this.#more = more;
-    rows.sort((a, b) => this.#compare(metadataOf(a), metadataOf(b)));
-    for (const row of rows) this.#body.append(this.#make(row));
-    this.#tell();
+    for (const row of rows) this.#keep(row);
+    this.#draw();
   }
 
   put(row) {
-    const metadata = metadataOf(row);
-    const before = this.#rows.get(metadata.uid);
-    const made = this.#make(row);
-    if (before) {
-      before.line.replaceWith(made);
-    } else {
-      const next = [...this.#body.children].find((line) => this.#compare(metadata, this.#rows.get(line.dataset.uid).metadata) < 0);
-      this.#body.insertBefore(made, next ?? null);
-      while (this.#rows.size > maxObjects) this.#drop(this.#body.lastChild.dataset.uid);
-    }
-    this.#tell();
+    this.#keep(row);
+    while (this.#entries.size > maxObjects) this.#entries.delete(this.#oldest());
+    this.#soon();
   }
 
   remove(row) {
-    this.#drop(metadataOf(row).uid);
-    this.#tell();
+    this.#entries.delete(metadataOf(row).uid);
+    this.#soon();
   }
 
-  connected() { this.#tell(); }
-  interrupted(error) { this.#state.replaceChildren(problem(error)); }
-  failed(error) { return untilRetried(error, this.#state); }
+  connected() { this.#message = null; this.#soon(); }
+  interrupted(error) { this.#message = problem(error); this.#soon(); }
 
-  refreshAges() {
-    for (const {line, metadata} of this.#rows.values()) line.lastChild.textContent = age(metadata.creationTimestamp);
+  failed(error) {
+    this.#message = element('span');
+    this.#soon();
+    return untilRetried(error, this.#message);
   }
 
-  #compare(a, b) {
-    return (b.creationTimestamp ?? '').localeCompare(a.creationTimestamp ?? '') || (a.name ?? '').localeCompare(b.name ?? '');
+  // tick writes what changes with the time alone.
+  tick() {
+    const now = Date.now();
+    for (const {row, entry} of this.#rows.values()) if (entry) tick(row, entry, now);
   }
 
-  #drop(uid) {
-    this.#rows.get(uid)?.line.remove();
-    this.#rows.delete(uid);
+  #keep(row) {
+    const entry = entryOf(row, this.#names);
+    this.#entries.set(entry.uid, entry);
   }
 
-  #tell() {
-    const count = this.#rows.size;
-    this.#state.textContent = count === 0 ? 'There are none.' : this.#more || count >= maxObjects ?
-      `${count} are shown, and there are more: choose a namespace, or use kubectl toolcall get.` : `${count}, live.`;
+  #oldest() { return [...this.#entries.values()].reduce((a, b) => (b.created < a.created ? b : a)).uid; }
+
+  #head({title, sort: by}) {
+    const made = button(title, () => {
+      const descending = this.#filter.sort === by ? !this.#filter.descending : by === 'created' || by === 'duration';
+      Object.assign(this.#filter, {sort: by, descending});
+      this.#draw();
+    });
+    made.className = 'quiet';
+    const cell = element('th', '', made);
+    cell.scope = 'col';
+    this.#heads.push({cell, by});
+    return cell;
   }
 
-  #make(row) {
-    const metadata = metadataOf(row);
-    const cell = (name) => row.cells?.[this.#names.indexOf(name)] ?? '';
-    const line = element('tr');
-    if (!this.#namespace) line.append(element('td', 'text', metadata.namespace));
-    const name = this.#kind.resource === 'toolcalls' ? link(metadata.name, 'call', metadata.namespace, metadata.name) : metadata.name;
-    line.append(element('td', 'text', name));
-    for (const column of this.#kind.columns) line.append(this.#cell(column, cell(column)));
-    line.append(element('td', 'number', age(metadata.creationTimestamp)));
-    line.dataset.uid = metadata.uid;
-    this.#rows.set(metadata.uid, {line, metadata});
-    return line;
+  // #observe draws more when the reader gets to the end of what is drawn.
+  #observe() {
+    new IntersectionObserver((seen) => {
+      if (!seen.some((entry) => entry.isIntersecting) || this.#rest.hidden) return;
+      this.#limit += step;
+      this.#soon();
+    }, {rootMargin: '600px'}).observe(this.#rest);
   }
 
-  #cell(column, value) {
-    if (column === 'Phase') return element('td', '', phase(String(value || 'Pending')));
-    if (column === 'Duration-MS') return element('td', 'number', value === '' || value === null ? '' : milliseconds(Number(value)));
-    return element('td', 'text', shorten(safeLine(value)));
+  // #soon draws once for many changes.
+  #soon() { this.#frame ||= setTimeout(() => this.#draw(), 50); }
+
+  #draw() {
+    clearTimeout(this.#frame);
+    this.#frame = 0;
+    const now = Date.now();
+    const entries = [...this.#entries.values()].filter(({session}) => !this.#session || session === this.#session);
+    const {found, counts} = find(entries, this.#filter);
+    const lines = this.#lines(sort(found, this.#filter, now));
+    this.#place(lines.slice(0, this.#limit).map((line) => this.#rowOf(line, now)));
+    this.#rest.hidden = lines.length <= this.#limit;
+    this.#filters.show(entries, counts);
+    for (const {cell, by} of this.#heads) {
+      if (by === this.#filter.sort) cell.setAttribute('aria-sort', this.#filter.descending ? 'descending' : 'ascending');
+      else cell.removeAttribute('aria-sort');
+    }
+    this.#tell(entries.length, found.length);
+  }
+
+  // #lines are what the table has: calls, and heads of groups.
+  #lines(sorted) {
+    if (!this.#filter.grouped) return sorted.map((entry) => ({entry}));
+    return group(sorted).flatMap((of) => {
+      const lines = of.entries.map((entry) => ({entry, inGroup: Boolean(of.session)}));
+      if (!of.session) return lines;
+      const isFolded = this.#folded.get(of.key) ?? (of.entries.length > longGroup && !this.#session && !this.#filter.session);
+      return [{group: of, isFolded}, ...(isFolded ? [] : lines)];
+    });
+  }
+
+  // #rowOf returns the row of a line: the one that there is, if it would be the same.
+  #rowOf({entry, inGroup, group: of, isFolded}, now) {
+    const key = entry ? entry.uid : `group ${of.key}`;
+    const isLive = !entry && of.entries.some((e) => duration(e, now) !== undefined && e.ran === undefined);
+    const state = entry ? JSON.stringify([entry.phase, entry.reason, entry.exit, entry.ran, entry.summary, entry.environment, inGroup]) :
+      JSON.stringify([isFolded, isLive && now, of.entries.map((e) => [e.uid, e.outcome, e.ran])]);
+    const before = this.#rows.get(key);
+    if (before?.state === state) return before;
+    const row = entry ? makeRow(entry, !this.#namespace, now) : makeHead(of, isFolded, () => { this.#folded.set(of.key, !isFolded); this.#draw(); }, now);
+    row.classList.toggle('grouped', Boolean(inGroup));
+    const made = {key, state, row, entry, before: before?.row};
+    this.#rows.set(key, made);
+    return made;
+  }
+
+  // #place makes the table have these rows. A row that is made anew keeps the focus of the one before it.
+  #place(lines) {
+    const wanted = new Set(lines.map(({key}) => key));
+    lines.forEach((line, i) => {
+      const hasFocus = line.before?.contains(document.activeElement);
+      if (line.before) line.before.replaceWith(line.row);
+      if (this.#body.children[i] !== line.row) this.#body.insertBefore(line.row, this.#body.children[i] ?? null);
+      if (hasFocus) line.row.querySelector('a, button')?.focus();
+      line.before = undefined;
+    });
+    for (const [key, {row}] of this.#rows) {
+      if (wanted.has(key)) continue;
+      row.remove();
+      this.#rows.delete(key);
+    }
+  }
+
+  #tell(count, found) {
+    const all = `${count} ${count === 1 ? 'call' : 'calls'}`;
+    const text = count === 0 ? 'There are none.' :
+      `${isFiltered(this.#filter) ? `${found} of ${all}` : all}, live.${this.#more || count >= maxObjects ? ' There are more: choose a namespace, or use kubectl toolcall get.' : ''}`;
+    if (this.#message) this.#state.replaceChildren(this.#message);
+    else if (this.#state.textContent !== text) this.#state.textContent = text;
   }
 }
 
-// showList shows a list until the signal.
-async function showList(name, namespace, into, signal) {
-  const kind = kinds[name];
-  const shown = new List(kind, namespace, into);
-  const timer = setInterval(() => shown.refreshAges(), 5000);
+// showCalls shows the calls of a namespace, or of all, until the signal; and those of a session.
+export async function showCalls(namespace, session, into, signal) {
+  const shown = new CallList(namespace, session, into);
+  const timer = setInterval(() => shown.tick(), 1000);
   signal.addEventListener('abort', () => clearInterval(timer), {once: true});
-  await keep(listPath(kind.resource, namespace), {}, shown, signal);
+  await keep(listPath('toolcalls', namespace), {}, shown, signal);
 }
-
-export function showCalls(namespace, _, into, signal) { return showList('calls', namespace, into, signal); }
-export function showSessionList(namespace, into, signal) { return showList('sessions', namespace, into, signal); }

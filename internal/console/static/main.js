@@ -2,10 +2,10 @@
 import {hasToken, isToken, setToken} from './api.js';
 import {showApprovals} from './approvals.js';
 import {showCall} from './call.js';
-import {forgetPolicies} from './decision.js';
 import {button, element, link} from './dom.js';
 import {showCalls} from './list.js';
 import {showPolicies} from './policies.js';
+import {forgetPolicies} from './policy.js';
 import {problem, whenUnauthorized} from './problem.js';
 import {isLabel, routeOf} from './route.js';
 import {showSessions} from './sessions.js';

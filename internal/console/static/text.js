@@ -1,8 +1,8 @@
 // Makes text of others harmless to show, and formats numbers.
 
-// What kubectl toolcall makes visible too: control characters, characters that reorder or hide text, and line separators. Joiners,
-// and the marks that some scripts write before numbers, are part of ordinary text.
-const formatting = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+// What kubectl toolcall makes visible too: control characters, characters that reorder or hide text, letters that nobody sees, and
+// line separators. Joiners, and the marks that some scripts write before numbers, are part of ordinary text.
+const formatting = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u3164\uffa0\u2800]/gu;
 const ordinary = /[\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]/u;
 
 function visible(character) {
@@ -40,14 +40,20 @@ export function milliseconds(n) {
   if (n < 1000) return `${n} ms`;
   if (n < 60000) return `${(n / 1000).toFixed(2)} s`;
   const seconds = Math.round(n / 1000);
-  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// seconds is a time that goes on, without what changes faster than it is read.
+export function seconds(n) { return n < 60000 ? `${Math.floor(n / 1000)} s` : milliseconds(n); }
+
 export function age(timestamp, now = Date.now()) {
-  const seconds = Math.max(0, Math.floor((now - Date.parse(timestamp)) / 1000));
-  if (Number.isNaN(seconds)) return '';
+  const from = typeof timestamp === 'number' ? timestamp : Date.parse(timestamp);
+  const since = Math.max(0, Math.floor((now - from) / 1000));
+  if (Number.isNaN(since)) return '';
   for (const [unit, size] of [['d', 86400], ['h', 3600], ['m', 60]]) {
-    if (seconds >= 2 * size) return Math.floor(seconds / size) + unit;
+    if (since >= 2 * size) return Math.floor(since / size) + unit;
   }
-  return seconds + 's';
+  return since + 's';
 }

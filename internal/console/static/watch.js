@@ -9,10 +9,14 @@ export const maxObjects = 2000;
 const maxPage = 500;
 const fewPage = 40;
 
+// maxLabels bounds the labels that are kept of an object.
+const maxLabels = 32;
+
 // rowOf has what is needed of a row: its metadata may be large.
 function rowOf({cells, object}) {
-  const {uid, namespace, name, creationTimestamp, resourceVersion} = object?.metadata ?? {};
-  return {cells, object: {metadata: {uid, namespace, name, creationTimestamp, resourceVersion}}};
+  const {uid, namespace, name, creationTimestamp, resourceVersion, labels} = object?.metadata ?? {};
+  const few = Object.fromEntries(Object.entries(labels ?? {}).slice(0, maxLabels));
+  return {cells, object: {metadata: {uid, namespace, name, creationTimestamp, resourceVersion, labels: few}}};
 }
 
 // items are the objects, or the rows of a table, that an answer or an event has.

@@ -90,7 +90,7 @@ func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) er
 		return err
 	}
 	namespace, where := c.Scope(o.allNamespaces)
-	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.Format() != ""}
+	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.IsObject()}
 	table, err := o.read(ctx, c, q, names)
 	if err != nil {
 		return err
@@ -174,9 +174,6 @@ func (o *getOptions) tablePrinter(to io.Writer) func(*metav1.Table) error {
 			columns = table.ColumnDefinitions
 		}
 		table.ColumnDefinitions = columns
-		if wide {
-			addSessionColumn(table)
-		}
 		tidyRows(table)
 		if err := printer.PrintObj(table, out); err != nil {
 			return fmt.Errorf("print the table: %w", err)

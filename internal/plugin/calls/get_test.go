@@ -50,11 +50,11 @@ func TestTableOfCalls(t *testing.T) {
 		}
 	}
 	wide := plugintest.Rows(f.Run("get", "-o", "wide", "-A", "-l", "none!=x", "--requested-by", "admin").Out)
-	if want := "NAMESPACE NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY SESSION CPU-MS MEMORY POD NODE"; wide["NAMESPACE"] != want {
+	if want := "NAMESPACE NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY SESSION STARTED CPU-MS MEMORY POD NODE"; wide["NAMESPACE"] != want {
 		t.Errorf("the header is %q", wide["NAMESPACE"])
 	}
 	line := strings.Join(strings.Fields(f.Run("get", "good", "-o", "wide").Out), " ")
-	if !strings.HasSuffix(line, " admin - - - good-abc node-1") {
+	if !strings.HasSuffix(line, " admin - - - - good-abc node-1") {
 		t.Errorf("the wide row is %q", line)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -287,20 +286,6 @@ func tidyRows(table *metav1.Table) {
 				text = "-"
 			}
 			row.Cells[j] = text
-		}
-	}
-}
-
-// addSessionColumn adds the session, which the API server's table doesn't have, behind the requester. The rows have whole calls.
-func addSessionColumn(table *metav1.Table) {
-	at := columnIndex(table.ColumnDefinitions, "Requested-By") + 1
-	if at > 0 && table.ColumnDefinitions != nil {
-		table.ColumnDefinitions = slices.Insert(slices.Clone(table.ColumnDefinitions), at, metav1.TableColumnDefinition{Name: "Session", Type: "string", Priority: 1})
-	}
-	for i := range table.Rows {
-		row := &table.Rows[i]
-		if at > 0 && at <= len(row.Cells) {
-			row.Cells = slices.Insert(row.Cells, at, any(ptr.Deref(rowCall(row).Spec.SessionRef, v1alpha1.SessionReference{}).Name))
 		}
 	}
 }

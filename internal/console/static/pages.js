@@ -1,0 +1,85 @@
+// Which bytes of a stream a view has, in pages, and which it reads next. Without elements.
+
+// pageBytes is how long a page gets, and maxPages how many a view keeps. More than that is read again when it is wanted.
+export const pageBytes = 64 << 10;
+export const maxPages = 6;
+export const windowBytes = pageBytes * maxPages;
+
+// slack is how far a page may go on to its next line, and how far a part may be skipped to its first.
+const slack = 8 << 10;
+
+// skipped is how much of a part is left out that doesn't begin at the beginning of a stream: up to the first line, or at least up
+// to the first character.
+export function skipped(bytes, offset) {
+  if (offset === 0) return 0;
+  const line = bytes.subarray(0, slack).indexOf(10);
+  if (line >= 0 && line + 1 < bytes.length) return line + 1;
+  let n = 0;
+  while (n < 3 && n < bytes.length && (bytes[n] & 0xc0) === 0x80) n++;
+  return n;
+}
+
+// cut is how much of a part still belongs to a page that has a length: up to the end of the line in which it gets full.
+export function cut(bytes, length) {
+  const room = Math.max(0, pageBytes - length);
+  if (bytes.length <= room) return bytes.length;
+  const line = bytes.subarray(room, room + slack).indexOf(10);
+  return Math.min(bytes.length, line >= 0 ? room + line + 1 : room + slack);
+}
+
+// before is the range of the page before an offset; null at the beginning. missing is the part of the stream that wasn't kept.
+export function before(offset, missing) {
+  let end = offset;
+  if (missing && end - 1 >= missing[0] && end - 1 <= missing[1]) end = missing[0];
+  if (end <= 0) return null;
+  let start = Math.max(0, end - pageBytes);
+  if (missing && missing[1] >= start && missing[1] < end) start = missing[1] + 1;
+  return {start, end};
+}
+
+// tail is where a view of the end of a stream begins.
+export function tail(total, missing) {
+  const start = Math.max(0, total - pageBytes * 4);
+  return missing && start >= missing[0] && start <= missing[1] ? missing[1] + 1 : start;
+}
+
+// joined are parts as one.
+export function joined(parts) {
+  if (parts.length === 1) return parts[0];
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+// Pending are bytes that came and aren't shown yet. Where more come than a view keeps, the older are left out.
+export class Pending {
+  #parts = []; #length = 0;
+  skipped = false;
+
+  get length() { return this.#length; }
+
+  add(part) {
+    this.#parts.push(part);
+    this.#length += part.length;
+    while (this.#length > windowBytes) {
+      const first = this.#parts[0], surplus = this.#length - windowBytes;
+      if (first.length <= surplus) this.#parts.shift();
+      else this.#parts[0] = first.subarray(surplus);
+      this.#length -= Math.min(first.length, surplus);
+      this.skipped = true;
+    }
+  }
+
+  // take returns them, and whether older ones were left out.
+  take() {
+    const taken = {bytes: joined(this.#parts), skipped: this.skipped};
+    this.#parts = [];
+    this.#length = 0;
+    this.skipped = false;
+    return taken;
+  }
+}
