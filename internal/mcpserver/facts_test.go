@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 func descriptionsOf(t *testing.T, session *mcp.ClientSession) map[string]string {
@@ -156,7 +157,7 @@ func TestAnnotationsAreRight(t *testing.T) {
 	destructive := append([]string{"write_file", "edit_file", "end_session", "cancel_call"}, open...)
 	s := NewServer(Options{MaxCalls: 1, MaxCallsPerUser: 1, Version: "test", Log: quiet()})
 	for _, tool := range s.toolset() {
-		d := tool.define(&facts{})
+		d := tool.Define(&tools.Facts{})
 		got := *d.Annotations
 		want := mcp.ToolAnnotations{
 			ReadOnlyHint: slices.Contains(harmless, d.Name), IdempotentHint: slices.Contains(repeatable, d.Name),

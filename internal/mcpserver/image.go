@@ -14,6 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -28,7 +29,7 @@ var (
 
 // addImage shows an image that read_file was asked for. Its bytes aren't in the call, but the session has the file. An image that
 // is too large, or can't be read, is described as other binary files are.
-func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *Result) {
+func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *reply.Result) {
 	asked, read := call.Spec.File, call.Status.File
 	if asked == nil || read == nil || !read.Binary || asked.Offset != nil || asked.Limit != nil || call.Spec.SessionRef == nil || who.Output == nil ||
 		!slices.Contains(imageNames, strings.ToLower(path.Ext(read.Path))) {
@@ -43,7 +44,7 @@ func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolC
 	if !slices.Contains(imageTypes, kind) {
 		return
 	}
-	r.image = &mcp.ImageContent{Data: data.Bytes(), MIMEType: kind}
+	r.Image = &mcp.ImageContent{Data: data.Bytes(), MIMEType: kind}
 	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", read.Path, kind, data.Len())
 }
 

@@ -10,21 +10,18 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/result"
 )
 
 const (
-	// defaultRead and maxRead are how many bytes read_output returns.
-	defaultRead = 16 << 10
-	maxRead     = 64 << 10
 	// readPatience is how long the API for output may be away, readTimeout how long all takes.
 	readPatience = 10 * time.Second
 	readTimeout  = 30 * time.Second
@@ -33,32 +30,13 @@ const (
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
 const reasonOutputUnavailable = "OutputUnavailable"
 
-var readOutputTool = tool{
-	name: "read_output", title: "Read the output of a call", output: answerSchema("call", "phase", "stream"), hints: readOnly(),
-	description: func(*facts) string {
-		return "Returns a part of what a call wrote to standard output or standard error, also what its result leaves out, and while it runs. " +
-			"next_offset in the result says where to read on. Bytes that aren't UTF-8 become U+FFFD."
-	},
-}
-
-func readOutputSpec(a *arguments) outputclient.Query {
-	return outputclient.Query{
-		Name:     readCallName(a),
-		Stream:   output.Stream(a.choice("stream", "which stream; stdout if absent", string(output.Stdout), string(output.Stderr))),
-		Offset:   ptr.Deref(a.number("offset", "first byte, counted from 0; 0 if absent", 0, maxOffset), 0),
-		Limit:    ptr.Deref(a.number("limit", fmt.Sprintf("how many bytes; %d if absent", defaultRead), 1, maxRead), defaultRead),
-		Patience: readPatience,
-	}
-}
-
 // readOutput returns a part of a stream of a call.
-func readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query outputclient.Query) (*Result, error) {
+func readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query outputclient.Query) (*reply.Result, error) {
 	call, err := findCall(ctx, who, query.Name)
 	if err != nil {
 		return nil, err
 	}
-	query.Namespace = who.Namespace
-	query.UID = call.UID
+	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
 	part, err := readPart(ctx, who, &query)
 	if err != nil {
 		return nil, unreadable(who, call, err)
@@ -94,16 +72,16 @@ func readPart(ctx context.Context, who *identity.Requester, query *outputclient.
 }
 
 // result describes the part. A character that the limit cuts is left for the next part.
-func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Result {
+func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
 	if whole := result.TrimPartialEnd(p.data); !p.complete && len(whole) > 0 {
 		p.next -= int64(len(p.data) - len(whole))
 		p.data = whole
 	}
 	p.complete = p.complete || p.beyond && follow.Finished(call)
-	r := &Result{
+	r := &reply.Result{
 		Output: strings.ToValidUTF8(string(p.data), "\uFFFD"), Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase),
-		Stream:    &StreamResult{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
-		succeeded: true,
+		Stream:    &reply.Stream{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
+		Succeeded: true,
 	}
 	if len(p.data) > 0 {
 		return r
@@ -133,8 +111,8 @@ func unreadable(who *identity.Requester, call *v1alpha1.ToolCall, err error) err
 	switch {
 	case apierrors.IsForbidden(err):
 		message = "the output needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRole toolcall-user grants, and " +
-			"of a call in a session the right to use the session: " + bounds.Text(err.Error(), maxMessage)
-	case reason == reasonUnknown:
+			"of a call in a session the right to use the session: " + bounds.Text(err.Error(), reply.MaxMessage)
+	case reason == reply.ReasonUnknown:
 		reason = reasonOutputUnavailable
 	}
 	return &failure{reason: reason, call: call.Name, message: message}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // hostileTexts would end a message, a line or an event early, or control a terminal, if they were sent as they are.
@@ -53,7 +54,7 @@ func expectSame(t *testing.T, message json.RawMessage, text string) {
 	var answer struct {
 		Result struct {
 			Content           []struct{ Text string }
-			StructuredContent Result
+			StructuredContent reply.Result
 		}
 	}
 	must(t, json.Unmarshal(message, &answer))

@@ -1,4 +1,4 @@
-package mcpserver
+package tools
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ func TestArguments(t *testing.T) {
 		return spec
 	}
 	for name, test := range map[string]struct {
-		read specOf
+		read func(*arguments) *CallRequest
 		raw  string
 		want v1alpha1.ToolCallSpec
 	}{
@@ -59,7 +59,7 @@ func TestArguments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got.spec); diff != "" {
+			if diff := cmp.Diff(test.want, got.Spec); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -70,7 +70,7 @@ func TestArguments(t *testing.T) {
 func TestInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		read specOf
+		read func(*arguments) *CallRequest
 		raw  string
 		want []string
 	}{
@@ -146,7 +146,7 @@ func FuzzRunCommandSpec(f *testing.F) {
 			}
 			return
 		}
-		spec := request.spec
+		spec := request.Spec
 		if spec.Shell == nil || spec.Shell.Command == "" || spec.Structured != nil || spec.Code != nil || spec.Tool != nil {
 			t.Errorf("not one action: %+v", spec)
 		}

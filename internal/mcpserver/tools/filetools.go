@@ -1,4 +1,4 @@
-package mcpserver
+package tools
 
 import (
 	"cmp"
@@ -24,16 +24,17 @@ const (
 	gitIgnored = "leave out what .gitignore files name"
 )
 
-var readFileTool = tool{
-	name: "read_file", title: "Read a file", output: callOutput(), hints: readOnly(),
-	description: func(f *facts) string {
+// ReadFile returns a file or a part of it.
+var ReadFile = define(readFileSpec, Tool{
+	Name: "read_file", title: "Read a file", hints: readOnly(),
+	description: func(f *Facts) string {
 		return "Returns a text file or a part of it, 2000 lines if you don't say more. next_offset in the result says where to read on; " +
 			"sha256 identifies the content of a file that was returned whole. A PNG, JPEG, GIF or WebP image in a session is shown as an image; other " +
 			"binary files are described. It needs no program in the environment. " + f.filesOfTools()
 	},
-}
+})
 
-func readFileSpec(a *arguments) *callRequest {
+func readFileSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: a.requiredPath("the file to read")}
 	lowest := int64(1)
 	if a.choice("unit", "what offset and limit count; lines if absent", unitLines, unitBytes) == unitBytes {
@@ -45,15 +46,16 @@ func readFileSpec(a *arguments) *callRequest {
 	return a.fileCall(file)
 }
 
-var writeFileTool = tool{
-	name: "write_file", title: "Write a file", output: callOutput(), hints: changes(true, true),
-	description: func(f *facts) string {
+// WriteFile writes a file whole.
+var WriteFile = define(writeFileSpec, Tool{
+	Name: "write_file", title: "Write a file", hints: changes(true, true),
+	description: func(f *Facts) string {
 		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. It replaces a file that is there " +
 			"unless create_only is true. " + f.filesOfTools()
 	},
-}
+})
 
-func writeFileSpec(a *arguments) *callRequest {
+func writeFileSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: a.requiredPath("the file to write")}
 	content := a.raw("content", "all of the text of the file")
 	encoded := a.text("content_base64", "instead of content: the bytes of the file in base64")
@@ -79,15 +81,16 @@ func writeFileSpec(a *arguments) *callRequest {
 	return a.fileCall(file)
 }
 
-var editFileTool = tool{
-	name: "edit_file", title: "Edit a file", output: callOutput(), hints: changes(true, false),
-	description: func(f *facts) string {
+// EditFile replaces texts in a file.
+var EditFile = define(editFileSpec, Tool{
+	Name: "edit_file", title: "Edit a file", hints: changes(true, false),
+	description: func(f *Facts) string {
 		return "Replaces a text in a file, or several with edits: then all of them are replaced, or none. A text must be in the file exactly " +
 			"once, unless replace_all is true; a failure says how often it is there. The file keeps its line ends. " + f.filesOfTools()
 	},
-}
+})
 
-func editFileSpec(a *arguments) *callRequest {
+func editFileSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: a.requiredPath("the file to edit")}
 	one := a.replacement()
 	file.OldString, file.NewString, file.ReplaceAll = one.OldString, one.NewString, one.ReplaceAll
@@ -142,15 +145,16 @@ func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
 	return all
 }
 
-var listFilesTool = tool{
-	name: "list_files", title: "List files", output: callOutput(), hints: readOnly(),
-	description: func(f *facts) string {
+// ListFiles lists a directory, or finds files by name.
+var ListFiles = define(listFilesSpec, Tool{
+	Name: "list_files", title: "List files", hints: readOnly(),
+	description: func(f *Facts) string {
 		return "Lists a directory, or finds files by name with pattern. Returns one JSON object a line, with path and type. " + f.filesOfTools()
 	},
-}
+})
 
 // listFilesSpec builds a list, or with a pattern a search for names.
-func listFilesSpec(a *arguments) *callRequest {
+func listFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
 		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
 		Pattern:          a.text("pattern", "find files whose path below the directory matches, such as **/*.go"),
@@ -166,15 +170,16 @@ func listFilesSpec(a *arguments) *callRequest {
 	return a.fileCall(file)
 }
 
-var searchFilesTool = tool{
-	name: "search_files", title: "Search in files", output: callOutput(), hints: readOnly(),
-	description: func(f *facts) string {
+// SearchFiles finds lines in files.
+var SearchFiles = define(searchFilesSpec, Tool{
+	Name: "search_files", title: "Search in files", hints: readOnly(),
+	description: func(f *Facts) string {
 		return "Finds the lines that match an RE2 expression, in a file or in all files below a directory. Returns one JSON object a line, " +
 			"with path, lineNumber, line, and with context_lines before and after. " + f.filesOfTools()
 	},
-}
+})
 
-func searchFilesSpec(a *arguments) *callRequest {
+func searchFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
 		Operation: v1alpha1.FileGrep, Path: a.searchPath("file or directory"), Pattern: a.text("pattern", "RE2 expression, or a text if literal is true"),
 		Literal: a.isSet("literal", "pattern is a text"), Glob: a.text("glob", "search only in files that match, such as *.go"),
@@ -186,7 +191,7 @@ func searchFilesSpec(a *arguments) *callRequest {
 }
 
 // fileCall reads the arguments that tools have besides those of their file.
-func (a *arguments) fileCall(file *v1alpha1.FileAction) *callRequest {
+func (a *arguments) fileCall(file *v1alpha1.FileAction) *CallRequest {
 	return a.call(v1alpha1.ToolCallSpec{File: file}, policyTimeout)
 }
 

@@ -1,8 +1,9 @@
-package mcpserver
+package tools
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -108,7 +109,7 @@ func (a *arguments) err() error {
 	if len(a.errors) == 0 {
 		return nil
 	}
-	return &failure{reason: v1alpha1.ReasonInvalidArguments, message: strings.Join(a.errors, "\n")}
+	return errors.New(strings.Join(a.errors, "\n"))
 }
 
 // read decodes an argument into out. It reports whether the argument was present and valid.

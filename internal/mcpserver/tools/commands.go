@@ -1,11 +1,8 @@
-package mcpserver
+package tools
 
 import (
 	"errors"
 	"fmt"
-
-	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/network"
@@ -23,53 +20,53 @@ const (
 
 var commandTimeout = fmt.Sprintf("time limit in seconds, %d if absent; the policy can set a lower one", defaultTimeoutSeconds)
 
-// callRequest is a call as the arguments of a tool describe it.
-type callRequest struct {
-	spec v1alpha1.ToolCallSpec
-	// id is the client's name for the call, empty if it has none.
-	id string
+// CallRequest is a call as the arguments of a tool describe it.
+type CallRequest struct {
+	Spec v1alpha1.ToolCallSpec
+	// ID is the client's name for the call, empty if it has none.
+	ID string
 }
 
-// specOf builds a call from the arguments of a tool.
-type specOf func(*arguments) *callRequest
-
-var runCommandTool = tool{
-	name: "run_command", title: "Run a command line", output: callOutput(), hints: unrestricted(),
-	description: func(f *facts) string {
+// RunCommand runs a command line through a shell.
+var RunCommand = define(runCommandSpec, Tool{
+	Name: "run_command", title: "Run a command line", hints: unrestricted(),
+	description: func(f *Facts) string {
 		return "Runs a command line through a shell and returns its output and exit code. Variables, the current directory and " +
 			"processes end with the command. " + f.files() + " The policy decides which programs are allowed: a denial says what is."
 	},
-}
+})
 
-func runCommandSpec(a *arguments) *callRequest {
+func runCommandSpec(a *arguments) *CallRequest {
 	command := a.text("command", "command line, for example: git log --oneline | head -5")
 	a.require("command", command, "the command line to run")
 	return a.command(v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: command}})
 }
 
-var runProgramTool = tool{
-	name: "run_program", title: "Run a program", output: callOutput(), hints: unrestricted(),
-	description: func(f *facts) string {
+// RunProgram runs a program without a shell.
+var RunProgram = define(runProgramSpec, Tool{
+	Name: "run_program", title: "Run a program", hints: unrestricted(),
+	description: func(f *Facts) string {
 		return "Runs one program with its arguments, exactly as they are, without a shell: no quoting, no pipes, no wildcards. Returns " +
 			"its output and exit code. " + f.files()
 	},
-}
+})
 
-func runProgramSpec(a *arguments) *callRequest {
+func runProgramSpec(a *arguments) *CallRequest {
 	program := a.text("program", "name of the program, without a path")
 	a.require("program", program, "the name of the program to run")
 	return a.command(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: program, Args: a.texts("args", "its arguments")}})
 }
 
-var runCodeTool = tool{
-	name: "run_code", title: "Run code", output: callOutput(), hints: unrestricted(),
-	description: func(f *facts) string {
+// RunCode runs code in an interpreter.
+var RunCode = define(runCodeSpec, Tool{
+	Name: "run_code", title: "Run code", hints: unrestricted(),
+	description: func(f *Facts) string {
 		return "Runs a program in an interpreter of its own and returns its output and exit code. Print the values that you need: " +
 			"variables don't last to the next call. It can open connections only if the policy gives code a network. " + f.files()
 	},
-}
+})
 
-func runCodeSpec(a *arguments) *callRequest {
+func runCodeSpec(a *arguments) *CallRequest {
 	code := &v1alpha1.CodeAction{
 		Language: a.text("language", "language of the code, such as python"), Source: a.raw("code", "source code to run"),
 		NetworkAccess: a.flag("network", "request network access, which the policy must allow"),
@@ -80,16 +77,16 @@ func runCodeSpec(a *arguments) *callRequest {
 }
 
 // command reads the other arguments of tools that start a command, which has a default time limit.
-func (a *arguments) command(spec v1alpha1.ToolCallSpec) *callRequest {
+func (a *arguments) command(spec v1alpha1.ToolCallSpec) *CallRequest {
 	r := a.process(spec, commandTimeout)
-	if r.spec.TimeoutSeconds == nil {
-		r.spec.TimeoutSeconds = new(defaultTimeoutSeconds)
+	if r.Spec.TimeoutSeconds == nil {
+		r.Spec.TimeoutSeconds = new(defaultTimeoutSeconds)
 	}
 	return r
 }
 
 // process reads the other arguments of tools that start a process.
-func (a *arguments) process(spec v1alpha1.ToolCallSpec, timeout string) *callRequest {
+func (a *arguments) process(spec v1alpha1.ToolCallSpec, timeout string) *CallRequest {
 	spec.Stdin = a.raw("stdin", "standard input; empty if absent")
 	if hosts := a.networkHosts(); len(hosts) > 0 {
 		spec.Network = &v1alpha1.CallNetwork{Hosts: hosts}
@@ -117,7 +114,7 @@ func (a *arguments) networkHosts() []string {
 }
 
 // call reads the arguments that every tool which creates a call has.
-func (a *arguments) call(spec v1alpha1.ToolCallSpec, timeout string) *callRequest {
+func (a *arguments) call(spec v1alpha1.ToolCallSpec, timeout string) *CallRequest {
 	if name := a.session("session to run in, from start_session; its calls share files"); name != "" {
 		spec.SessionRef = &v1alpha1.SessionReference{Name: name}
 	}
@@ -130,40 +127,6 @@ func (a *arguments) call(spec v1alpha1.ToolCallSpec, timeout string) *callReques
 	spec.TimeoutSeconds = a.seconds("timeout_seconds", timeout)
 	spec.WorkingDir = a.text("working_dir", "directory to start in; that of the session or environment if absent")
 	spec.Env = a.variables("environment variables of this call")
-	return &callRequest{spec: spec, id: a.requestID("your name for this call, such as a UUID: the same id with the same arguments returns the " +
+	return &CallRequest{Spec: spec, ID: a.requestID("your name for this call, such as a UUID: the same id with the same arguments returns the " +
 		"result of the same call instead of running it twice, for as long as the call is kept. With it, the call goes on if you stop waiting")}
-}
-
-// callOutput returns the schema of the results of a tool that answers with the outcome of a call.
-func callOutput() *jsonschema.Schema {
-	return answerSchema("exit_code", "call", "phase", "signal", "truncated", "refused", "denied_hosts", "environment", "session", "file")
-}
-
-// answerSchema returns the schema of results: the fields that all have, and some others. Only a mistake in the program can make it fail.
-func answerSchema(more ...string) *jsonschema.Schema {
-	all, err := jsonschema.For[Result](nil)
-	if err != nil {
-		panic(fmt.Sprintf("no schema for results: %v", err))
-	}
-	chosen := map[string]*jsonschema.Schema{}
-	for _, name := range append([]string{"output", "reason", "retry_safe"}, more...) {
-		chosen[name] = all.Properties[name]
-	}
-	all.Properties, all.PropertyOrder = chosen, nil
-	return all
-}
-
-// unrestricted returns the hints of a tool that can do anything.
-func unrestricted() *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
-}
-
-// readOnly returns the hints of a tool that changes nothing.
-func readOnly() *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true, OpenWorldHint: new(false)}
-}
-
-// changes returns the hints of a tool that changes something of its own world.
-func changes(destructive, idempotent bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
 }
