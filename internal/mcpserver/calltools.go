@@ -2,7 +2,7 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +14,9 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
+
+// backgroundWait is how long a call in the background may take to start until it is answered.
+const backgroundWait = 10 * time.Second
 
 // findCall reads a call.
 func findCall(ctx context.Context, who *identity.Requester, name string) (*v1alpha1.ToolCall, error) {
@@ -31,22 +34,40 @@ func getCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requeste
 		return nil, err
 	}
 	if !follow.Finished(call) && r.Wait > 0 {
-		waiting, cancel := context.WithTimeout(ctx, r.Wait)
-		defer cancel()
-		done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{
-			UID: call.UID, Changed: func(seen *v1alpha1.ToolCall) { call = seen },
-		})
-		switch {
-		case err == nil:
-			call = done
-		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-			return nil, unknownOutcome(keyOf(call), err)
-		}
+		call, err = waitFor(ctx, who, call, r.Wait, follow.Finished)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return resultOf(call), nil
+}
+
+// resultOf returns the result of a call, or that it hasn't finished.
+func resultOf(call *v1alpha1.ToolCall) *reply.Result {
 	if !follow.Finished(call) {
-		return reply.Running(call), nil
+		return reply.Running(call)
 	}
-	return reply.Of(call), nil
+	return reply.Of(call)
+}
+
+// waitFor waits until a call is as wanted, or has finished, but not longer than the limit, and returns its last state.
+func waitFor(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, limit time.Duration, wanted func(*v1alpha1.ToolCall) bool) (*v1alpha1.ToolCall, error) {
+	waiting, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	seen := call
+	done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{UID: call.UID, Changed: func(changed *v1alpha1.ToolCall) {
+		if seen = changed; wanted(changed) {
+			stop()
+		}
+	}})
+	switch {
+	case err == nil:
+		return done, nil
+	case waiting.Err() != nil && ctx.Err() == nil:
+		return seen, nil
+	default:
+		return nil, unknownOutcome(keyOf(call), err)
+	}
 }
 
 // cancelCall cancels a call and returns its result.

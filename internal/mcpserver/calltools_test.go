@@ -165,7 +165,7 @@ func TestOutputIsReadInParts(t *testing.T) {
 			t.Errorf("%s: the text says %q", name, textOf(answer))
 		}
 	}
-	for _, wrong := range []fields{{"offset": -1}, {"offset": 1.5}, {"limit": 0}, {"limit": tools.MaxRead + 1}, {"stream": "stdin"}, {"offset": "0"}, {"artifact": "x"}} {
+	for _, wrong := range []fields{{"offset": -1}, {"offset": 1.5}, {"limit": 0}, {"limit": tools.MaxRead + 1}, {"stream": "stdin"}, {"offset": "first"}} {
 		wrong["call"] = call.Name
 		if _, result := use(t, session, "read_output", wrong); result.Reason != v1alpha1.ReasonInvalidArguments {
 			t.Errorf("%v: %+v", wrong, result)

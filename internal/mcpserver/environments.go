@@ -27,24 +27,29 @@ const (
 	// listTimeout bounds the time of a list, and of waiting for a place.
 	listTimeout = 20 * time.Second
 	// maxReadiness bounds the message of an environment that is not ready, in bytes.
-	maxReadiness = 1 << 10
+	maxReadiness = 256
 )
 
 // listEnvironments lists the environments of the namespace.
 func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, _ struct{}) (*reply.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	found, more, err := s.environmentsOf(ctx, who)
+	policies := policiesOf{who: who, known: map[string]*reply.Allowed{}}
+	found, more, err := s.environmentsOf(ctx, who, policies.describe)
 	if err != nil {
 		return nil, notCreated(fmt.Errorf("list the environments: %w", err))
 	}
-	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Environments: found, More: more, Succeeded: true}
-	r.Output = reply.List(r.Environments, r.More, who.Namespace)
-	return r, nil
+	text, listed := reply.List(found, more, who.Namespace, reply.Room(s.options.MaxAnswer))
+	return &reply.Result{
+		Reason: v1alpha1.ReasonCompleted, Output: text, Environments: found[:listed], More: more || listed < len(found), Succeeded: true,
+	}, nil
 }
 
-// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
-func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (described []reply.Environment, more bool, err error) {
+// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more. add completes each
+// description; it may be nil.
+func (s *Server) environmentsOf(
+	ctx context.Context, who *identity.Requester, add func(context.Context, *v1alpha1.ExecutionEnvironment, *reply.Environment),
+) (described []reply.Environment, more bool, err error) {
 	release, err := s.lists.Acquire(ctx, who.Tenant, 1)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for other lists: %w", err)
@@ -58,13 +63,41 @@ func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (d
 			return nil, false, err
 		}
 		for i := range page.Items {
-			described = append(described, describe(&page.Items[i]))
+			one := describe(&page.Items[i])
+			if add != nil {
+				add(ctx, &page.Items[i], &one)
+			}
+			described = append(described, one)
 		}
 		if next = page.Continue; next == "" {
 			return described, false, nil
 		}
 	}
 	return described, true, nil
+}
+
+// policiesOf are the policies of environments, as far as the requester may read them.
+type policiesOf struct {
+	who   *identity.Requester
+	known map[string]*reply.Allowed
+}
+
+// describe says what the policy of an environment lets calls do. An environment without a policy has the defaults.
+func (p *policiesOf) describe(ctx context.Context, e *v1alpha1.ExecutionEnvironment, d *reply.Environment) {
+	name := e.Spec.PolicyName()
+	if name == "" {
+		d.Allowed = reply.AllowedBy(&v1alpha1.ExecutionPolicySpec{})
+		return
+	}
+	allowed, known := p.known[name]
+	if !known {
+		policy := &v1alpha1.ExecutionPolicy{}
+		if p.who.Objects.Get(ctx, client.ObjectKey{Name: name}, policy) == nil {
+			allowed = reply.AllowedBy(&policy.Spec)
+		}
+		p.known[name] = allowed
+	}
+	d.Allowed = allowed
 }
 
 func describe(e *v1alpha1.ExecutionEnvironment) reply.Environment {

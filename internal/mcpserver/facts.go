@@ -2,23 +2,35 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
-// factsTimeout bounds how long a list of tools waits for the environments that it tells of.
-const factsTimeout = 5 * time.Second
+const (
+	// factsTimeout bounds how long a list of tools waits for the environments that it tells of.
+	factsTimeout = 5 * time.Second
+	// listLasts is how long clients may keep a list of tools: what it says of the environment changes seldom.
+	listLasts = 5 * time.Minute
+)
 
-// describeTools completes the descriptions for the client that lists the tools.
+// describeTools completes the descriptions for the client that lists the tools, and leaves out those that its view doesn't have. For that
+// client they don't exist.
 func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		view := s.viewOf(req.GetExtra())
+		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name].In(view) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", bounds.Text(call.Params.Name, 64))}
+		}
 		result, err := next(ctx, method, req)
 		listed, ok := result.(*mcp.ListToolsResult)
 		if err != nil || !ok {
@@ -27,8 +39,10 @@ func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 		f := s.factsFor(ctx, req)
 		completed := *listed
 		completed.Tools = nil
-		for _, t := range listed.Tools {
-			completed.Tools = append(completed.Tools, s.tools[t.Name].Define(f))
+		for _, listed := range listed.Tools {
+			if t := s.tools[listed.Name]; t.In(view) {
+				completed.Tools = append(completed.Tools, t.Define(f))
+			}
 		}
 		return &completed, nil
 	}
@@ -49,7 +63,7 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *tools.Facts {
 	defer place.Release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	if found, more, err := s.environmentsOf(ctx, who); err == nil {
+	if found, more, err := s.environmentsOf(ctx, who, nil); err == nil {
 		addDefault(f, found, more)
 	}
 	return f

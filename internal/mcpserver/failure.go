@@ -71,15 +71,15 @@ func isFailure(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// resultOfError returns the result of a tool that failed with an error.
-func resultOfError(who *identity.Requester, err error) *reply.Result {
+// resultOfError returns the result of a tool that failed with an error. One that only reads can be used again in any case.
+func resultOfError(who *identity.Requester, err error, readOnly bool) *reply.Result {
 	var f *failure
 	if !errors.As(err, &f) {
 		f = &failure{reason: reply.ReasonUnknown, message: bounds.Text(err.Error(), reply.MaxMessage), mayHaveRun: true}
 	}
-	r := &reply.Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(!f.mayHaveRun), Call: f.call, Session: f.session}
+	r := &reply.Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(readOnly || !f.mayHaveRun), Call: f.call, Session: f.session}
 	if r.Output == "" {
-		r.Output = explain(who, f.cause)
+		r.Output = reply.OwnWords(explain(who, f.cause))
 	}
 	if r.Reason == "" {
 		r.Reason = apiReason(f.cause)

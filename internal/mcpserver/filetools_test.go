@@ -20,7 +20,7 @@ func TestFileResults(t *testing.T) {
 	})
 	answer, result := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "read_file", fields{"path": "a", "session": "mine"})
 	call := f.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
-	want := "one\ntwo\n\n[reason: Completed, call: " + call.Name + ", session: mine, truncated: true, sha256: abc, next_offset: 3]"
+	want := "one\ntwo\n\n[reason: Completed, call: " + call.Name + ", truncated: true, sha256: abc, next_offset: 3]"
 	if textOf(answer) != want || answer.IsError {
 		t.Errorf("%q", textOf(answer))
 	}

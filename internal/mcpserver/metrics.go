@@ -52,7 +52,7 @@ func outcomeOf(r *reply.Result, creates bool) string {
 		return string(v1alpha1.PhaseFailed)
 	case r.Phase != "":
 		return r.Phase
-	case r.Call == "" || ptr.Deref(r.RetrySafe, false):
+	case r.Call == "" || ptr.Deref(r.RetrySafe, false) && r.Reason != reply.ReasonUnknown && r.Reason != reply.ReasonDeleted && r.Reason != reply.ReasonNotFinished:
 		return "NotCreated"
 	default:
 		return "Unknown"

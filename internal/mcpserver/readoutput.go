@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,23 +26,59 @@ const (
 	// readPatience is how long the API for output may be away, readTimeout how long all takes.
 	readPatience = 10 * time.Second
 	readTimeout  = 30 * time.Second
+	// maxShownPath bounds a path in a message, in bytes.
+	maxShownPath = 256
 )
 
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
 const reasonOutputUnavailable = "OutputUnavailable"
 
 // readOutput returns a part of a stream of a call.
-func readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query outputclient.Query) (*reply.Result, error) {
+func (s *Server) readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query *outputclient.Query) (*reply.Result, error) {
+	if query.Namespace != "" && query.Namespace != who.Namespace {
+		return nil, &failure{reason: reply.ReasonNotFound, message: fmt.Sprintf(
+			"the artifact is of a call in another namespace than %s, which this connection is for", who.Namespace)}
+	}
 	call, err := findCall(ctx, who, query.Name)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkKept(call, query.Artifact); err != nil {
+		return nil, err
+	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	part, err := readPart(ctx, who, &query)
+	if image := s.imageOf(ctx, who, call, query); image != nil {
+		return image, nil
+	}
+	query.Limit = min(query.Limit, int64(reply.Room(s.options.MaxAnswer)))
+	part, err := readPart(ctx, who, query)
 	if err != nil {
 		return nil, unreadable(who, call, err)
 	}
-	return part.result(call, &query), nil
+	return part.result(call, query), nil
+}
+
+// checkKept returns an error unless a call kept a file, or none is asked for.
+func checkKept(call *v1alpha1.ToolCall, artifact string) error {
+	var kept []string
+	for _, a := range call.Status.Artifacts {
+		if a.Path == artifact {
+			return nil
+		}
+		kept = append(kept, a.Path)
+	}
+	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(artifact, maxShownPath))
+	switch {
+	case artifact == "":
+		return nil
+	case !follow.Finished(call):
+		message += ": it has not finished, and keeps files at its end"
+	case len(kept) > 0:
+		message += ", but " + bounds.Text(strings.Join(kept, ", "), reply.MaxMessage)
+	default:
+		message += ", and no other: pass collect to the tool that runs it"
+	}
+	return &failure{reason: reply.ReasonNotFound, call: call.Name, message: message}
 }
 
 // part is what was read of a stream.
@@ -80,7 +117,7 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 	p.complete = p.complete || p.beyond && follow.Finished(call)
 	r := &reply.Result{
 		Output: strings.ToValidUTF8(string(p.data), "\uFFFD"), Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase),
-		Stream:    &reply.Stream{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
+		Stream:    &reply.Stream{Name: cmp.Or(query.Artifact, string(query.Stream)), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
 		Succeeded: true,
 	}
 	if len(p.data) > 0 {
@@ -89,7 +126,7 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 	switch {
 	case !follow.Finished(call):
 		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
-	case p.beyond && call.Status.Streams != nil:
+	case query.Artifact == "" && p.beyond && call.Status.Streams != nil:
 		r.Output = fmt.Sprintf("(nothing at offset %d: the stream has %d bytes)", query.Offset, lengthOf(call, query.Stream))
 	default:
 		r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)

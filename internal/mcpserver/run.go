@@ -77,7 +77,8 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 	if err != nil {
 		return nil, err
 	}
-	result := reply.Of(done)
+	result := resultOf(done)
+	result.KnowsSession = r.Spec.SessionRef != nil
 	addImage(ctx, who, done, result)
 	if inConversation {
 		s.leaveConversation(req, done, result)
@@ -121,8 +122,12 @@ func asOutcome(call *v1alpha1.ToolCall, err error) error {
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id. Another call of the same name is none of the requester's.
+// again by its request_id. A call in the background goes on, and is answered when it runs. Another call of the same name is none of the
+// requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
+	if call.Spec.Background {
+		return waitFor(ctx, who, call, backgroundWait, func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseRunning })
+	}
 	live := startProgress(ctx, req)
 	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
 	live.stop()

@@ -76,7 +76,7 @@ func TestToolsAreListedWithSchemas(t *testing.T) {
 	required := map[string][]any{
 		"run_command": {"command"}, "run_program": {"program"}, "run_code": {"language", "code"}, "read_file": {"path"},
 		"write_file": {"path"}, "edit_file": {"path"}, "search_files": {"pattern"}, "end_session": {"session"}, "get_call": {"call"},
-		"cancel_call": {"call"}, "read_output": {"call"}, "list_environments": nil, "list_files": nil, "start_session": nil,
+		"cancel_call": {"call"}, "read_output": nil, "list_environments": nil, "list_files": nil, "start_session": nil,
 	}
 	if len(listed.Tools) != len(required) {
 		t.Errorf("%d tools", len(listed.Tools))
@@ -310,7 +310,7 @@ func TestEnvironmentsAreListed(t *testing.T) {
 		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments"})
 		must(t, err)
 		found := reply.Result{}
-		remarshal(t, answer.StructuredContent, &found)
+		remarshal(t, answer.Meta[reply.MetaKey], &found)
 		return textOf(answer), found
 	}
 	if text, found := list(); !strings.Contains(text, "no environments in namespace "+f.namespace) || len(found.Environments) != 0 {
@@ -327,11 +327,14 @@ func TestEnvironmentsAreListed(t *testing.T) {
 	text, found := list()
 	want := []reply.Environment{{
 		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Keeps: []string{"/data"}, Message: "the operator has not checked it yet",
+		// Without a policy, the defaults hold.
+		Allowed: &reply.Allowed{CommandLines: []string{}, Programs: []string{"*"}, Languages: []string{"python"}, Hosts: []string{"*"}, CodeHosts: []string{}},
 	}}
 	if diff := cmp.Diff(want, found.Environments); diff != "" {
 		t.Error(diff)
 	}
-	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, files below /data last, the default, not ready: the operator has not checked it yet\n"; text != want {
+	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, files below /data last, the default, not ready: the operator has not checked it yet\n" +
+		"  run_command: none; run_program: any program; run_code: python; hosts: any; hosts of run_code: none\n"; text != want {
 		t.Errorf("got %q, want %q", text, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -198,16 +199,27 @@ func connected(t *testing.T, s *Server, options *mcp.ClientOptions) *mcp.ClientS
 	return session
 }
 
-// use calls a tool and decodes the structured part of the answer.
+// use calls a tool and decodes the answer.
 func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (*mcp.CallToolResult, reply.Result) {
 	t.Helper()
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	must(t, err)
-	raw, err := json.Marshal(answer.StructuredContent)
-	must(t, err)
-	var result reply.Result
-	must(t, json.Unmarshal(raw, &result))
-	return answer, result
+	return answer, resultOfAnswer(t, answer)
+}
+
+// resultOfAnswer decodes an answer: the fields of _meta, and the output, which is the text without the server's last line.
+func resultOfAnswer(t *testing.T, answer *mcp.CallToolResult) (result reply.Result) {
+	t.Helper()
+	if answer.StructuredContent != nil {
+		t.Errorf("the answer repeats itself: %v", answer.StructuredContent)
+	}
+	remarshal(t, answer.Meta[reply.MetaKey], &result)
+	text := answer.Content[0].(*mcp.TextContent).Text
+	if at := strings.LastIndex(text, "\n\n[reason: "); at >= 0 {
+		text = text[:at]
+	}
+	result.Output = text
+	return result
 }
 
 func textOf(answer *mcp.CallToolResult) string {

@@ -42,7 +42,7 @@ func (s *Server) toolset() []tool {
 		query(s, tools.EndSession, s.endSession),
 		query(s, tools.GetCall, getCall),
 		query(s, tools.CancelCall, cancelCall),
-		query(s, tools.ReadOutput, readOutput),
+		query(s, tools.ReadOutput, s.readOutput),
 	}
 }
 
@@ -73,12 +73,12 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 		started := time.Now()
 		result, err := t.run(ctx, req, who)
 		if err != nil {
-			result = resultOfError(who, err)
+			result = resultOfError(who, err, t.ReadOnly())
 		}
 		s.options.Metrics.observe(t.Name, outcomeOf(result, t.creates), time.Since(started))
 		s.options.Log.Info("answered a tool call", "tool", t.Name, "user", who.User, "namespace", who.Namespace,
 			"call", result.Call, "reason", result.Reason)
-		return result.Encode()
+		return result.Encode(s.options.MaxAnswer)
 	}
 }
 

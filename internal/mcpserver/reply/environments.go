@@ -18,21 +18,31 @@ type Environment struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 	Languages  []string `json:"languages,omitempty"`
 	Keeps      []string `json:"keeps,omitempty"`
+	// Allowed is what its policy lets calls do, nil if the requester may not read the policy.
+	Allowed *Allowed `json:"allowed,omitempty"`
 }
 
-// List is a list of environments as text for a model.
-func List(environments []Environment, more bool, namespace string) string {
+// List is the beginning of a list of environments as text for a model, of at most room characters, and how many it has. more says that
+// there are more than those.
+func List(environments []Environment, more bool, namespace string, room int) (text string, listed int) {
 	if len(environments) == 0 {
-		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", namespace)
+		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", namespace), 0
 	}
 	var b strings.Builder
 	for i := range environments {
-		environments[i].write(&b)
+		var one strings.Builder
+		environments[i].write(&one)
+		if room -= length(one.String()); room < 0 && i > 0 {
+			more = true
+			break
+		}
+		b.WriteString(one.String())
+		listed++
 	}
 	if more {
-		fmt.Fprintf(&b, "Only the first %d environments are listed.\n", MaxEnvironments)
+		fmt.Fprintf(&b, "Only the first %d environments are listed.\n", listed)
 	}
-	return b.String()
+	return b.String(), listed
 }
 
 func (e *Environment) write(b *strings.Builder) {
@@ -52,5 +62,5 @@ func (e *Environment) write(b *strings.Builder) {
 	if !e.Ready {
 		fmt.Fprintf(b, ", not ready: %s", e.Message)
 	}
-	b.WriteString("\n")
+	b.WriteString("\n  " + e.Allowed.text() + "\n")
 }

@@ -2,10 +2,8 @@ package reply
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"net"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -28,10 +26,10 @@ const (
 // MaxMessage bounds the part of an error message that is passed on, in bytes.
 const MaxMessage = 4 << 10
 
-// Result is the outcome of a tool, and the structured part of its answer. Clients show a model either the text of an answer
-// or its structured part, so each of them holds everything.
+// Result is the outcome of a tool. Output is what the text of its answer has, the other fields are in _meta for programs; the last line of
+// the text has those that a model needs.
 type Result struct {
-	Output    string `json:"output"`
+	Output    string `json:"-"`
 	Reason    string `json:"reason"`
 	RetrySafe *bool  `json:"retry_safe,omitempty"`
 	ExitCode  *int32 `json:"exit_code,omitempty"`
@@ -46,16 +44,21 @@ type Result struct {
 
 	DeniedHosts []v1alpha1.DeniedHost `json:"denied_hosts,omitempty"`
 
-	File   *File   `json:"file,omitempty"`
-	Stream *Stream `json:"stream,omitempty"`
+	File      *File      `json:"file,omitempty"`
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+	Stream    *Stream    `json:"stream,omitempty"`
 
 	Environments []Environment `json:"environments,omitzero"`
 	More         bool          `json:"more,omitempty"`
 
 	// Succeeded is true unless the answer is an error.
 	Succeeded bool `json:"-"`
-	// Image is what read_file shows of an image; nil for everything else.
+	// KnowsSession says that the client named the session, so that the text doesn't.
+	KnowsSession bool `json:"-"`
+	// Image is what read_file and read_output show of an image; nil for everything else.
 	Image *mcp.ImageContent `json:"-"`
+	// call is what the output is of; nil for that of other tools.
+	call *v1alpha1.ToolCall
 }
 
 // File is what a file tool did, with the meaning of the fields of the same name in the status of a call.
@@ -86,12 +89,11 @@ type Stream struct {
 func Of(call *v1alpha1.ToolCall) *Result {
 	s := &call.Status
 	r := &Result{
-		Output: cmp.Or(s.Output, s.Message), Reason: s.Reason, RetrySafe: s.RetrySafe, ExitCode: s.ExitCode, Call: call.Name, Phase: string(s.Phase),
-		Signal: s.Signal, File: fileOf(s.File), Succeeded: s.Phase == v1alpha1.PhaseSucceeded,
+		Reason: s.Reason, RetrySafe: s.RetrySafe, ExitCode: s.ExitCode, Call: call.Name, Phase: string(s.Phase), Signal: s.Signal,
+		File: fileOf(s.File), Succeeded: s.Phase == v1alpha1.PhaseSucceeded, call: call,
 	}
-	if !r.Succeeded && r.RetrySafe == nil {
-		// A denied call never ran. Of any other the status says when that is certain.
-		r.RetrySafe = ptr.To(s.Phase == v1alpha1.PhaseDenied)
+	if !r.Succeeded {
+		r.RetrySafe = ptr.To(ptr.Deref(s.RetrySafe, false) || changedNothing(call))
 	}
 	for _, program := range s.Refused {
 		r.Refused = append(r.Refused, program.Path)
@@ -108,7 +110,39 @@ func Of(call *v1alpha1.ToolCall) *Result {
 	if call.Spec.SessionRef != nil {
 		r.Session = call.Spec.SessionRef.Name
 	}
+	r.Output = outputOf(call)
+	r.addArtifacts(call)
 	return r
+}
+
+// refusals are the reasons of operations on files that were refused before they changed anything.
+var refusals = []string{
+	v1alpha1.ReasonFileNotFound, v1alpha1.ReasonFileExists, v1alpha1.ReasonIsDirectory, v1alpha1.ReasonNotDirectory, v1alpha1.ReasonPathNotAllowed,
+	v1alpha1.ReasonPermissionDenied, v1alpha1.ReasonFileTooLarge, v1alpha1.ReasonEditNotFound, v1alpha1.ReasonEditAmbiguous, v1alpha1.ReasonFileChanged,
+	v1alpha1.ReasonInvalidPattern,
+}
+
+// changedNothing reports whether a call that failed certainly changed nothing: it was denied, only reads, or was refused. Of any other the
+// status says when it never started.
+func changedNothing(call *v1alpha1.ToolCall) bool {
+	if call.Status.Phase == v1alpha1.PhaseDenied {
+		return true
+	}
+	return call.Spec.File != nil && (!call.Spec.File.Operation.Writes() || slices.Contains(refusals, call.Status.Reason))
+}
+
+// outputOf is the text of a call, in the words of this server.
+func outputOf(call *v1alpha1.ToolCall) string {
+	s := &call.Status
+	text := cmp.Or(s.Output, s.Message)
+	switch shown := strings.TrimSuffix(s.Stdout, "\n"); {
+	case call.Spec.File == nil && s.Streams != nil:
+		return ownEnd(text, s.Network != nil && len(s.Network.Denied) > 0)
+	case call.Spec.File == nil || s.File == nil || s.File.Binary || shown == "" || !strings.HasPrefix(text, shown):
+		return OwnWords(text)
+	default:
+		return listing(call.Spec.File.Operation, shown) + OwnWords(text[len(shown):])
+	}
 }
 
 func fileOf(f *v1alpha1.FileStatus) *File {
@@ -130,81 +164,4 @@ func Running(call *v1alpha1.ToolCall) *Result {
 	}
 	r.Output = fmt.Sprintf("call %s has not finished; read_output has what it wrote so far", call.Name)
 	return r
-}
-
-// Encode encodes the answer. Every outcome but success sets isError, so that the model reacts to it.
-func (r *Result) Encode() (*mcp.CallToolResult, error) {
-	structured, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
-	}
-	content := []mcp.Content{&mcp.TextContent{Text: r.text()}}
-	if r.Image != nil {
-		content = append(content, r.Image)
-	}
-	return &mcp.CallToolResult{
-		Content:           content,
-		StructuredContent: json.RawMessage(structured),
-		IsError:           !r.Succeeded,
-	}, nil
-}
-
-// text is the output and a last line with the other fields that a model needs.
-func (r *Result) text() string {
-	var facts []string
-	add := func(name string, given bool, value any) {
-		if given {
-			facts = append(facts, fmt.Sprintf("%s: %v", name, value))
-		}
-	}
-	number := func(name string, value *int64) { add(name, value != nil, ptr.Deref(value, 0)) }
-	add("exit_code", r.ExitCode != nil, ptr.Deref(r.ExitCode, 0))
-	add("retry_safe", r.RetrySafe != nil, ptr.Deref(r.RetrySafe, false))
-	add("phase", r.Reason == ReasonNotFinished && r.Phase != "", r.Phase)
-	add("call", r.Call != "", r.Call)
-	add("session", r.Session != "", r.Session)
-	add("signal", r.Signal != "", r.Signal)
-	add("truncated", r.Truncated || r.File != nil && r.File.Truncated, true)
-	add("refused", len(r.Refused) > 0, quoted(r.Refused))
-	add("denied_hosts", len(r.DeniedHosts) > 0, quoted(destinations(r.DeniedHosts)))
-	if f := r.File; f != nil {
-		add("sha256", f.SHA256 != "", f.SHA256)
-		number("next_offset", f.NextOffset)
-		number("matches", f.Matches)
-		number("replaced", f.Replaced)
-		add("changed", f.Changed, true)
-	}
-	if s := r.Stream; s != nil {
-		add("stream", true, s.Name)
-		add("offset", true, s.Offset)
-		add("next_offset", true, s.NextOffset)
-		add("complete", true, s.Complete)
-		add("missing", s.Missing > 0, s.Missing)
-	}
-	if len(facts) == 0 && r.Succeeded {
-		return r.Output
-	}
-	return strings.TrimRight(r.Output, "\n") + "\n\n[" + strings.Join(append([]string{"reason: " + r.Reason}, facts...), ", ") + "]"
-}
-
-// destinations are hosts with their ports. A lookup has none.
-func destinations(denied []v1alpha1.DeniedHost) []string {
-	var all []string
-	for _, d := range denied {
-		if d.Port == 0 {
-			all = append(all, d.Host)
-			continue
-		}
-		all = append(all, net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))))
-	}
-	return all
-}
-
-// quoted lists paths or hosts on one line: a command chooses them.
-func quoted(names []string) string {
-	var all []string
-	for _, name := range names {
-		all = append(all, strconv.Quote(name))
-	}
-	return strings.Join(all, " ")
 }

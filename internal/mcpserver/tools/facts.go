@@ -3,6 +3,8 @@ package tools
 import (
 	"fmt"
 	"strings"
+
+	"toolcall.dev/operator/internal/bounds"
 )
 
 // Facts are what the descriptions of the tools say about the environment at hand. The zero value makes descriptions that are
@@ -20,28 +22,33 @@ type Facts struct {
 	Connected bool
 }
 
+// maxPlaces and maxName bound what of the environment is in each description, in bytes.
+const (
+	maxPlaces = 60
+	maxName   = 40
+)
+
 // files says what becomes of the files of a command.
 func (f *Facts) files() string {
 	if f.Conversation {
 		return "Calls run in this conversation's session unless they name another session or an environment: files in the workspace, the home " +
-			"directory and /tmp stay from call to call, and are gone when the conversation or the session ends, " + f.exceptLasting()
+			"directory and /tmp stay until it ends, " + f.exceptLasting()
 	}
-	return f.without() + " Calls with the same session share files: start one with start_session."
+	return f.without() + " Calls with the same session share files."
 }
 
 // without says what becomes of the files of a call without a session.
 func (f *Facts) without() string {
 	switch {
 	case !f.Known:
-		return "Without session, a call runs in a new pod, and its files are gone after it, except on volumes that list_environments shows."
+		return "Without session it runs in a new pod, and its files are gone after it, except on volumes that list_environments shows."
 	case f.Environment == "":
-		return "There is no default environment: pass session, or environment from list_environments. Without session, a call runs in a new pod, and " +
-			"its files are gone after it, except on volumes that list_environments shows."
+		return "There is no default environment: pass session, or environment from list_environments. Files of a call without session are gone after it, " +
+			"except on volumes that list_environments shows."
 	case len(f.Keeps) > 0:
-		return fmt.Sprintf("Without session, a call runs in a new pod of the environment %s: files below %s last, all others are gone after it.",
-			f.Environment, strings.Join(f.Keeps, ", "))
+		return fmt.Sprintf("Without session it runs in a new pod of the environment %s: only files below %s last.", f.name(), f.places())
 	default:
-		return fmt.Sprintf("Without session, a call runs in a new pod of the environment %s, and its files are gone after it.", f.Environment)
+		return fmt.Sprintf("Without session it runs in a new pod of the environment %s, and its files are gone after it.", f.name())
 	}
 }
 
@@ -52,7 +59,7 @@ func (f *Facts) exceptLasting() string {
 	if len(f.Keeps) == 0 {
 		return shown + "."
 	}
-	return fmt.Sprintf("%s, such as those at %s of the environment %s.", shown, strings.Join(f.Keeps, ", "), f.Environment)
+	return fmt.Sprintf("%s, such as those at %s of the environment %s.", shown, f.places(), f.name())
 }
 
 // filesOfTools says which files a file tool reaches.
@@ -62,14 +69,19 @@ func (f *Facts) filesOfTools() string {
 	}
 	switch {
 	case !f.Known, f.Environment == "":
-		return "Pass the session whose files you mean: without session it reaches a new pod, where only files on volumes that list_environments shows last."
+		return "Pass the session whose files you mean: a new pod has only files on volumes that list_environments shows."
 	case len(f.Keeps) > 0:
-		return fmt.Sprintf("Pass the session whose files you mean. Without session it reaches a new pod of the environment %s, where only files below %s "+
-			"last.", f.Environment, strings.Join(f.Keeps, ", "))
+		return fmt.Sprintf("Pass the session whose files you mean, unless they are below %s of the environment %s.", f.places(), f.name())
 	default:
-		return "Pass the session whose files you mean: without session it reaches a new pod, where no earlier call left anything."
+		return "Pass the session whose files you mean: in a new pod, no earlier call left anything."
 	}
 }
+
+// name is the default environment's.
+func (f *Facts) name() string { return bounds.Text(f.Environment, maxName) }
+
+// places are the directories whose files last.
+func (f *Facts) places() string { return bounds.Text(strings.Join(f.Keeps, ", "), maxPlaces) }
 
 // endOfSessions says when the sessions of start_session end by themselves.
 func (f *Facts) endOfSessions() string {

@@ -19,46 +19,44 @@ const (
 	maxContextLines = 20
 	maxResults      = 1000
 
-	aFile      = "file, absolute, in the home directory with ~/, or relative to working_dir"
-	onlyIfSame = "fail unless the file has this SHA-256 now, as read_file returned it"
-	gitIgnored = "leave out what .gitignore files name"
+	aFile      = "absolute, ~/ for the home directory, or relative to working_dir"
+	onlyIfSame = "fail unless the file has this sha256 of read_file"
+	gitIgnored = "leave out what .gitignore names"
 )
 
 // ReadFile returns a file or a part of it.
 var ReadFile = define(readFileSpec, Tool{
-	Name: "read_file", title: "Read a file", hints: readOnly(),
+	Name: "read_file", view: Files, hints: readOnly(),
 	description: func(f *Facts) string {
-		return "Returns a text file or a part of it, 2000 lines if you don't say more. next_offset in the result says where to read on; " +
-			"sha256 identifies the content of a file that was returned whole. A PNG, JPEG, GIF or WebP image in a session is shown as an image; other " +
-			"binary files are described. It needs no program in the environment. " + f.filesOfTools()
+		return "Returns a text file or a part of it, at most 2000 lines if you set no limit. next_offset says where to read on. Images in a session are " +
+			"shown, other binary files described. " + f.filesOfTools()
 	},
 })
 
 func readFileSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: a.requiredPath("the file to read")}
 	lowest := int64(1)
-	if a.choice("unit", "what offset and limit count; lines if absent", unitLines, unitBytes) == unitBytes {
+	if a.choice("unit", "of offset and limit, lines if absent", unitLines, unitBytes) == unitBytes {
 		file.Unit, lowest = v1alpha1.UnitBytes, 0
 	}
-	file.Offset = a.number("offset", "first line, counted from 1; or first byte, counted from 0", lowest, maxOffset)
-	file.Limit = a.number("limit", "how many lines or bytes", 1, maxOffset)
+	file.Offset = a.number("offset", "first line, from 1, or first byte, from 0", lowest, maxOffset)
+	file.Limit = a.number("limit", "", 1, maxOffset)
 	a.schema.Properties["offset"].Minimum = new(0.0)
 	return a.fileCall(file)
 }
 
 // WriteFile writes a file whole.
 var WriteFile = define(writeFileSpec, Tool{
-	Name: "write_file", title: "Write a file", hints: changes(true, true),
+	Name: "write_file", view: Files, hints: changes(true, true),
 	description: func(f *Facts) string {
-		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. It replaces a file that is there " +
-			"unless create_only is true. " + f.filesOfTools()
+		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. " + f.filesOfTools()
 	},
 })
 
 func writeFileSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: a.requiredPath("the file to write")}
-	content := a.raw("content", "all of the text of the file")
-	encoded := a.text("content_base64", "instead of content: the bytes of the file in base64")
+	content := a.raw("content", "the whole text")
+	encoded := a.text("content_base64", "instead of content, for bytes")
 	switch {
 	case content != "" && encoded != "":
 		a.fail("content_base64", "is not used together with content: send one of them")
@@ -69,7 +67,7 @@ func writeFileSpec(a *arguments) *CallRequest {
 	default:
 		a.fail("content", "is required: the text to write, which may be empty")
 	}
-	file.Mode = a.text("mode", "permissions in octal digits, such as 0755; those of the file that is replaced, or 0644, if absent")
+	file.Mode = a.text("mode", "permissions, such as 0755")
 	create := a.isSet("create_only", "fail if the file exists")
 	file.IfSHA256 = a.checksum()
 	if create {
@@ -83,10 +81,10 @@ func writeFileSpec(a *arguments) *CallRequest {
 
 // EditFile replaces texts in a file.
 var EditFile = define(editFileSpec, Tool{
-	Name: "edit_file", title: "Edit a file", hints: changes(true, false),
+	Name: "edit_file", view: Files, hints: changes(true, false),
 	description: func(f *Facts) string {
-		return "Replaces a text in a file, or several with edits: then all of them are replaced, or none. A text must be in the file exactly " +
-			"once, unless replace_all is true; a failure says how often it is there. The file keeps its line ends. " + f.filesOfTools()
+		return "Replaces a text in a file, or several with edits: all of them or none. A text must be in the file exactly once, unless replace_all is " +
+			"true. " + f.filesOfTools()
 	},
 })
 
@@ -108,9 +106,9 @@ func editFileSpec(a *arguments) *CallRequest {
 // replacement reads one change.
 func (a *arguments) replacement() v1alpha1.TextReplacement {
 	return v1alpha1.TextReplacement{
-		OldString:  a.raw("old_string", "text to replace, exactly as it is in the file, with enough around it to be unique"),
-		NewString:  a.raw("new_string", "text to put in its place; empty or absent to remove it"),
-		ReplaceAll: a.isSet("replace_all", "replace it wherever it is"),
+		OldString:  a.raw("old_string", "exactly as in the file, with enough around it to be unique"),
+		NewString:  a.raw("new_string", "what to put in its place"),
+		ReplaceAll: a.isSet("replace_all", ""),
 	}
 }
 
@@ -123,7 +121,7 @@ func editSpec(a *arguments) v1alpha1.TextReplacement {
 
 // edits reads several changes.
 func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
-	a.declare("edits", "instead of old_string, new_string and replace_all: several changes, one after the other; all of them are made, or none",
+	a.declare("edits", "several changes, one after the other, instead of old_string",
 		jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxEdits), Items: declared(editSpec).schema})
 	var list []json.RawMessage
 	if !a.read("edits", "a list of objects with old_string, new_string and replace_all", &list) {
@@ -147,9 +145,9 @@ func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
 
 // ListFiles lists a directory, or finds files by name.
 var ListFiles = define(listFilesSpec, Tool{
-	Name: "list_files", title: "List files", hints: readOnly(),
+	Name: "list_files", view: Files, hints: readOnly(),
 	description: func(f *Facts) string {
-		return "Lists a directory, or finds files by name with pattern. Returns one JSON object a line, with path and type. " + f.filesOfTools()
+		return "Lists a directory, with sizes, or finds files by name with pattern; directories end with /. " + f.filesOfTools()
 	},
 })
 
@@ -157,8 +155,8 @@ var ListFiles = define(listFilesSpec, Tool{
 func listFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
 		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
-		Pattern:          a.text("pattern", "find files whose path below the directory matches, such as **/*.go"),
-		Recursive:        a.isSet("recursive", "list directories below, too"),
+		Pattern:          a.text("pattern", "find paths that match, such as **/*.go"),
+		Recursive:        a.isSet("recursive", ""),
 		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
 	}
 	if file.Pattern != "" {
@@ -172,18 +170,17 @@ func listFilesSpec(a *arguments) *CallRequest {
 
 // SearchFiles finds lines in files.
 var SearchFiles = define(searchFilesSpec, Tool{
-	Name: "search_files", title: "Search in files", hints: readOnly(),
+	Name: "search_files", view: Files, hints: readOnly(),
 	description: func(f *Facts) string {
-		return "Finds the lines that match an RE2 expression, in a file or in all files below a directory. Returns one JSON object a line, " +
-			"with path, lineNumber, line, and with context_lines before and after. " + f.filesOfTools()
+		return "Finds the lines that match an RE2 expression, in a file or below a directory. Returns them as path:number:line. " + f.filesOfTools()
 	},
 })
 
 func searchFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
-		Operation: v1alpha1.FileGrep, Path: a.searchPath("file or directory"), Pattern: a.text("pattern", "RE2 expression, or a text if literal is true"),
-		Literal: a.isSet("literal", "pattern is a text"), Glob: a.text("glob", "search only in files that match, such as *.go"),
-		ContextLines:     int32Of(a.number("context_lines", "how many lines before and after each match to return with it; 0 if absent", 0, maxContextLines)),
+		Operation: v1alpha1.FileGrep, Path: a.searchPath("file or directory"), Pattern: a.text("pattern", ""),
+		Literal: a.isSet("literal", "pattern is a text, not an expression"), Glob: a.text("glob", "only in files that match, such as *.go"),
+		ContextLines:     int32Of(a.number("context_lines", "lines before and after each match", 0, maxContextLines)),
 		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
 	}
 	a.require("pattern", file.Pattern, "the expression or text to search for")
@@ -192,7 +189,7 @@ func searchFilesSpec(a *arguments) *CallRequest {
 
 // fileCall reads the arguments that tools have besides those of their file.
 func (a *arguments) fileCall(file *v1alpha1.FileAction) *CallRequest {
-	return a.call(v1alpha1.ToolCallSpec{File: file}, policyTimeout)
+	return a.call(v1alpha1.ToolCallSpec{File: file}, "")
 }
 
 func (a *arguments) requiredPath(what string) string {
@@ -201,12 +198,12 @@ func (a *arguments) requiredPath(what string) string {
 
 // searchPath reads what to search, the working directory if absent.
 func (a *arguments) searchPath(what string) string {
-	path := a.text("path", what+", absolute, in the home directory with ~/, or relative to working_dir; working_dir if absent")
+	path := a.text("path", what+", "+aFile+"; working_dir if absent")
 	return cmp.Or(path, ".")
 }
 
 func (a *arguments) results() *int32 {
-	return int32Of(a.number("max_results", "at most so many results; 1000 if absent", 1, maxResults))
+	return int32Of(a.number("max_results", "1000 if absent", 1, maxResults))
 }
 
 // checksum reads the SHA-256 that a file must have, nil if absent.

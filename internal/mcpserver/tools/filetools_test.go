@@ -17,7 +17,7 @@ func TestFileArguments(t *testing.T) {
 		want v1alpha1.FileAction
 	}{
 		"a file":            {readFileSpec, `{"path":"a"}`, v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a"}},
-		"some lines":        {readFileSpec, `{"path":"a","offset":3,"limit":2e1,"unit":"lines"}`, v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Offset: new(int64(3)), Limit: new(int64(20))}},
+		"some lines":        {readFileSpec, `{"path":"a","offset":3,"limit":"20","unit":"Lines"}`, v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Offset: new(int64(3)), Limit: new(int64(20))}},
 		"the first byte":    {readFileSpec, `{"path":"a","offset":0,"limit":1,"unit":"bytes"}`, v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Offset: new(int64(0)), Limit: new(int64(1)), Unit: v1alpha1.UnitBytes}},
 		"a text to write":   {writeFileSpec, `{"path":"a","content":"x\u0000","content_base64":"","if_sha256":""}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("x\x00")}},
 		"an empty file":     {writeFileSpec, `{"path":"a","content":""}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("")}},
@@ -63,7 +63,7 @@ func TestInvalidFileArguments(t *testing.T) {
 		"line 0":                     {readFileSpec, `{"path":"a","offset":0}`, "offset: must be a whole number, at least 1"},
 		"a negative byte":            {readFileSpec, `{"path":"a","offset":-1,"unit":"bytes"}`, "offset: must be a whole number, at least 0"},
 		"an offset beyond precision": {readFileSpec, `{"path":"a","offset":9007199254740993}`, "offset: must be a whole number"},
-		"another unit":               {readFileSpec, `{"path":"a","unit":"Lines"}`, `unit: must be lines or bytes, not "Lines"`},
+		"another unit":               {readFileSpec, `{"path":"a","unit":"pages"}`, `unit: must be lines or bytes, not "pages"`},
 		"nothing to write":           {writeFileSpec, `{"path":"a"}`, "content: is required"},
 		"a null to write":            {writeFileSpec, `{"path":"a","content":null}`, "content: is required"},
 		"both contents":              {writeFileSpec, `{"path":"a","content":"x","content_base64":"eA=="}`, "content_base64: is not used together with content"},

@@ -9,7 +9,9 @@ import (
 
 // Tool is what clients see of a tool.
 type Tool struct {
-	Name, title string
+	Name string
+	// view is the one view besides All that has the tool; empty if all have it.
+	view View
 	// description says of the files what is true for the client.
 	description func(*Facts) string
 	// input is the schema of the arguments, which is for clients: the code that reads arguments checks them, with messages that a model
@@ -35,8 +37,11 @@ func (t Typed[T]) Parse(raw json.RawMessage) (T, error) { return parse(raw, t.re
 
 // Define returns the tool as clients see it.
 func (t Tool) Define(f *Facts) *mcp.Tool {
-	return &mcp.Tool{Name: t.Name, Title: t.title, Description: t.description(f), InputSchema: t.input, Annotations: t.hints}
+	return &mcp.Tool{Name: t.Name, Description: t.description(f), InputSchema: t.input, Annotations: t.hints}
 }
+
+// ReadOnly reports whether the tool changes nothing.
+func (t Tool) ReadOnly() bool { return t.hints.ReadOnlyHint }
 
 // unrestricted returns the hints of a tool that can do anything.
 func unrestricted() *mcp.ToolAnnotations {
@@ -52,3 +57,19 @@ func readOnly() *mcp.ToolAnnotations {
 func changes(destructive, idempotent bool) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
 }
+
+// View is a part of the tools, for clients that want fewer.
+type View string
+
+// Views. Those that don't have all tools have the ones for environments and sessions, too.
+const (
+	All   View = "all"
+	Files View = "files"
+	Run   View = "run"
+)
+
+// Views lists the views.
+func Views() []View { return []View{All, Files, Run} }
+
+// In reports whether a view has the tool.
+func (t Tool) In(v View) bool { return v == All || t.view == "" || t.view == v }
