@@ -7,15 +7,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/mcpserver"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -38,17 +41,26 @@ func newCommand() *cobra.Command {
 }
 
 func newStdioCommand() *cobra.Command {
-	cluster, maxCalls, sessionPerClient := &identity.Cluster{}, 0, false
+	cluster, options, view := &identity.Cluster{}, mcpserver.Options{Version: version.String()}, ""
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Serve one agent over standard input and output, with the credentials of the kubeconfig", Args: cobra.NoArgs,
 	}
 	cluster.Bind(cmd.Flags())
-	cmd.Flags().IntVar(&maxCalls, "max-calls", 64, "maximum number of running calls")
-	cmd.Flags().BoolVar(&sessionPerClient, "session-per-client", false,
+	cmd.Flags().IntVar(&options.MaxCalls, "max-calls", 64, "maximum number of running calls")
+	mcpserver.BindMaxAnswer(cmd.Flags(), &options.MaxAnswer)
+	cmd.Flags().StringVar(&view, "tools", string(tools.All), "which tools the agent sees: all, files or run")
+	cmd.Flags().BoolVar(&options.SessionPerClient, "session-per-client", false,
 		"run the calls of the agent in one session, which the first call starts and the end of the connection ends; calls that name a session or an environment are apart")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if maxCalls < 1 {
+		options.View, options.MaxCallsPerUser = tools.View(view), options.MaxCalls
+		switch {
+		case options.MaxCalls < 1:
 			return errors.New("--max-calls must be at least 1")
+		case !slices.Contains(tools.Views(), options.View):
+			return fmt.Errorf("--tools=%s: must be all, files or run", view)
+		}
+		if err := mcpserver.CheckMaxAnswer(options.MaxAnswer); err != nil {
+			return err
 		}
 		conf, namespace, err := cluster.Load()
 		if err != nil {
@@ -64,10 +76,8 @@ func newStdioCommand() *cobra.Command {
 			return err
 		}
 		defer shutdown(export)
-		return mcpserver.NewServer(mcpserver.Options{
-			Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, SessionPerClient: sessionPerClient,
-			Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
-		}).RunStdio(cmd.Context())
+		options.Requester, options.Log, options.Metrics, options.Traces = requester, log, metrics, export.Traces
+		return mcpserver.NewServer(options).RunStdio(cmd.Context())
 	}
 	return cmd
 }
@@ -101,7 +111,7 @@ func newHTTPCommand() *cobra.Command {
 		defer shutdown(export)
 		server := mcpserver.NewServer(mcpserver.Options{
 			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
-			Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
+			MaxAnswer: options.MaxAnswer, Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
 		})
 		return mcpserver.Serve(cmd.Context(), server, mcpserver.Endpoint{HTTPOptions: *options, API: conf, Namespace: namespace})
 	}

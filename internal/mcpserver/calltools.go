@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -12,28 +11,12 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
-var getCallTool = tool{
-	name: "get_call", title: "Get a call", output: callOutput(), hints: readOnly(),
-	description: func(*facts) string {
-		return "Returns the result of a call, or that it has not finished. With timeout_seconds it waits so long for the result. Finished calls " +
-			"are kept for a limited time."
-	},
-}
-
-var cancelCallTool = tool{
-	name: "cancel_call", title: "Cancel a call", output: callOutput(), hints: changes(true, true),
-	description: func(*facts) string {
-		return "Stops a call: its processes are ended, and what it wrote is kept. Returns its result. A call that has finished stays as it is."
-	},
-}
-
-// readCallName reads the name of the call that a tool is about.
-func readCallName(a *arguments) string {
-	name := a.objectName("call", "name of the call, from an earlier result", "a call", "the results of other tools have it")
-	return a.requireAlone("call", name, "the name of a call")
-}
+// backgroundWait is how long a call in the background may take to start until it is answered.
+const backgroundWait = 10 * time.Second
 
 // findCall reads a call.
 func findCall(ctx context.Context, who *identity.Requester, name string) (*v1alpha1.ToolCall, error) {
@@ -44,43 +27,51 @@ func findCall(ctx context.Context, who *identity.Requester, name string) (*v1alp
 	return call, nil
 }
 
-// waitRequest names what to wait for, and how long.
-type waitRequest struct {
-	name string
-	wait time.Duration
-}
-
-func getCallSpec(a *arguments) waitRequest {
-	return waitRequest{name: readCallName(a), wait: a.wait(0)}
-}
-
 // getCall returns the result of a call.
-func getCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, r waitRequest) (*Result, error) {
-	call, err := findCall(ctx, who, r.name)
+func getCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, r tools.WaitRequest) (*reply.Result, error) {
+	call, err := findCall(ctx, who, r.Name)
 	if err != nil {
 		return nil, err
 	}
-	if !follow.Finished(call) && r.wait > 0 {
-		waiting, cancel := context.WithTimeout(ctx, r.wait)
-		defer cancel()
-		done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{
-			UID: call.UID, Changed: func(seen *v1alpha1.ToolCall) { call = seen },
-		})
-		switch {
-		case err == nil:
-			call = done
-		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-			return nil, unknownOutcome(keyOf(call), err)
-		}
+	if !follow.Finished(call) && r.Wait > 0 {
+		call, err = waitFor(ctx, who, call, r.Wait, follow.Finished)
 	}
-	if !follow.Finished(call) {
-		return runningResult(call), nil
+	if err != nil {
+		return nil, err
 	}
 	return resultOf(call), nil
 }
 
+// resultOf returns the result of a call, or that it hasn't finished.
+func resultOf(call *v1alpha1.ToolCall) *reply.Result {
+	if !follow.Finished(call) {
+		return reply.Running(call)
+	}
+	return reply.Of(call)
+}
+
+// waitFor waits until a call is as wanted, or has finished, but not longer than the limit, and returns its last state.
+func waitFor(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, limit time.Duration, wanted func(*v1alpha1.ToolCall) bool) (*v1alpha1.ToolCall, error) {
+	waiting, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	seen := call
+	done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{UID: call.UID, Changed: func(changed *v1alpha1.ToolCall) {
+		if seen = changed; wanted(changed) {
+			stop()
+		}
+	}})
+	switch {
+	case err == nil:
+		return done, nil
+	case waiting.Err() != nil && ctx.Err() == nil:
+		return seen, nil
+	default:
+		return nil, unknownOutcome(keyOf(call), err)
+	}
+}
+
 // cancelCall cancels a call and returns its result.
-func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, name string) (*Result, error) {
+func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, name string) (*reply.Result, error) {
 	call, err := findCall(ctx, who, name)
 	if err != nil {
 		return nil, err
@@ -95,10 +86,10 @@ func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Reque
 			return nil, unknownOutcome(key, err)
 		}
 	}
-	r := resultOf(call)
+	r := reply.Of(call)
 	if call.Status.Phase == v1alpha1.PhaseCancelled {
 		// That is what was wanted.
-		r.succeeded, r.RetrySafe = true, ptr.To(ptr.Deref(r.RetrySafe, false))
+		r.Succeeded, r.RetrySafe = true, ptr.To(ptr.Deref(r.RetrySafe, false))
 	}
 	return r, nil
 }

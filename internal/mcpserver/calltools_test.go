@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -35,7 +37,7 @@ func TestGetAndCancelACall(t *testing.T) {
 	session := connected(t, newTestServer(t, f.local(), 1), nil)
 	call := f.running(session)
 	answer, result := use(t, session, "get_call", fields{"call": call.Name})
-	if answer.IsError || result.Reason != reasonNotFinished || result.Phase != "Pending" || result.Call != call.Name ||
+	if answer.IsError || result.Reason != reply.ReasonNotFinished || result.Phase != "Pending" || result.Call != call.Name ||
 		!strings.Contains(textOf(answer), "phase: Pending") {
 		t.Errorf("a call that runs: %+v", result)
 	}
@@ -58,7 +60,7 @@ func TestGetACallThatEnds(t *testing.T) {
 	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { <-proceed; return echo(call) })
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	call := f.running(session)
-	if _, result := use(t, session, "get_call", fields{"call": call.Name, "timeout_seconds": 1}); result.Reason != reasonNotFinished {
+	if _, result := use(t, session, "get_call", fields{"call": call.Name, "timeout_seconds": 1}); result.Reason != reply.ReasonNotFinished {
 		t.Errorf("before its end: %+v", result)
 	}
 	close(proceed)
@@ -94,7 +96,7 @@ func TestTooManyQueries(t *testing.T) {
 		"end_session": {"session": "x"},
 	} {
 		answer, result := use(t, session, tool, arguments)
-		if !answer.IsError || result.Reason != reasonTooManyCalls || !ptr.Deref(result.RetrySafe, false) {
+		if !answer.IsError || result.Reason != reply.ReasonTooManyCalls || !ptr.Deref(result.RetrySafe, false) {
 			t.Errorf("%s: %+v", tool, result)
 		}
 	}
@@ -110,10 +112,10 @@ func TestCallsThatAreNotThere(t *testing.T) {
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	for _, tool := range []string{"get_call", "cancel_call", "read_output"} {
 		for name, reason := range map[string]string{
-			"nobody": reasonNotFound, "": v1alpha1.ReasonInvalidArguments, "../x": v1alpha1.ReasonInvalidArguments, strings.Repeat("x", 1<<20): v1alpha1.ReasonInvalidArguments,
+			"nobody": reply.ReasonNotFound, "": v1alpha1.ReasonInvalidArguments, "../x": v1alpha1.ReasonInvalidArguments, strings.Repeat("x", 1<<20): v1alpha1.ReasonInvalidArguments,
 		} {
 			answer, result := use(t, session, tool, fields{"call": name})
-			if !answer.IsError || result.Reason != reason || !ptr.Deref(result.RetrySafe, false) || len(result.Output) > maxMessage {
+			if !answer.IsError || result.Reason != reason || !ptr.Deref(result.RetrySafe, false) || len(result.Output) > reply.MaxMessage {
 				t.Errorf("%s %.20q: %+v", tool, name, result)
 			}
 		}
@@ -138,14 +140,14 @@ func TestOutputIsReadInParts(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments fields
 		text      string
-		want      StreamResult
+		want      reply.Stream
 	}{
-		"from the start":            {fields{"limit": 4}, "0123", StreamResult{Name: "stdout", NextOffset: 4}},
-		"up to a character":         {fields{"offset": 2, "limit": 6}, "23456", StreamResult{Name: "stdout", Offset: 2, NextOffset: 7}},
-		"less than a character":     {fields{"offset": 7, "limit": 1}, "\ufffd", StreamResult{Name: "stdout", Offset: 7, NextOffset: 8}},
-		"with a byte that is none":  {fields{"offset": 9}, "8\ufffd", StreamResult{Name: "stdout", Offset: 9, NextOffset: 11}},
-		"where nothing is yet":      {fields{"offset": 500}, "(nothing at offset 500 yet)", StreamResult{Name: "stdout", Offset: 500, NextOffset: 500}},
-		"of the other stream, none": {fields{"stream": "stderr", "offset": 1}, "(nothing at offset 1 yet)", StreamResult{Name: "stderr", Offset: 1, NextOffset: 1}},
+		"from the start":            {fields{"limit": 4}, "0123", reply.Stream{Name: "stdout", NextOffset: 4}},
+		"up to a character":         {fields{"offset": 2, "limit": 6}, "23456", reply.Stream{Name: "stdout", Offset: 2, NextOffset: 7}},
+		"less than a character":     {fields{"offset": 7, "limit": 1}, "\ufffd", reply.Stream{Name: "stdout", Offset: 7, NextOffset: 8}},
+		"with a byte that is none":  {fields{"offset": 9}, "8\ufffd", reply.Stream{Name: "stdout", Offset: 9, NextOffset: 11}},
+		"where nothing is yet":      {fields{"offset": 500}, "(nothing at offset 500 yet)", reply.Stream{Name: "stdout", Offset: 500, NextOffset: 500}},
+		"of the other stream, none": {fields{"stream": "stderr", "offset": 1}, "(nothing at offset 1 yet)", reply.Stream{Name: "stderr", Offset: 1, NextOffset: 1}},
 	} {
 		test.arguments["call"] = call.Name
 		if name == "of the other stream, none" {
@@ -163,7 +165,7 @@ func TestOutputIsReadInParts(t *testing.T) {
 			t.Errorf("%s: the text says %q", name, textOf(answer))
 		}
 	}
-	for _, wrong := range []fields{{"offset": -1}, {"offset": 1.5}, {"limit": 0}, {"limit": maxRead + 1}, {"stream": "stdin"}, {"offset": "0"}, {"artifact": "x"}} {
+	for _, wrong := range []fields{{"offset": -1}, {"offset": 1.5}, {"limit": 0}, {"limit": tools.MaxRead + 1}, {"stream": "stdin"}, {"offset": "first"}} {
 		wrong["call"] = call.Name
 		if _, result := use(t, session, "read_output", wrong); result.Reason != v1alpha1.ReasonInvalidArguments {
 			t.Errorf("%v: %+v", wrong, result)

@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 const (
@@ -283,7 +284,7 @@ func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.S
 
 // leaveConversation forgets the session of a conversation if it has ended, so that the next call starts another one. The
 // model has to know that the files are gone.
-func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.ToolCall, result *Result) {
+func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.ToolCall, result *reply.Result) {
 	if call.Status.Reason != v1alpha1.ReasonSessionEnded && call.Status.Reason != v1alpha1.ReasonSessionNotFound {
 		return
 	}

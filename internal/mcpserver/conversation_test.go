@@ -14,6 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // A conversation ends the sessions that it created. One that others created, it shares, and the last of them ends it.
@@ -25,7 +26,7 @@ func TestASessionOfSeveralConversations(t *testing.T) {
 	first, second, third := s.session(token, "/mcp", withSessions), s.session(token, "/mcp", withSessions), s.session(token, "/mcp", withSessions)
 	_, started := use(t, first, "start_session", fields{"request_id": "ws"})
 	for range 2 {
-		if _, result := use(t, second, "start_session", fields{"request_id": "ws", "environment": "other"}); result.Reason != reasonRequestIDConflict || result.Session != started.Session {
+		if _, result := use(t, second, "start_session", fields{"request_id": "ws", "environment": "other"}); result.Reason != reply.ReasonRequestIDConflict || result.Session != started.Session {
 			t.Errorf("%+v", result)
 		}
 	}
@@ -120,7 +121,7 @@ func TestSessionsThatAreGoneTakeNoPlace(t *testing.T) {
 	open, _ = f.sessions()
 	gone.Name = open[0]
 	must(t, f.admin.Delete(t.Context(), gone))
-	if _, result := use(t, session, "end_session", fields{"session": open[0]}); result.Reason != reasonNotFound {
+	if _, result := use(t, session, "end_session", fields{"session": open[0]}); result.Reason != reply.ReasonNotFound {
 		t.Errorf("%+v", result)
 	}
 	if answer, result := use(t, session, "start_session", nil); answer.IsError {
@@ -224,7 +225,7 @@ func TestASessionPerClient(t *testing.T) {
 	f.operateSessions(v1alpha1.SessionReady)
 	t.Run("connected", func(t *testing.T) {
 		session := perClient(t, f)
-		results := make([]Result, 10)
+		results := make([]reply.Result, 10)
 		var running sync.WaitGroup
 		for i := range results {
 			running.Go(func() { _, results[i] = use(t, session, "run_command", fields{"command": "x"}) })

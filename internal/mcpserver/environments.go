@@ -15,11 +15,10 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 const (
-	// maxEnvironments bounds the list.
-	maxEnvironments = 200
 	// environmentsPage, maxLists and maxListsPerTenant bound the environments that are in memory as a whole: each can have more than
 	// 1 MiB.
 	environmentsPage  = 5
@@ -28,58 +27,47 @@ const (
 	// listTimeout bounds the time of a list, and of waiting for a place.
 	listTimeout = 20 * time.Second
 	// maxReadiness bounds the message of an environment that is not ready, in bytes.
-	maxReadiness = 1 << 10
+	maxReadiness = 256
 )
 
-// environment is one entry of the list.
-type environment struct {
-	Name       string   `json:"name" jsonschema:"name to pass as the argument environment of the other tools"`
-	Default    bool     `json:"default" jsonschema:"true for the environment of calls that name none"`
-	Ready      bool     `json:"ready" jsonschema:"false if calls can't use it"`
-	Message    string   `json:"message,omitempty" jsonschema:"why it is not ready"`
-	Image      string   `json:"image" jsonschema:"container image"`
-	WorkingDir string   `json:"working_dir,omitempty" jsonschema:"directory that calls start in; the image's working directory if absent"`
-	Languages  []string `json:"languages,omitempty" jsonschema:"languages with an interpreter of this environment, besides the built-in ones"`
-	Keeps      []string `json:"keeps,omitempty" jsonschema:"directories whose files last after a call; all others are gone after a call without session"`
-}
-
-var listEnvironmentsTool = tool{
-	name: "list_environments", title: "List environments", output: answerSchema("environments", "more"), hints: readOnly(),
-	description: func(*facts) string {
-		return "Lists the environments that calls and sessions can run in: the default one, their images and languages, and the " +
-			"directories whose files last after a call. Pass a name as the argument environment of other tools."
-	},
-}
-
 // listEnvironments lists the environments of the namespace.
-func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, _ struct{}) (*Result, error) {
+func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, _ struct{}) (*reply.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	found, more, err := s.environmentsOf(ctx, who)
+	policies := policiesOf{who: who, known: map[string]*reply.Allowed{}}
+	found, more, err := s.environmentsOf(ctx, who, policies.describe)
 	if err != nil {
 		return nil, notCreated(fmt.Errorf("list the environments: %w", err))
 	}
-	r := &Result{Reason: v1alpha1.ReasonCompleted, Environments: found, More: more, succeeded: true}
-	r.Output = describeAll(r.Environments, r.More, who.Namespace)
-	return r, nil
+	text, listed := reply.List(found, more, who.Namespace, reply.Room(s.options.MaxAnswer))
+	return &reply.Result{
+		Reason: v1alpha1.ReasonCompleted, Output: text, Environments: found[:listed], More: more || listed < len(found), Succeeded: true,
+	}, nil
 }
 
-// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
-func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (described []environment, more bool, err error) {
+// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more. add completes each
+// description; it may be nil.
+func (s *Server) environmentsOf(
+	ctx context.Context, who *identity.Requester, add func(context.Context, *v1alpha1.ExecutionEnvironment, *reply.Environment),
+) (described []reply.Environment, more bool, err error) {
 	release, err := s.lists.Acquire(ctx, who.Tenant, 1)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for other lists: %w", err)
 	}
 	defer release()
-	described = []environment{}
-	for next := ""; len(described) < maxEnvironments; {
+	described = []reply.Environment{}
+	for next := ""; len(described) < reply.MaxEnvironments; {
 		page := &v1alpha1.ExecutionEnvironmentList{}
-		limit := min(environmentsPage, maxEnvironments-len(described))
+		limit := min(environmentsPage, reply.MaxEnvironments-len(described))
 		if err := who.Objects.List(ctx, page, client.InNamespace(who.Namespace), client.Limit(int64(limit)), client.Continue(next)); err != nil {
 			return nil, false, err
 		}
 		for i := range page.Items {
-			described = append(described, describe(&page.Items[i]))
+			one := describe(&page.Items[i])
+			if add != nil {
+				add(ctx, &page.Items[i], &one)
+			}
+			described = append(described, one)
 		}
 		if next = page.Continue; next == "" {
 			return described, false, nil
@@ -88,8 +76,32 @@ func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (d
 	return described, true, nil
 }
 
-func describe(e *v1alpha1.ExecutionEnvironment) environment {
-	d := environment{
+// policiesOf are the policies of environments, as far as the requester may read them.
+type policiesOf struct {
+	who   *identity.Requester
+	known map[string]*reply.Allowed
+}
+
+// describe says what the policy of an environment lets calls do. An environment without a policy has the defaults.
+func (p *policiesOf) describe(ctx context.Context, e *v1alpha1.ExecutionEnvironment, d *reply.Environment) {
+	name := e.Spec.PolicyName()
+	if name == "" {
+		d.Allowed = reply.AllowedBy(&v1alpha1.ExecutionPolicySpec{})
+		return
+	}
+	allowed, known := p.known[name]
+	if !known {
+		policy := &v1alpha1.ExecutionPolicy{}
+		if p.who.Objects.Get(ctx, client.ObjectKey{Name: name}, policy) == nil {
+			allowed = reply.AllowedBy(&policy.Spec)
+		}
+		p.known[name] = allowed
+	}
+	d.Allowed = allowed
+}
+
+func describe(e *v1alpha1.ExecutionEnvironment) reply.Environment {
+	d := reply.Environment{
 		Name: e.Name, Default: e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true",
 		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Keeps: lastingDirectories(&e.Spec), Message: "the operator has not checked it yet",
 	}
@@ -108,39 +120,4 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 		d.Ready, d.Message = false, "suspended: calls wait until it is resumed"
 	}
 	return d
-}
-
-// describeAll is the list as text for a model.
-func describeAll(environments []environment, more bool, namespace string) string {
-	if len(environments) == 0 {
-		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", namespace)
-	}
-	var b strings.Builder
-	for i := range environments {
-		environments[i].write(&b)
-	}
-	if more {
-		fmt.Fprintf(&b, "Only the first %d environments are listed.\n", maxEnvironments)
-	}
-	return b.String()
-}
-
-func (e *environment) write(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: image %s", e.Name, e.Image)
-	if e.WorkingDir != "" {
-		fmt.Fprintf(b, ", starts in %s", e.WorkingDir)
-	}
-	if len(e.Languages) > 0 {
-		fmt.Fprintf(b, ", additional languages %s", strings.Join(e.Languages, ", "))
-	}
-	if len(e.Keeps) > 0 {
-		fmt.Fprintf(b, ", files below %s last", strings.Join(e.Keeps, ", "))
-	}
-	if e.Default {
-		b.WriteString(", the default")
-	}
-	if !e.Ready {
-		fmt.Fprintf(b, ", not ready: %s", e.Message)
-	}
-	b.WriteString("\n")
 }

@@ -55,7 +55,7 @@ func TestEnvironmentsAreReadInPages(t *testing.T) {
 	if len(result.Environments) != count || result.More || !result.Environments[count-1].Default || !slices.Equal(counted.sizes, []int{environmentsPage, environmentsPage, 1}) {
 		t.Errorf("%d environments, pages %v, %+v", len(result.Environments), counted.sizes, result)
 	}
-	if text := textOf(answer); strings.Count(text, "\n") != count || len(result.Environments[0].Message) > maxReadiness+10 {
+	if text := textOf(answer); strings.Count(text, "\n") != 2*count || len(result.Environments[0].Message) > maxReadiness+10 {
 		t.Errorf("%s", text)
 	}
 	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, fmt.Sprintf("environment e-%02d", count-1)) {
@@ -68,12 +68,12 @@ func TestEnvironmentsAreReadInPages(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.environmentsOf(ctx, requester); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait for other lists") {
+	if _, _, err := s.environmentsOf(ctx, requester, nil); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait for other lists") {
 		t.Errorf("one list too many: %v", err)
 	}
 	other := *requester
 	other.Tenant = "other"
-	if found, _, err := s.environmentsOf(t.Context(), &other); err != nil || len(found) != count {
+	if found, _, err := s.environmentsOf(t.Context(), &other, nil); err != nil || len(found) != count {
 		t.Errorf("of another tenant: %v", err)
 	}
 }

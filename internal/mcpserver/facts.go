@@ -4,87 +4,33 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
-// factsTimeout bounds how long a list of tools waits for the environments that it tells of.
-const factsTimeout = 5 * time.Second
+const (
+	// factsTimeout bounds how long a list of tools waits for the environments that it tells of.
+	factsTimeout = 5 * time.Second
+	// listLasts is how long clients may keep a list of tools: what it says of the environment changes seldom.
+	listLasts = 5 * time.Minute
+)
 
-// facts are what the descriptions of the tools say about the environment at hand. The zero value makes descriptions that are
-// true everywhere.
-type facts struct {
-	// known says that the environments of the namespace are known.
-	known bool
-	// environment is the default one, empty if there is none.
-	environment string
-	// keeps are the directories of the default environment whose files outlive a call.
-	keeps []string
-	// conversation says that calls run in the session of the conversation unless they say otherwise.
-	conversation bool
-	// connected says that the client has a connection with whose end its sessions end.
-	connected bool
-}
-
-// files says what becomes of the files of a command.
-func (f *facts) files() string {
-	if f.conversation {
-		return "Calls run in this conversation's session unless they name another session or an environment: files in the workspace, the home " +
-			"directory and /tmp stay from call to call, and are gone when the conversation or the session ends, " + f.exceptLasting()
-	}
-	return f.without() + " Calls with the same session share files: start one with start_session."
-}
-
-// without says what becomes of the files of a call without a session.
-func (f *facts) without() string {
-	switch {
-	case !f.known:
-		return "Without session, a call runs in a new pod, and its files are gone after it, except on volumes that list_environments shows."
-	case f.environment == "":
-		return "There is no default environment: pass session, or environment from list_environments. Without session, a call runs in a new pod, and " +
-			"its files are gone after it, except on volumes that list_environments shows."
-	case len(f.keeps) > 0:
-		return fmt.Sprintf("Without session, a call runs in a new pod of the environment %s: files below %s last, all others are gone after it.",
-			f.environment, strings.Join(f.keeps, ", "))
-	default:
-		return fmt.Sprintf("Without session, a call runs in a new pod of the environment %s, and its files are gone after it.", f.environment)
-	}
-}
-
-// exceptLasting completes a sentence about files that end with their session: the session's pod has the volumes of its environment,
-// whichever that is.
-func (f *facts) exceptLasting() string {
-	const shown = "except on volumes that list_environments shows"
-	if len(f.keeps) == 0 {
-		return shown + "."
-	}
-	return fmt.Sprintf("%s, such as those at %s of the environment %s.", shown, strings.Join(f.keeps, ", "), f.environment)
-}
-
-// filesOfTools says which files a file tool reaches.
-func (f *facts) filesOfTools() string {
-	if f.conversation {
-		return "It reaches the files of this conversation's session, unless it names another session or an environment."
-	}
-	switch {
-	case !f.known, f.environment == "":
-		return "Pass the session whose files you mean: without session it reaches a new pod, where only files on volumes that list_environments shows last."
-	case len(f.keeps) > 0:
-		return fmt.Sprintf("Pass the session whose files you mean. Without session it reaches a new pod of the environment %s, where only files below %s "+
-			"last.", f.environment, strings.Join(f.keeps, ", "))
-	default:
-		return "Pass the session whose files you mean: without session it reaches a new pod, where no earlier call left anything."
-	}
-}
-
-// describeTools completes the descriptions for the client that lists the tools.
+// describeTools completes the descriptions for the client that lists the tools, and leaves out those that its view doesn't have. For that
+// client they don't exist.
 func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		view := s.viewOf(req.GetExtra())
+		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name].In(view) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", bounds.Text(call.Params.Name, 64))}
+		}
 		result, err := next(ctx, method, req)
 		listed, ok := result.(*mcp.ListToolsResult)
 		if err != nil || !ok {
@@ -93,8 +39,10 @@ func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 		f := s.factsFor(ctx, req)
 		completed := *listed
 		completed.Tools = nil
-		for _, t := range listed.Tools {
-			completed.Tools = append(completed.Tools, s.tools[t.Name].define(f))
+		for _, listed := range listed.Tools {
+			if t := s.tools[listed.Name]; t.In(view) {
+				completed.Tools = append(completed.Tools, t.Define(f))
+			}
 		}
 		return &completed, nil
 	}
@@ -102,8 +50,8 @@ func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 
 // factsFor finds out what the requester of a list can know. Without the right to list environments, or an answer in time, the
 // descriptions are general.
-func (s *Server) factsFor(ctx context.Context, req mcp.Request) *facts {
-	f := &facts{conversation: s.options.SessionPerClient, connected: s.options.Requester != nil || req.GetSession().ID() != ""}
+func (s *Server) factsFor(ctx context.Context, req mcp.Request) *tools.Facts {
+	f := &tools.Facts{Conversation: s.options.SessionPerClient, Connected: s.options.Requester != nil || req.GetSession().ID() != ""}
 	who, err := s.requesterOf(req.GetExtra())
 	if err != nil {
 		return f
@@ -115,20 +63,20 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *facts {
 	defer place.Release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	if found, more, err := s.environmentsOf(ctx, who); err == nil {
-		f.addDefault(found, more)
+	if found, more, err := s.environmentsOf(ctx, who, nil); err == nil {
+		addDefault(f, found, more)
 	}
 	return f
 }
 
-func (f *facts) addDefault(found []environment, more bool) {
-	at := slices.IndexFunc(found, func(e environment) bool { return e.Default })
+func addDefault(f *tools.Facts, found []reply.Environment, more bool) {
+	at := slices.IndexFunc(found, func(e reply.Environment) bool { return e.Default })
 	if at < 0 {
 		// There may be one among those that aren't listed.
-		f.known = !more
+		f.Known = !more
 		return
 	}
-	f.known, f.environment, f.keeps = true, found[at].Name, found[at].Keeps
+	f.Known, f.Environment, f.Keeps = true, found[at].Name, found[at].Keeps
 }
 
 // lastingDirectories returns the directories on volumes that outlive a pod and that calls can write to.

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 func descriptionsOf(t *testing.T, session *mcp.ClientSession) map[string]string {
@@ -60,7 +62,7 @@ func TestDescriptionsAreTrueForTheEnvironment(t *testing.T) {
 		t.Errorf("without a connection that lasts: %s", got)
 	}
 	for _, name := range []string{"run_command", "run_program", "run_code", "read_file", "write_file", "edit_file", "list_files", "search_files"} {
-		if got := descriptionsOf(t, seeing)[name]; !strings.Contains(got, "files below /data") {
+		if got := descriptionsOf(t, seeing)[name]; !strings.Contains(got, "below /data") {
 			t.Errorf("with a volume: %s: %s", name, got)
 		}
 		if got := descriptionsOf(t, blind)[name]; strings.Contains(got, "/data") || strings.Contains(got, "tools,") {
@@ -81,7 +83,7 @@ func TestDescriptionsWithASessionPerClient(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, "the session ends, except on volumes that list_environments shows.") {
+	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, "stay until it ends, except on volumes that list_environments shows.") {
 		t.Errorf("without a volume: %s", got)
 	}
 	environment := &v1alpha1.ExecutionEnvironment{
@@ -92,7 +94,8 @@ func TestDescriptionsWithASessionPerClient(t *testing.T) {
 		},
 	}
 	must(t, f.admin.Create(t.Context(), environment))
-	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, "the session ends, except on volumes that list_environments shows, such as those at /data of the environment tools.") {
+	// A client keeps the list for a while.
+	if got := descriptionsOf(t, perClient(t, f))["run_command"]; !strings.Contains(got, "stay until it ends, except on volumes that list_environments shows, such as those at /data of the environment tools.") {
 		t.Errorf("with a volume: %s", got)
 	}
 	if got := session.InitializeResult(); !strings.Contains(got.Instructions, "share a session") || got.ServerInfo.Version != "test" {
@@ -109,7 +112,7 @@ func TestListsOfToolsArePrivate(t *testing.T) {
 	s := newSite(t)
 	listed, err := s.session(s.user("agent"), "/mcp", "").ListTools(t.Context(), nil)
 	must(t, err)
-	if listed.CacheScope != "private" || listed.TTLMs != 0 {
+	if listed.CacheScope != "private" || listed.TTLMs != 300_000 {
 		t.Errorf("scope %q, %d ms", listed.CacheScope, listed.TTLMs)
 	}
 }
@@ -147,6 +150,57 @@ func TestLastingDirectories(t *testing.T) {
 	}
 }
 
+// A list of tools costs a model at most 16 KiB, which is 4096 tokens of 4 characters, whatever the environment is.
+func TestListsOfToolsAreSmall(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 4096)
+	for name, f := range map[string]*tools.Facts{
+		"unknown": {}, "without a default": {Known: true}, "with one": {Known: true, Environment: long}, "connected": {Known: true, Environment: long, Connected: true},
+		"with volumes": {Known: true, Environment: long, Keeps: []string{long, long}}, "in a conversation": {Known: true, Environment: long, Keeps: []string{long}, Conversation: true},
+	} {
+		sizes := map[tools.View]int{}
+		for _, view := range tools.Views() {
+			listed := &mcp.ListToolsResult{}
+			for _, tool := range (&Server{}).toolset() {
+				if tool.In(view) {
+					listed.Tools = append(listed.Tools, tool.Define(f))
+				}
+			}
+			raw, err := json.Marshal(listed)
+			must(t, err)
+			sizes[view] = len(raw)
+		}
+		t.Logf("%s: %v bytes", name, sizes)
+		if sizes[tools.All] > 16<<10 || sizes[tools.Files] > 10<<10 || sizes[tools.Run] > 10<<10 {
+			t.Errorf("%s: %v bytes", name, sizes)
+		}
+	}
+}
+
+// Each path has its tools, and no others.
+func TestViews(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	token := s.user("agent", runsCalls())
+	for path, want := range map[string][2]bool{
+		"/mcp": {true, true}, "/mcp/files": {true, false}, "/mcp/run": {false, true}, "/mcp/" + s.namespace: {true, true},
+		"/mcp/" + s.namespace + "/files": {true, false}, "/mcp/" + s.namespace + "/run": {false, true}, "/mcp/" + s.namespace + "/all": {true, true},
+	} {
+		session := s.session(token, path, "")
+		found := descriptionsOf(t, session)
+		got := [2]bool{found["read_file"] != "", found["run_command"] != ""}
+		if got != want || found["start_session"] == "" {
+			t.Errorf("%s: %v", path, got)
+		}
+		for i, tool := range []string{"read_file", "run_command"} {
+			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: fields{"unknown": 1}})
+			if (err == nil) != want[i] || err != nil && !strings.Contains(err.Error(), "unknown tool") {
+				t.Errorf("%s: %s: %v", path, tool, err)
+			}
+		}
+	}
+}
+
 // The hints tell clients what needs no confirmation: a wrong one would let a model change something unasked.
 func TestAnnotationsAreRight(t *testing.T) {
 	t.Parallel()
@@ -156,7 +210,7 @@ func TestAnnotationsAreRight(t *testing.T) {
 	destructive := append([]string{"write_file", "edit_file", "end_session", "cancel_call"}, open...)
 	s := NewServer(Options{MaxCalls: 1, MaxCallsPerUser: 1, Version: "test", Log: quiet()})
 	for _, tool := range s.toolset() {
-		d := tool.define(&facts{})
+		d := tool.Define(&tools.Facts{})
 		got := *d.Annotations
 		want := mcp.ToolAnnotations{
 			ReadOnlyHint: slices.Contains(harmless, d.Name), IdempotentHint: slices.Contains(repeatable, d.Name),

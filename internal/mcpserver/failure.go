@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // failure is the failure of a tool, with what its answer says.
@@ -45,22 +46,22 @@ func notChanged(call, session string, err error) error {
 // notReady means that a session was created, or may have been, and that nobody knows what became of it.
 func notReady(session string, err error) error {
 	message := fmt.Sprintf("session %s may have been started, and may not be ready: %s", session, err)
-	return &failure{reason: reasonUnknown, message: bounds.Text(message, maxMessage), session: session, mayHaveRun: true, cause: err}
+	return &failure{reason: reply.ReasonUnknown, message: bounds.Text(message, reply.MaxMessage), session: session, mayHaveRun: true, cause: err}
 }
 
 // unknownOutcome means that the call was created, or may have been, and that its outcome is unknown.
 func unknownOutcome(call types.NamespacedName, err error) error {
-	reason := reasonUnknown
+	reason := reply.ReasonUnknown
 	if errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) {
-		reason = reasonDeleted
+		reason = reply.ReasonDeleted
 	}
 	return &failure{reason: reason, call: call.Name, mayHaveRun: true, cause: err, message: fmt.Sprintf(
-		"the outcome of call %s in namespace %s is unknown, and its command may have run: %s", call.Name, call.Namespace, bounds.Text(err.Error(), maxMessage))}
+		"the outcome of call %s in namespace %s is unknown, and its command may have run: %s", call.Name, call.Namespace, bounds.Text(err.Error(), reply.MaxMessage))}
 }
 
 // stillRunning means that the server doesn't wait any longer for a call, which goes on.
 func stillRunning(call string) error {
-	return &failure{reason: reasonNotFinished, call: call, mayHaveRun: true, message: fmt.Sprintf(
+	return &failure{reason: reply.ReasonNotFinished, call: call, mayHaveRun: true, message: fmt.Sprintf(
 		"call %s goes on: send the same request with the same request_id to get its result, or use get_call; cancel_call stops it", call)}
 }
 
@@ -70,15 +71,15 @@ func isFailure(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// resultOfError returns the result of a tool that failed with an error.
-func resultOfError(who *identity.Requester, err error) *Result {
+// resultOfError returns the result of a tool that failed with an error. One that only reads can be used again in any case.
+func resultOfError(who *identity.Requester, err error, readOnly bool) *reply.Result {
 	var f *failure
 	if !errors.As(err, &f) {
-		f = &failure{reason: reasonUnknown, message: bounds.Text(err.Error(), maxMessage), mayHaveRun: true}
+		f = &failure{reason: reply.ReasonUnknown, message: bounds.Text(err.Error(), reply.MaxMessage), mayHaveRun: true}
 	}
-	r := &Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(!f.mayHaveRun), Call: f.call, Session: f.session}
+	r := &reply.Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(readOnly || !f.mayHaveRun), Call: f.call, Session: f.session}
 	if r.Output == "" {
-		r.Output = explain(who, f.cause)
+		r.Output = reply.OwnWords(explain(who, f.cause))
 	}
 	if r.Reason == "" {
 		r.Reason = apiReason(f.cause)
@@ -91,12 +92,12 @@ func apiReason(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
 	}
-	return reasonUnknown
+	return reply.ReasonUnknown
 }
 
 // explain adds how to correct an error of the API server.
 func explain(who *identity.Requester, err error) string {
-	text := bounds.Text(err.Error(), maxMessage)
+	text := bounds.Text(err.Error(), reply.MaxMessage)
 	switch {
 	case identity.IsNotEntrusted(err):
 		return fmt.Sprintf("this server may not act for %s in namespace %s. An administrator can bind the ClusterRole toolcall-mcp-calls to its account "+

@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 const (
@@ -47,7 +48,8 @@ type Endpoint struct {
 	HTTPOptions
 	// API leads to the API server, with the server's own credentials. They aren't used where tokens are passed on.
 	API *rest.Config
-	// Namespace of the calls at /mcp. The path /mcp/NAMESPACE names another. If it is empty, only that path exists.
+	// Namespace of the calls at /mcp and /mcp/VIEW. The paths /mcp/NAMESPACE and /mcp/NAMESPACE/VIEW name another. If it is empty, only those
+	// exist.
 	Namespace string
 }
 
@@ -103,6 +105,7 @@ func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) htt
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e)
 	mux.Handle("/mcp/{namespace}", e)
+	mux.Handle("/mcp/{namespace}/{view}", e)
 	if conf.ResourceURL != "" {
 		mux.HandleFunc(wellKnown+"/", e.serveMetadata)
 	}
@@ -125,7 +128,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limits.MarkAuthenticated(r.Context())
-	namespace := cmp.Or(r.PathValue("namespace"), e.Namespace)
+	namespace, view := e.place(r)
+	if view == "" {
+		e.reject(w, http.StatusNotFound, "view", "the path ends in files, run or all, or in the namespace: there are no other tools")
+		return
+	}
 	if namespace == "" {
 		e.reject(w, http.StatusNotFound, "namespace", "name the namespace in the path, as in /mcp/NAMESPACE: this server has no default namespace")
 		return
@@ -135,8 +142,22 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	requester := user.In(namespace)
-	from := &sender{requester: requester, key: requester.Key(), request: r.Context()}
+	from := &sender{requester: requester, key: requester.Key(), view: view, request: r.Context()}
 	e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
+}
+
+// place returns the namespace and the tools that the path of a request names; no view if it names another one. With a namespace for /mcp,
+// /mcp/files and /mcp/run are its views: /mcp/files/all is the namespace of that name.
+func (e *endpoint) place(r *http.Request) (namespace string, view tools.View) {
+	namespace, view = r.PathValue("namespace"), tools.View(r.PathValue("view"))
+	switch isView := slices.Contains(tools.Views(), tools.View(namespace)); {
+	case view != "" && !slices.Contains(tools.Views(), view):
+		return namespace, ""
+	case view == "" && isView && e.Namespace != "":
+		return e.Namespace, tools.View(namespace)
+	default:
+		return cmp.Or(namespace, e.Namespace), cmp.Or(view, tools.All)
+	}
 }
 
 // rejectToken answers a request that could not be authenticated.

@@ -212,7 +212,7 @@ func TestRejectedRequests(t *testing.T) {
 		"another path":              {"/", initialize, nil, 404, "not found"},
 		"no namespace's name":       {"/mcp/UPPER", initialize, nil, 404, "lower-case"},
 		"a path out of it":          {"/mcp/..%2F..%2Fapi", initialize, nil, 404, "lower-case"},
-		"a path with more":          {"/mcp/a/b", initialize, nil, 404, "not found"},
+		"a path with more":          {"/mcp/a/b", initialize, nil, 404, "ends in files, run or all"},
 		"a namespace that is there": {"/mcp/default", initialize, nil, 200, "serverInfo"},
 	} {
 		t.Run(name, func(t *testing.T) {

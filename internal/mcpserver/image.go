@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -28,23 +30,49 @@ var (
 
 // addImage shows an image that read_file was asked for. Its bytes aren't in the call, but the session has the file. An image that
 // is too large, or can't be read, is described as other binary files are.
-func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *Result) {
+func addImage(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, r *reply.Result) {
 	asked, read := call.Spec.File, call.Status.File
 	if asked == nil || read == nil || !read.Binary || asked.Offset != nil || asked.Limit != nil || call.Spec.SessionRef == nil || who.Output == nil ||
 		!slices.Contains(imageNames, strings.ToLower(path.Ext(read.Path))) {
 		return
 	}
-	var data bytes.Buffer
 	file := outputclient.File{Namespace: call.Namespace, Session: call.Spec.SessionRef.Name, Path: read.Path}
-	if err := who.Output.Download(ctx, file, &limitedWriter{to: &data, left: maxImage}, nil); err != nil {
+	showImage(r, read.Path, func(to io.Writer) error { return who.Output.Download(ctx, file, to, nil) })
+}
+
+// imageOf shows a whole artifact that is an image; nil for everything else, which is read as text.
+func (s *Server) imageOf(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
+	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
+	if query.Artifact == "" || query.Offset != 0 || at < 0 || !slices.Contains(imageTypes, call.Status.Artifacts[at].MediaType) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	whole := *query
+	whole.Limit = 0
+	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase), Succeeded: true}
+	showImage(r, query.Artifact, func(to io.Writer) error {
+		_, err := who.Output.Copy(ctx, whole, outputclient.Sink{Write: func(p []byte) error { _, err := to.Write(p); return err }})
+		return err
+	})
+	if r.Image == nil {
+		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image.", query.Artifact, call.Status.Artifacts[at].Bytes)
+	}
+	return r
+}
+
+// showImage has a result show an image, if what is read is one, and not too large.
+func showImage(r *reply.Result, name string, read func(to io.Writer) error) {
+	var data bytes.Buffer
+	if read(&limitedWriter{to: &data, left: maxImage}) != nil {
 		return
 	}
 	kind := http.DetectContentType(data.Bytes())
 	if !slices.Contains(imageTypes, kind) {
 		return
 	}
-	r.image = &mcp.ImageContent{Data: data.Bytes(), MIMEType: kind}
-	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", read.Path, kind, data.Len())
+	r.Image = &mcp.ImageContent{Data: data.Bytes(), MIMEType: kind}
+	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", name, kind, data.Len())
 }
 
 // limitedWriter takes only so many bytes.

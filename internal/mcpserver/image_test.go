@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -64,9 +65,9 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 			call.Status.Phase, call.Status.Output = v1alpha1.PhaseSucceeded, "described"
 			call.Status.File = &v1alpha1.FileStatus{Path: test.path, Binary: true}
 			test.change(call)
-			result := resultOf(call)
+			result := reply.Of(call)
 			addImage(t.Context(), fileServer(t, test.path, test.content), call, result)
-			answer, err := result.encode()
+			answer, err := result.Encode(reply.DefaultLimit)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // Metrics are the server's metrics, in their own registry. No label has a value that a client chooses.
@@ -42,16 +43,16 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// outcomeOf returns the value of the label outcome: for a tool that creates no call, whether it succeeded.
-func outcomeOf(r *Result, creates bool) string {
+// outcomeOf returns the value of the label outcome: for a tool that creates no call, whether it Succeeded.
+func outcomeOf(r *reply.Result, creates bool) string {
 	switch {
-	case !creates && r.succeeded:
+	case !creates && r.Succeeded:
 		return string(v1alpha1.PhaseSucceeded)
 	case !creates:
 		return string(v1alpha1.PhaseFailed)
 	case r.Phase != "":
 		return r.Phase
-	case r.Call == "" || ptr.Deref(r.RetrySafe, false):
+	case r.Call == "" || ptr.Deref(r.RetrySafe, false) && r.Reason != reply.ReasonUnknown && r.Reason != reply.ReasonDeleted && r.Reason != reply.ReasonNotFinished:
 		return "NotCreated"
 	default:
 		return "Unknown"

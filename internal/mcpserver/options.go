@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/serving"
 )
 
@@ -31,6 +32,21 @@ type HTTPOptions struct {
 	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
 	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser          int
 	SessionTimeout, DrainTimeout                          time.Duration
+	// MaxAnswer is how many characters an answer has at most.
+	MaxAnswer int
+}
+
+// BindMaxAnswer defines the flag for the size of answers.
+func BindMaxAnswer(fs *pflag.FlagSet, value *int) {
+	fs.IntVar(value, "max-answer", reply.DefaultLimit, "maximum number of characters of an answer; it says where the rest is")
+}
+
+// CheckMaxAnswer returns an error for a size of answers that is too small.
+func CheckMaxAnswer(value int) error {
+	if value < reply.MinLimit {
+		return fmt.Errorf("--max-answer=%d: must be at least %d", value, reply.MinLimit)
+	}
+	return nil
 }
 
 // defaultAudience is the audience of tokens that are meant for the server.
@@ -53,13 +69,14 @@ func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxCalls, "max-calls", 512, "maximum number of running calls")
 	fs.IntVar(&o.MaxCallsPerTenant, "max-calls-per-tenant", 256, "maximum number of running calls of one tenant")
 	fs.IntVar(&o.MaxCallsPerUser, "max-calls-per-user", 64, "maximum number of running calls of one user")
+	BindMaxAnswer(fs, &o.MaxAnswer)
 	fs.DurationVar(&o.SessionTimeout, "session-timeout", time.Hour, "how long a session without requests stays open")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 10*time.Second, "how long running calls may take to finish when the server stops, before it cancels them")
 }
 
 // Validate returns all errors of the flags.
 func (o *HTTPOptions) Validate() error {
-	invalid := []error{o.Flags.Validate()}
+	invalid := []error{o.Flags.Validate(), CheckMaxAnswer(o.MaxAnswer)}
 	for name, value := range map[string]int{
 		"max-connections": o.MaxConnections, "max-connections-per-address": o.MaxConnectionsPerAddress,
 		"max-sessions": o.MaxSessions, "max-sessions-per-tenant": o.MaxSessionsPerTenant, "max-sessions-per-user": o.MaxSessionsPerUser,

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,60 +11,74 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/result"
 )
 
 const (
-	// defaultRead and maxRead are how many bytes read_output returns.
-	defaultRead = 16 << 10
-	maxRead     = 64 << 10
 	// readPatience is how long the API for output may be away, readTimeout how long all takes.
 	readPatience = 10 * time.Second
 	readTimeout  = 30 * time.Second
+	// maxShownPath bounds a path in a message, in bytes.
+	maxShownPath = 256
 )
 
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
 const reasonOutputUnavailable = "OutputUnavailable"
 
-var readOutputTool = tool{
-	name: "read_output", title: "Read the output of a call", output: answerSchema("call", "phase", "stream"), hints: readOnly(),
-	description: func(*facts) string {
-		return "Returns a part of what a call wrote to standard output or standard error, also what its result leaves out, and while it runs. " +
-			"next_offset in the result says where to read on. Bytes that aren't UTF-8 become U+FFFD."
-	},
-}
-
-func readOutputSpec(a *arguments) outputclient.Query {
-	return outputclient.Query{
-		Name:     readCallName(a),
-		Stream:   output.Stream(a.choice("stream", "which stream; stdout if absent", string(output.Stdout), string(output.Stderr))),
-		Offset:   ptr.Deref(a.number("offset", "first byte, counted from 0; 0 if absent", 0, maxOffset), 0),
-		Limit:    ptr.Deref(a.number("limit", fmt.Sprintf("how many bytes; %d if absent", defaultRead), 1, maxRead), defaultRead),
-		Patience: readPatience,
-	}
-}
-
 // readOutput returns a part of a stream of a call.
-func readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query outputclient.Query) (*Result, error) {
+func (s *Server) readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query *outputclient.Query) (*reply.Result, error) {
+	if query.Namespace != "" && query.Namespace != who.Namespace {
+		return nil, &failure{reason: reply.ReasonNotFound, message: fmt.Sprintf(
+			"the artifact is of a call in another namespace than %s, which this connection is for", who.Namespace)}
+	}
 	call, err := findCall(ctx, who, query.Name)
 	if err != nil {
 		return nil, err
 	}
-	query.Namespace = who.Namespace
-	query.UID = call.UID
-	part, err := readPart(ctx, who, &query)
+	if err := checkKept(call, query.Artifact); err != nil {
+		return nil, err
+	}
+	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
+	if image := s.imageOf(ctx, who, call, query); image != nil {
+		return image, nil
+	}
+	query.Limit = min(query.Limit, int64(reply.Room(s.options.MaxAnswer)))
+	part, err := readPart(ctx, who, query)
 	if err != nil {
 		return nil, unreadable(who, call, err)
 	}
-	return part.result(call, &query), nil
+	return part.result(call, query), nil
+}
+
+// checkKept returns an error unless a call kept a file, or none is asked for.
+func checkKept(call *v1alpha1.ToolCall, artifact string) error {
+	var kept []string
+	for _, a := range call.Status.Artifacts {
+		if a.Path == artifact {
+			return nil
+		}
+		kept = append(kept, a.Path)
+	}
+	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(artifact, maxShownPath))
+	switch {
+	case artifact == "":
+		return nil
+	case !follow.Finished(call):
+		message += ": it has not finished, and keeps files at its end"
+	case len(kept) > 0:
+		message += ", but " + bounds.Text(strings.Join(kept, ", "), reply.MaxMessage)
+	default:
+		message += ", and no other: pass collect to the tool that runs it"
+	}
+	return &failure{reason: reply.ReasonNotFound, call: call.Name, message: message}
 }
 
 // part is what was read of a stream.
@@ -94,16 +109,16 @@ func readPart(ctx context.Context, who *identity.Requester, query *outputclient.
 }
 
 // result describes the part. A character that the limit cuts is left for the next part.
-func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Result {
+func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
 	if whole := result.TrimPartialEnd(p.data); !p.complete && len(whole) > 0 {
 		p.next -= int64(len(p.data) - len(whole))
 		p.data = whole
 	}
 	p.complete = p.complete || p.beyond && follow.Finished(call)
-	r := &Result{
+	r := &reply.Result{
 		Output: strings.ToValidUTF8(string(p.data), "\uFFFD"), Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase),
-		Stream:    &StreamResult{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
-		succeeded: true,
+		Stream:    &reply.Stream{Name: cmp.Or(query.Artifact, string(query.Stream)), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
+		Succeeded: true,
 	}
 	if len(p.data) > 0 {
 		return r
@@ -111,7 +126,7 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Resul
 	switch {
 	case !follow.Finished(call):
 		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
-	case p.beyond && call.Status.Streams != nil:
+	case query.Artifact == "" && p.beyond && call.Status.Streams != nil:
 		r.Output = fmt.Sprintf("(nothing at offset %d: the stream has %d bytes)", query.Offset, lengthOf(call, query.Stream))
 	default:
 		r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
@@ -133,8 +148,8 @@ func unreadable(who *identity.Requester, call *v1alpha1.ToolCall, err error) err
 	switch {
 	case apierrors.IsForbidden(err):
 		message = "the output needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRole toolcall-user grants, and " +
-			"of a call in a session the right to use the session: " + bounds.Text(err.Error(), maxMessage)
-	case reason == reasonUnknown:
+			"of a call in a session the right to use the session: " + bounds.Text(err.Error(), reply.MaxMessage)
+	case reason == reply.ReasonUnknown:
 		reason = reasonOutputUnavailable
 	}
 	return &failure{reason: reason, call: call.Name, message: message}

@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // A request_id is the client's own name for a call or session. The object's name follows from it and from the requester, so
@@ -76,12 +77,12 @@ func checkSame(ctx context.Context, who *identity.Requester, found, wanted clien
 	case err != nil:
 		return fmt.Errorf("find out who you are: %w", err)
 	case by == nil || by.Username != user || by.UID != uid:
-		return &failure{reason: reasonRequestIDConflict, message: fmt.Sprintf(
+		return &failure{reason: reply.ReasonRequestIDConflict, message: fmt.Sprintf(
 			"somebody else created %s, the name that this request_id stands for: use another request_id", found.GetName())}
 	case found.GetAnnotations()[v1alpha1.AnnotationRequestDigest] == wanted.GetAnnotations()[v1alpha1.AnnotationRequestDigest]:
 		return nil
 	}
-	conflict := &failure{reason: reasonRequestIDConflict, call: found.GetName(), message: fmt.Sprintf(
+	conflict := &failure{reason: reply.ReasonRequestIDConflict, call: found.GetName(), message: fmt.Sprintf(
 		"this request_id was used before with other arguments, for %s, and nothing was run now: use another request_id, or send the same arguments", found.GetName())}
 	if _, ok := found.(*v1alpha1.ToolSession); ok {
 		conflict.call, conflict.session = "", found.GetName()

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 // The same id with the same arguments gives the result of one call, also when replicas get it twenty times at once.
@@ -70,7 +72,7 @@ func TestARequestIDWithOtherArguments(t *testing.T) {
 		"another tool":        {"run_program", fields{"program": "a", "request_id": "x"}},
 	} {
 		answer, result := use(t, session, test.tool, test.arguments)
-		if !answer.IsError || result.Reason != reasonRequestIDConflict || result.Call != first.Call || !ptr.Deref(result.RetrySafe, false) ||
+		if !answer.IsError || result.Reason != reply.ReasonRequestIDConflict || result.Call != first.Call || !ptr.Deref(result.RetrySafe, false) ||
 			!strings.Contains(result.Output, "with other arguments") {
 			t.Errorf("%s: %+v", name, result)
 		}
@@ -100,11 +102,11 @@ func TestRequestIDsBelongToTheirUsers(t *testing.T) {
 	squatted := fields{"command": "hello", "request_id": "next"}
 	taken := &v1alpha1.ToolCall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nameFor(by.Username, by.UID, "ToolCall", "next"), Annotations: call.Annotations},
-		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "hello"}, TimeoutSeconds: new(defaultTimeoutSeconds)},
+		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "hello"}, TimeoutSeconds: new(int32(120))},
 	}
 	must(t, s.admin.Create(t.Context(), taken))
 	answer, result := use(t, one, "run_command", squatted)
-	if !answer.IsError || result.Reason != reasonRequestIDConflict || result.Call != "" || !strings.Contains(result.Output, "somebody else created") {
+	if !answer.IsError || result.Reason != reply.ReasonRequestIDConflict || result.Call != "" || !strings.Contains(result.Output, "somebody else created") {
 		t.Errorf("%+v", result)
 	}
 }
@@ -114,13 +116,13 @@ func TestInvalidRequestIDs(t *testing.T) {
 	for name, id := range map[string]string{
 		"too long": strings.Repeat("x", 257), "a space": "a b", "a line": "a\nb", "a NUL": "a\x00", "a letter of another script": "é", "half a character": "\ufffd",
 	} {
-		if _, err := parse(encode(t, fields{"command": "x", "request_id": id}), runCommandSpec); err == nil || !strings.Contains(err.Error(), "request_id: must be") {
+		if _, err := tools.RunCommand.Parse(encode(t, fields{"command": "x", "request_id": id})); err == nil || !strings.Contains(err.Error(), "request_id: must be") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, id := range []string{"", "x", strings.Repeat("~", 256), "../../a", `"'{}`, "0b64a5e4-8a5f-4d8b-9f3e-0123456789ab"} {
-		r, err := parse(encode(t, fields{"command": "x", "request_id": id}), runCommandSpec)
-		if err != nil || r.id != id {
+		r, err := tools.RunCommand.Parse(encode(t, fields{"command": "x", "request_id": id}))
+		if err != nil || r.ID != id {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -195,7 +197,7 @@ func TestStoppingLeavesACallWithARequestID(t *testing.T) {
 		s.Stop()
 	}()
 	answer, result := use(t, session, "run_command", fields{"command": "x", "request_id": "r"})
-	if !answer.IsError || result.Reason != reasonNotFinished || result.Call == "" || ptr.Deref(result.RetrySafe, true) {
+	if !answer.IsError || result.Reason != reply.ReasonNotFinished || result.Call == "" || ptr.Deref(result.RetrySafe, true) {
 		t.Errorf("%+v", result)
 	}
 	f.only("left alone", func(c *v1alpha1.ToolCall) bool { return !c.Spec.Cancel && c.Name == result.Call })

@@ -17,6 +17,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 const (
@@ -41,10 +43,9 @@ const (
 )
 
 // create completes a tool that creates a call from its arguments and answers with the call's outcome.
-func (s *Server) create(t tool, read specOf) tool {
-	t.input, t.creates = declared(read).schema, true
-	t.run = func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*Result, error) {
-		r, err := parse(req.Params.Arguments, read)
+func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
+	return tool{Tool: t.Tool, creates: true, run: func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*reply.Result, error) {
+		r, err := parse(t, req)
 		if err != nil {
 			return nil, err
 		}
@@ -54,35 +55,35 @@ func (s *Server) create(t tool, read specOf) tool {
 		}
 		defer afterAnswer(req, place.Release)
 		return s.run(ctx, req, who, r)
-	}
-	return t
+	}}
 }
 
 // run creates the call, or finds the one that has its request_id, and waits for its end.
-func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *callRequest) (*Result, error) {
-	call := &v1alpha1.ToolCall{Spec: r.spec}
+func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.CallRequest) (*reply.Result, error) {
+	call := &v1alpha1.ToolCall{Spec: r.Spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations, call.Labels = traceOf(ctx), labelsOf(req)
-	if r.id != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.id, r.spec}, call); err != nil {
+	if r.ID != "" {
+		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.ID, r.Spec}, call); err != nil {
 			return nil, err
 		}
 	}
 	inConversation := s.joins(call)
-	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.id != "")
+	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.ID != "")
 	if err != nil {
 		return nil, err
 	}
-	done, err := await(ctx, req, who, created, r.id != "")
+	done, err := await(ctx, req, who, created, r.ID != "")
 	if err != nil {
 		return nil, err
 	}
 	result := resultOf(done)
+	result.KnowsSession = r.Spec.SessionRef != nil
 	addImage(ctx, who, done, result)
 	if inConversation {
 		s.leaveConversation(req, done, result)
 	}
-	if earlier && !result.succeeded {
+	if earlier && !result.Succeeded {
 		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
 	}
 	return result, nil
@@ -121,8 +122,12 @@ func asOutcome(call *v1alpha1.ToolCall, err error) error {
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id. Another call of the same name is none of the requester's.
+// again by its request_id. A call in the background goes on, and is answered when it runs. Another call of the same name is none of the
+// requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
+	if call.Spec.Background {
+		return waitFor(ctx, who, call, backgroundWait, func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseRunning })
+	}
 	live := startProgress(ctx, req)
 	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
 	live.stop()

@@ -14,6 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // flaky loses the responses of the first create requests, after or before they were carried out.
@@ -66,7 +67,7 @@ func TestAnAPIServerThatDoesNotRespond(t *testing.T) {
 	requester := f.local()
 	requester.Calls = &flaky{calls: requester.Calls, lose: 100}
 	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"})
-	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Call, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
+	if !answer.IsError || result.Reason != reply.ReasonUnknown || !strings.HasPrefix(result.Call, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
 		!strings.Contains(result.Output, "connection reset") {
 		t.Errorf("%+v", result)
 	}
@@ -117,11 +118,11 @@ func TestARefusalAfterALostResponse(t *testing.T) {
 			session := connected(t, newTestServer(t, requester, 8), nil)
 			answer, result := use(t, session, "run_command", fields{"command": "once"})
 			call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
-			if !answer.IsError || result.Reason != reasonUnknown || result.Call != call.Name || ptr.Deref(result.RetrySafe, true) {
+			if !answer.IsError || result.Reason != reply.ReasonUnknown || result.Call != call.Name || ptr.Deref(result.RetrySafe, true) {
 				t.Errorf("%+v", result)
 			}
 			_, started := use(t, session, "start_session", nil)
-			if open, _ := f.sessions(); len(open) != 1 || started.Session != open[0] || started.Reason != reasonUnknown || ptr.Deref(started.RetrySafe, true) {
+			if open, _ := f.sessions(); len(open) != 1 || started.Session != open[0] || started.Reason != reply.ReasonUnknown || ptr.Deref(started.RetrySafe, true) {
 				t.Errorf("%+v, sessions %q", started, open)
 			}
 		})
@@ -179,7 +180,7 @@ func TestACallThatIsSwapped(t *testing.T) {
 	requester := f.local()
 	requester.Calls = &swapped{requester.Calls, f}
 	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"})
-	if !answer.IsError || result.Reason != reasonDeleted || strings.Contains(result.Output, "not yours") {
+	if !answer.IsError || result.Reason != reply.ReasonDeleted || strings.Contains(result.Output, "not yours") {
 		t.Errorf("%+v", result)
 	}
 }

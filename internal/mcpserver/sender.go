@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 // extraSender is the key under which the HTTP endpoint passes the sender of a request to the tools.
@@ -18,6 +19,8 @@ type sender struct {
 	requester *identity.Requester
 	// key is the same for all tokens of one user, and differs between namespaces.
 	key string
+	// view is which tools it sees.
+	view tools.View
 	// request ends once the request has been answered, or its connection is lost; session when the client ends its session. It is
 	// nil without one.
 	request, session context.Context
@@ -43,6 +46,14 @@ func (s *Server) requesterOf(extra *mcp.RequestExtra) (*identity.Requester, erro
 		return from.requester, nil
 	}
 	return nil, errors.New("the request is not authenticated")
+}
+
+// viewOf returns which tools the sender of a request sees.
+func (s *Server) viewOf(extra *mcp.RequestExtra) tools.View {
+	if from := senderOf(extra); from != nil {
+		return from.view
+	}
+	return s.options.View
 }
 
 // afterAnswer calls a function once a request is answered, which without HTTP is at once.

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 // instructions are sent to every client when it connects. What lasts from call to call depends on the environment, and the
@@ -45,6 +48,10 @@ type Options struct {
 	// SessionPerClient has the calls of one client run in one session unless they name a session or an environment. It needs a
 	// Requester: over HTTP, clients start sessions themselves.
 	SessionPerClient bool
+	// View is which tools clients see over standard input and output; all if empty. Over HTTP, the path says it.
+	View tools.View
+	// MaxAnswer is how many characters an answer has at most, reply.DefaultLimit if 0.
+	MaxAnswer int
 	// Version of this program.
 	Version string
 	Log     *slog.Logger
@@ -75,6 +82,7 @@ func NewServer(o Options) *Server {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
+	o.View, o.MaxAnswer = cmp.Or(o.View, tools.All), cmp.Or(o.MaxAnswer, reply.DefaultLimit)
 	s := &Server{
 		options: o, tracer: newTracer(o.Traces), calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
@@ -92,7 +100,9 @@ func NewServer(o Options) *Server {
 		Logger:       o.Log,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		// Descriptions depend on who lists the tools, and on the namespace.
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.CacheScope, c.TTLMs = "private", int(listLasts.Milliseconds())
+		},
 	})
 	s.addTools()
 	s.mcp.AddReceivingMiddleware(s.trace)

@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
 const (
@@ -30,89 +28,23 @@ const (
 	maxQuantity = 32
 )
 
-var startSessionTool = tool{
-	name: "start_session", title: "Start a session", output: sessionOutput(), hints: changes(false, false),
-	description: func(f *facts) string {
-		return "Starts a session, a pod that keeps files from call to call, waits until it is ready, and returns its name. Pass the name as the " +
-			"argument session of other tools. Its calls run one after the other and share the workspace, the home directory and /tmp; variables, the " +
-			"current directory and processes don't carry over. The files are gone when it ends, " + f.exceptLasting() + " With workspace, the workspace " +
-			"and the home directory are on a volume of the session, which keeps them while the session is suspended and is deleted with it. End it with " +
-			"end_session when you don't need it any more. " + f.endOfSessions()
-	},
-}
-
-// endOfSessions says when the sessions of start_session end by themselves.
-func (f *facts) endOfSessions() string {
-	if f.conversation {
-		return "You need it only for files apart from those of the conversation's own session."
-	}
-	if f.connected {
-		return "It ends with this connection, too."
-	}
-	return "It doesn't end with your connection, but when it is idle."
-}
-
-// sessionOutput returns the schema of the results of the tools for sessions.
-func sessionOutput() *jsonschema.Schema {
-	schema := answerSchema("session", "phase", "environment")
-	schema.Properties["phase"] = &jsonschema.Schema{Type: "string", Description: "Pending, Ready, Suspended or Ended"}
-	schema.Properties["session"] = &jsonschema.Schema{Type: "string", Description: "name of the session"}
-	return schema
-}
-
-var endSessionTool = tool{
-	name: "end_session", title: "End a session", output: sessionOutput(), hints: changes(true, true),
-	description: func(f *facts) string {
-		return "Ends a session: cancels its running calls and deletes its pod and files, " + f.exceptLasting() + " Read what you need before."
-	},
-}
-
-// sessionRequest is a session as the arguments of start_session describe it.
-type sessionRequest struct {
-	spec v1alpha1.ToolSessionSpec
-	id   string
-	wait time.Duration
-}
-
-func startSessionSpec(a *arguments) *sessionRequest {
-	r := &sessionRequest{}
-	if name := a.environment("environment of its calls, from list_environments; the default one if absent"); name != "" {
-		r.spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
-	}
-	r.spec.WorkingDir = a.text("working_dir", "directory that its calls start in unless they say otherwise")
-	r.spec.Env = a.variables("environment variables of its calls")
-	if text := a.text("workspace", "put the workspace and the home directory on a volume of this size, such as 1Gi"); text != "" {
-		size, err := resource.ParseQuantity(text)
-		if err != nil || size.Sign() <= 0 || len(text) > maxQuantity {
-			a.fail("workspace", "must be a size such as 1Gi, not %q", bounds.Text(text, 40))
-		}
-		r.spec.Workspace = &v1alpha1.SessionWorkspace{Size: size}
-	}
-	r.spec.IdleTimeoutSeconds = int32Of(a.number("idle_timeout_seconds",
-		"end it, or with workspace suspend it, after so long without a call; 900 if absent, 0 for never", 0, math.MaxInt32))
-	r.spec.MaxLifetimeSeconds = a.seconds("max_lifetime_seconds", "end it after so long; 28800 if absent")
-	r.wait = a.wait(startWait)
-	r.id = a.requestID("your name for this session, such as a UUID: the same id with the same arguments returns the same session")
-	return r
-}
-
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
-func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *sessionRequest) (*Result, error) {
-	session := &v1alpha1.ToolSession{Spec: r.spec}
+func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.SessionRequest) (*reply.Result, error) {
+	session := &v1alpha1.ToolSession{Spec: r.Spec}
 	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-	if r.id != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolSession", r.id, r.spec}, session); err != nil {
+	if r.ID != "" {
+		if err := nameByID(ctx, who, namedRequest{"ToolSession", r.ID, r.Spec}, session); err != nil {
 			return nil, err
 		}
 	}
-	session, err := s.createSession(ctx, req, who, session, r.id != "")
+	session, err := s.createSession(ctx, req, who, session, r.ID != "")
 	if err != nil {
 		return nil, err
 	}
-	seen, err := awaitSession(ctx, who, session, r.wait, func(s *v1alpha1.ToolSession) bool {
+	seen, err := awaitSession(ctx, who, session, r.Wait, func(s *v1alpha1.ToolSession) bool {
 		return s.Status.Phase == v1alpha1.SessionReady || s.Status.Phase == v1alpha1.SessionEnded
 	})
-	if err != nil && ctx.Err() != nil && r.id == "" {
+	if err != nil && ctx.Err() != nil && r.ID == "" {
 		// Nobody knows the name of this session.
 		s.abandon(ctx, req, who, client.ObjectKeyFromObject(session))
 	}
@@ -202,17 +134,17 @@ func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha
 }
 
 // startedResult describes a session that was started.
-func startedResult(session *v1alpha1.ToolSession) *Result {
+func startedResult(session *v1alpha1.ToolSession) *reply.Result {
 	r := sessionResult(session)
 	switch session.Status.Phase {
 	case v1alpha1.SessionReady:
-		r.Reason, r.succeeded = v1alpha1.ReasonReady, true
+		r.Reason, r.Succeeded = v1alpha1.ReasonReady, true
 		r.Output = fmt.Sprintf("Session %s is ready. Pass it as the argument session; end it with end_session.", session.Name)
 	case v1alpha1.SessionEnded:
 		r.RetrySafe = ptr.To(false)
 		r.Output = fmt.Sprintf("session %s has ended: %s", session.Name, session.Status.Message)
 	default:
-		r.succeeded = true
+		r.Succeeded = true
 		if r.Reason == "" {
 			r.Reason = v1alpha1.ReasonSessionStarting
 		}
@@ -221,22 +153,17 @@ func startedResult(session *v1alpha1.ToolSession) *Result {
 	return r
 }
 
-func sessionResult(session *v1alpha1.ToolSession) *Result {
-	r := &Result{Session: session.Name, Phase: string(session.Status.Phase), Reason: session.Status.Reason}
+func sessionResult(session *v1alpha1.ToolSession) *reply.Result {
+	r := &reply.Result{Session: session.Name, Phase: string(session.Status.Phase), Reason: session.Status.Reason}
 	if session.Status.Environment != nil {
 		r.Environment = session.Status.Environment.Name
 	}
 	return r
 }
 
-func endSessionSpec(a *arguments) waitRequest {
-	name := a.session("name of the session")
-	return waitRequest{name: a.requireAlone("session", name, "the session to end"), wait: a.wait(endWait)}
-}
-
 // endSession ends a session and waits until it has ended.
-func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, asked waitRequest) (*Result, error) {
-	name := asked.name
+func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, asked tools.WaitRequest) (*reply.Result, error) {
+	name := asked.Name
 	key := types.NamespacedName{Namespace: who.Namespace, Name: name}
 	session := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, key, session); err != nil {
@@ -249,14 +176,14 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, notChanged("", name, err)
 	}
 	s.conversations.remove(req, key)
-	seen, err := awaitSession(ctx, who, session, asked.wait, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
+	seen, err := awaitSession(ctx, who, session, asked.Wait, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
 	if err != nil {
 		return nil, notChanged("", name, fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err)))
 	}
 	r := sessionResult(seen)
-	r.succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
+	r.Succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
 	if seen.Status.Phase != v1alpha1.SessionEnded {
-		r.Reason, r.Output = reasonNotFinished, fmt.Sprintf("Session %s is ending.", name)
+		r.Reason, r.Output = reply.ReasonNotFinished, fmt.Sprintf("Session %s is ending.", name)
 	}
 	return r, nil
 }
@@ -276,7 +203,7 @@ func requestEnd(ctx context.Context, who *identity.Requester, key types.Namespac
 // notThere explains that an object can't be read.
 func notThere(err error, kind, name string) error {
 	if apierrors.IsNotFound(err) {
-		return &failure{reason: reasonNotFound, message: fmt.Sprintf("there is no %s %s: it may have been deleted, since those that ended are kept for a limited time only", kind, name)}
+		return &failure{reason: reply.ReasonNotFound, message: fmt.Sprintf("there is no %s %s: it may have been deleted, since those that ended are kept for a limited time only", kind, name)}
 	}
 	return notCreated(fmt.Errorf("read %s %s: %w", kind, name, err))
 }

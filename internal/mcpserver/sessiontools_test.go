@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // operateSessions takes the operator's place for sessions: they are ready at once, and end when somebody asks for it.
@@ -95,7 +96,7 @@ func TestASessionIsStartedUsedAndEnded(t *testing.T) {
 			t.Errorf("%+v", ended)
 		}
 	}
-	if answer, result := use(t, client, "end_session", fields{"session": "none"}); !answer.IsError || result.Reason != reasonNotFound {
+	if answer, result := use(t, client, "end_session", fields{"session": "none"}); !answer.IsError || result.Reason != reply.ReasonNotFound {
 		t.Errorf("%+v", result)
 	}
 }
@@ -122,7 +123,7 @@ func TestASessionWithARequestID(t *testing.T) {
 	if open, _ := f.sessions(); len(open) != 1 || len(slices.Compact(names)) != 1 || names[0] != open[0] {
 		t.Errorf("answers %q, sessions %q", names, open)
 	}
-	if answer, result := use(t, session, "start_session", fields{"request_id": "s", "environment": "x"}); !answer.IsError || result.Reason != reasonRequestIDConflict {
+	if answer, result := use(t, session, "start_session", fields{"request_id": "s", "environment": "x"}); !answer.IsError || result.Reason != reply.ReasonRequestIDConflict {
 		t.Errorf("%+v", result)
 	}
 }
@@ -144,7 +145,7 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 		{"workspace": "big"}, {"workspace": "-1Gi"}, {"workspace": strings.Repeat("9", 1<<16)}, {"idle_timeout_seconds": -1}, {"max_lifetime_seconds": 0},
 		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"": "x"}}, {"request_id": " "},
 	} {
-		if _, result := use(t, session, "start_session", wrong); result.Reason != v1alpha1.ReasonInvalidArguments || len(result.Output) > maxMessage {
+		if _, result := use(t, session, "start_session", wrong); result.Reason != v1alpha1.ReasonInvalidArguments || len(result.Output) > reply.MaxMessage {
 			t.Errorf("%.100v: %+v", wrong, result)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +26,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/testing/apitest"
 )
@@ -216,34 +217,28 @@ func connected(t *testing.T, s *Server, options *mcp.ClientOptions) *mcp.ClientS
 	return session
 }
 
-// use calls a tool and decodes the structured part of the answer.
-func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (*mcp.CallToolResult, Result) {
+// use calls a tool and decodes the answer.
+func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (*mcp.CallToolResult, reply.Result) {
 	t.Helper()
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	must(t, err)
-	if err := outputSchemas()[tool].Validate(answer.StructuredContent); err != nil {
-		t.Errorf("the answer of %s doesn't fit its schema: %v: %v", tool, err, answer.StructuredContent)
-	}
-	raw, err := json.Marshal(answer.StructuredContent)
-	must(t, err)
-	var result Result
-	must(t, json.Unmarshal(raw, &result))
-	return answer, result
+	return answer, resultOfAnswer(t, answer)
 }
 
-// outputSchemas are the schemas that clients may validate answers with.
-var outputSchemas = sync.OnceValue(func() map[string]*jsonschema.Resolved {
-	schemas := map[string]*jsonschema.Resolved{}
-	for _, t := range (&Server{}).toolset() {
-		definition := t.define(&facts{})
-		resolved, err := definition.OutputSchema.(*jsonschema.Schema).Resolve(nil)
-		if err != nil {
-			panic(err)
-		}
-		schemas[definition.Name] = resolved
+// resultOfAnswer decodes an answer: the fields of _meta, and the output, which is the text without the server's last line.
+func resultOfAnswer(t *testing.T, answer *mcp.CallToolResult) (result reply.Result) {
+	t.Helper()
+	if answer.StructuredContent != nil {
+		t.Errorf("the answer repeats itself: %v", answer.StructuredContent)
 	}
-	return schemas
-})
+	remarshal(t, answer.Meta[reply.MetaKey], &result)
+	text := answer.Content[0].(*mcp.TextContent).Text
+	if at := strings.LastIndex(text, "\n\n[reason: "); at >= 0 {
+		text = text[:at]
+	}
+	result.Output = text
+	return result
+}
 
 func textOf(answer *mcp.CallToolResult) string {
 	if len(answer.Content) != 1 {

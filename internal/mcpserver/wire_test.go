@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // hostileTexts would end a message, a line or an event early, or control a terminal, if they were sent as they are.
@@ -52,13 +53,13 @@ func expectSame(t *testing.T, message json.RawMessage, text string) {
 	t.Helper()
 	var answer struct {
 		Result struct {
-			Content           []struct{ Text string }
-			StructuredContent Result
+			Content []struct{ Text string }
+			Meta    map[string]reply.Result `json:"_meta"`
 		}
 	}
 	must(t, json.Unmarshal(message, &answer))
-	r := answer.Result.StructuredContent
-	if len(answer.Result.Content) != 1 || !strings.HasPrefix(answer.Result.Content[0].Text, strings.TrimRight(text, "\n")+"\n\n[reason: NonZeroExit, exit_code: 1, ") || r.Output != text || r.Environment != text {
+	r := answer.Result.Meta[reply.MetaKey]
+	if len(answer.Result.Content) != 1 || !strings.HasPrefix(answer.Result.Content[0].Text, strings.TrimRight(text, "\n")+"\n\n[reason: NonZeroExit, exit_code: 1, ") || r.Environment != text {
 		t.Errorf("%q arrived as %+v", text, answer.Result)
 	}
 }

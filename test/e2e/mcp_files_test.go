@@ -19,36 +19,36 @@ func TestMCPFilesInASession(t *testing.T) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash", "file.read", "file.write")))
 		a.connect()
 		sp.awaitReady(t, defaultEnv, metav1.ConditionTrue, v1alpha1.ReasonReady)
-		session := a.succeed("start_session", nil).StructuredContent.Session
+		session := a.succeed("start_session", nil).fields().Session
 		in := func(arguments map[string]any) map[string]any {
 			arguments["session"], arguments["working_dir"] = session, "/tmp"
 			return arguments
 		}
 		a.succeed("write_file", in(map[string]any{"path": "src/a.txt", "content": "one\ntwo\nthree\n"}))
 		read := a.succeed("read_file", in(map[string]any{"path": "src/a.txt", "offset": 2, "limit": 1}))
-		if r := read.StructuredContent; !strings.HasPrefix(r.Output, "two") || r.File == nil || r.File.NextOffset == nil || *r.File.NextOffset != 3 || !strings.Contains(read.text(), "next_offset: 3") {
+		if r := read.fields(); !strings.HasPrefix(r.Output, "two") || r.File == nil || r.File.NextOffset == nil || *r.File.NextOffset != 3 || !strings.Contains(read.text(), "next_offset: 3") {
 			t.Errorf("a line: %q, %+v", read.text(), r.File)
 		}
-		whole := a.succeed("read_file", in(map[string]any{"path": "src/a.txt"})).StructuredContent
+		whole := a.succeed("read_file", in(map[string]any{"path": "src/a.txt"})).fields()
 		a.succeed("edit_file", in(map[string]any{"path": "src/a.txt", "old_string": "two", "new_string": "zwei", "if_sha256": whole.File.SHA256}))
 		stale := a.use("edit_file", in(map[string]any{"path": "src/a.txt", "old_string": "one", "new_string": "eins", "if_sha256": whole.File.SHA256}))
-		if !stale.IsError || stale.StructuredContent.Reason != v1alpha1.ReasonFileChanged {
+		if !stale.IsError || stale.fields().Reason != v1alpha1.ReasonFileChanged {
 			t.Errorf("an edit of what has changed: %+v", stale)
 		}
 		if got := a.succeed("run_command", in(map[string]any{"command": "cat src/a.txt"})); !strings.HasPrefix(got.text(), "one\nzwei\nthree\n") {
 			t.Errorf("a command finds %q", got.text())
 		}
-		if got := a.succeed("list_files", in(map[string]any{"pattern": "**/*.txt"})).StructuredContent.Output; !strings.Contains(got, `"src/a.txt"`) {
+		if got := a.succeed("list_files", in(map[string]any{"pattern": "**/*.txt"})).fields().Output; !strings.Contains(got, "src/a.txt") {
 			t.Errorf("the list: %s", got)
 		}
-		if got := a.succeed("search_files", in(map[string]any{"path": "src", "pattern": "^z"})).StructuredContent.Output; !strings.Contains(got, `"line":"zwei"`) {
+		if got := a.succeed("search_files", in(map[string]any{"path": "src", "pattern": "^z"})).fields().Output; !strings.Contains(got, ":zwei") {
 			t.Errorf("the search: %s", got)
 		}
-		if got := a.use("read_file", map[string]any{"path": "/tmp/src/a.txt"}); !got.IsError || got.StructuredContent.Reason != v1alpha1.ReasonFileNotFound {
+		if got := a.use("read_file", map[string]any{"path": "/tmp/src/a.txt"}); !got.IsError || got.fields().Reason != v1alpha1.ReasonFileNotFound {
 			t.Errorf("without the session: %+v", got)
 		}
 		a.succeed("end_session", map[string]any{"session": session})
-		if got := a.use("read_file", in(map[string]any{"path": "src/a.txt"})); !got.IsError || got.StructuredContent.Reason != v1alpha1.ReasonSessionEnded {
+		if got := a.use("read_file", in(map[string]any{"path": "src/a.txt"})); !got.IsError || got.fields().Reason != v1alpha1.ReasonSessionEnded {
 			t.Errorf("after the session's end: %+v", got)
 		}
 	})
@@ -80,7 +80,7 @@ func TestMCPOutputIsReadInParts(t *testing.T) {
 		}
 		var got strings.Builder
 		for offset, complete := int64(0), false; !complete && got.Len() < want.Len(); {
-			part := a.succeed("read_output", map[string]any{"call": ran.StructuredContent.Call, "offset": offset, "limit": 65536}).StructuredContent
+			part := a.succeed("read_output", map[string]any{"call": ran.fields().Call, "offset": offset, "limit": 65536}).fields()
 			got.WriteString(part.Output)
 			offset, complete = part.Stream.NextOffset, part.Stream.Complete
 		}
@@ -118,7 +118,7 @@ func TestMCPRequestIDs(t *testing.T) {
 			t.Errorf("%d calls", len(calls.Items))
 		}
 		arguments["command"] = "true"
-		if got := agents[0].use("run_command", arguments); !got.IsError || got.StructuredContent.Reason != "RequestIDConflict" {
+		if got := agents[0].use("run_command", arguments); !got.IsError || got.fields().Reason != "RequestIDConflict" {
 			t.Errorf("with other arguments: %+v", got)
 		}
 	})
@@ -136,13 +136,13 @@ func TestMCPASessionPerClient(t *testing.T) {
 			a := startAgent(t, target)
 			a.connect()
 			first := a.succeed("run_command", map[string]any{"command": "echo pear > /tmp/fruit"})
-			if got := a.succeed("read_file", map[string]any{"path": "/tmp/fruit"}); !strings.HasPrefix(got.text(), "pear") || got.StructuredContent.Session != first.StructuredContent.Session {
+			if got := a.succeed("read_file", map[string]any{"path": "/tmp/fruit"}); !strings.HasPrefix(got.text(), "pear") || got.fields().Session != first.fields().Session {
 				t.Errorf("%+v", got)
 			}
 			a.await(a.order("close", nil))
 			sp.await(t, "end of the session", &v1alpha1.ToolSessionList{}, func(o client.Object, gone bool) bool {
 				session, ok := o.(*v1alpha1.ToolSession)
-				return ok && !gone && session.Name == first.StructuredContent.Session && session.Status.Phase == v1alpha1.SessionEnded
+				return ok && !gone && session.Name == first.fields().Session && session.Status.Phase == v1alpha1.SessionEnded
 			}, client.InNamespace(sp.namespace))
 		})
 	}

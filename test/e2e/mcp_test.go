@@ -134,7 +134,7 @@ func TestMCPToolsDoWhatTheySay(t *testing.T) {
 		a.connect()
 		checkListedTools(t, a)
 		sp.awaitReady(t, defaultEnv, metav1.ConditionTrue, v1alpha1.ReasonReady)
-		if got := a.use("list_environments", nil).StructuredContent.Environments; len(got) != 1 || got[0].Name != defaultEnv || !got[0].Default || !got[0].Ready {
+		if got := a.use("list_environments", nil).fields().Environments; len(got) != 1 || got[0].Name != defaultEnv || !got[0].Default || !got[0].Ready {
 			t.Errorf("environments: %+v", got)
 		}
 		for name, c := range mcpCases() {
@@ -196,7 +196,7 @@ func with(o outcome, stderr string) outcome {
 // check compares an answer with what should have come, and with the object that it tells of.
 func (c *mcpCase) check(t *testing.T, sp *space, got mcpAnswer) {
 	t.Helper()
-	r := got.StructuredContent
+	r := got.fields()
 	if !strings.Contains(got.text(), c.text) || got.IsError != (c.want.Phase != v1alpha1.PhaseSucceeded) {
 		t.Errorf("isError %t, text %q", got.IsError, got.text())
 	}

@@ -35,18 +35,18 @@ func TestMCPUsersAreApart(t *testing.T) {
 			arguments := map[string]any{"command": "echo hello"}
 			owner := as(more, "")
 			session := owner.connect()
-			if got := owner.use("run_command", arguments); got.IsError || !strings.HasPrefix(got.StructuredContent.Output, "hello\n") {
+			if got := owner.use("run_command", arguments); got.IsError || !strings.HasPrefix(got.fields().Output, "hello\n") {
 				t.Errorf("who may: %+v", got)
 			}
 			poor := as(less, "")
 			poor.connect()
-			if got := poor.use("run_command", arguments); !got.IsError || got.StructuredContent.Reason != v1alpha1.ReasonAgentNotAllowed {
+			if got := poor.use("run_command", arguments); !got.IsError || got.fields().Reason != v1alpha1.ReasonAgentNotAllowed {
 				t.Errorf("who may create calls, but not use the tool: %+v", got)
 			}
 			foreign := as(stranger, "")
 			foreign.connect()
 			got := foreign.use("run_command", arguments)
-			if !got.IsError || got.StructuredContent.Reason != "Forbidden" || got.StructuredContent.Call != "" ||
+			if !got.IsError || got.fields().Reason != "Forbidden" || got.fields().Call != "" ||
 				!strings.Contains(got.text(), "system:serviceaccount:"+elsewhere.namespace+":stranger has no permission to do this in namespace "+sp.namespace) {
 				t.Errorf("who may nothing in that namespace: %+v", got)
 			}

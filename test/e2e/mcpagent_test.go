@@ -207,25 +207,37 @@ func (a *mcpAgent) connect() string {
 type mcpAnswer struct {
 	IsError bool
 	Content []struct{ Type, Text string }
-	// StructuredContent of all tools.
-	StructuredContent struct {
-		Output, Reason, Call, Phase, Signal, Environment, Session string
-		ExitCode                                                  *int32 `json:"exit_code"`
-		RetrySafe                                                 *bool  `json:"retry_safe"`
-		File                                                      *struct {
-			SHA256     string
-			NextOffset *int64 `json:"next_offset"`
-			Matches    *int64
-		}
-		Stream *struct {
-			NextOffset int64 `json:"next_offset"`
-			Complete   bool
-		}
-		Environments []struct {
-			Name           string
-			Default, Ready bool
-		}
+	// Meta has the fields of all tools, for programs.
+	Meta struct {
+		Result mcpFields `json:"toolcall.dev/result"`
+	} `json:"_meta"`
+}
+
+// mcpFields are the fields of an answer; Output is the text without the server's last line.
+type mcpFields struct {
+	Output, Reason, Call, Phase, Signal, Environment, Session string
+	ExitCode                                                  *int32 `json:"exit_code"`
+	RetrySafe                                                 *bool  `json:"retry_safe"`
+	File                                                      *struct {
+		SHA256     string
+		NextOffset *int64 `json:"next_offset"`
+		Matches    *int64
 	}
+	Stream *struct {
+		NextOffset int64 `json:"next_offset"`
+		Complete   bool
+	}
+	Environments []struct {
+		Name           string
+		Default, Ready bool
+	}
+}
+
+// fields returns the fields of an answer.
+func (m mcpAnswer) fields() mcpFields {
+	f := m.Meta.Result
+	f.Output, _, _ = strings.Cut(m.text(), "\n\n[reason: ")
+	return f
 }
 
 // use calls a tool and waits for its answer.
@@ -241,10 +253,10 @@ func (a *mcpAgent) answer(r reply) mcpAnswer {
 	}
 	var answer mcpAnswer
 	must(a.t, json.Unmarshal(r.Result, &answer))
-	if len(answer.Content) != 1 || answer.Content[0].Type != "text" {
+	if len(answer.Content) == 0 || answer.Content[0].Type != "text" {
 		a.t.Fatalf("the answer's content: %+v", answer.Content)
 	}
 	return answer
 }
 
-func (m *mcpAnswer) text() string { return m.Content[0].Text }
+func (m mcpAnswer) text() string { return m.Content[0].Text }

@@ -1,8 +1,9 @@
-package mcpserver
+package tools
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -38,7 +39,10 @@ type arguments struct {
 	// schema and names are of what was declared.
 	schema *jsonschema.Schema
 	names  []string
-	errors []string
+	// errors are the messages, failed the arguments that they are about; unknown says that one of them is about an unknown argument.
+	errors  []string
+	failed  map[string]bool
+	unknown bool
 }
 
 // declared returns the arguments that a function reads, without values.
@@ -47,7 +51,7 @@ func declared[T any](read func(*arguments) T) *arguments {
 		Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}}
 	read(a)
-	a.errors = nil
+	a.errors, a.failed = nil, nil
 	return a
 }
 
@@ -65,13 +69,14 @@ func (a *arguments) decode(raw json.RawMessage) bool {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return true
 	}
-	if err := json.Unmarshal(raw, &a.values); err != nil {
+	if !unmarshal(raw, &a.values) {
 		a.fail("arguments", "must be a JSON object with %s", joinNames(a.names))
 		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.values)) {
 		switch {
 		case !slices.Contains(a.names, name):
+			a.unknown = true
 			a.fail(bounds.Text(name, 64), "is unknown: use %s", joinNames(a.names))
 		case string(a.values[name]) == "null":
 			delete(a.values, name)
@@ -98,9 +103,22 @@ func joinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// maxErrors bounds the messages.
+const maxErrors = 10
+
 // fail records an error about an argument.
 func (a *arguments) fail(name, format string, args ...any) {
-	a.errors = append(a.errors, name+": "+fmt.Sprintf(format, args...))
+	if a.failed == nil {
+		a.failed = map[string]bool{}
+	}
+	a.failed[name] = true
+	switch len(a.errors) {
+	case maxErrors:
+	case maxErrors - 1:
+		a.errors = append(a.errors, "there are more errors: correct these first")
+	default:
+		a.errors = append(a.errors, name+": "+fmt.Sprintf(format, args...))
+	}
 }
 
 // err returns the recorded errors, nil if there are none.
@@ -108,20 +126,48 @@ func (a *arguments) err() error {
 	if len(a.errors) == 0 {
 		return nil
 	}
-	return &failure{reason: v1alpha1.ReasonInvalidArguments, message: strings.Join(a.errors, "\n")}
+	return errors.New(strings.Join(a.errors, "\n"))
 }
 
-// read decodes an argument into out. It reports whether the argument was present and valid.
+// read decodes an argument into out. It reports whether the argument was present and valid. An empty text is absent where no text is
+// meant.
 func (a *arguments) read(name, shape string, out any) bool {
 	raw, given := a.values[name]
-	if !given {
+	if !given || unmarshal(raw, out) {
+		return given
+	}
+	if text, ok := textOf(raw); ok && strings.TrimSpace(text) == "" {
 		return false
 	}
-	if err := json.Unmarshal(raw, out); err != nil {
-		a.fail(name, "must be %s, not %s", shape, kind(raw))
-		return false
+	a.fail(name, "must be %s, not %s", shape, kind(raw))
+	return false
+}
+
+// unmarshal decodes a value, also one that is written as a text with JSON in it, as models write numbers, lists and objects.
+func unmarshal(raw json.RawMessage, out any) bool {
+	if json.Unmarshal(raw, out) == nil {
+		return true
 	}
-	return true
+	text, ok := textOf(raw)
+	return ok && strings.TrimSpace(text) != "null" && json.Unmarshal([]byte(text), out) == nil
+}
+
+// textOf returns a value that is a string.
+func textOf(raw json.RawMessage) (text string, ok bool) {
+	var decoded *string
+	if json.Unmarshal(raw, &decoded) != nil || decoded == nil {
+		return "", false
+	}
+	return *decoded, true
+}
+
+// wordOf returns a value of a list or a variable: a string, or the text of a number, true or false.
+func wordOf(raw json.RawMessage) (text string, ok bool) {
+	if text, ok := textOf(raw); ok {
+		return text, true
+	}
+	word := strings.TrimSpace(string(raw))
+	return word, word != "null" && !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[")
 }
 
 // text reads a string without NUL characters, which no operating system accepts in commands, names and paths.
@@ -138,22 +184,14 @@ func (a *arguments) raw(name, description string) (text string) {
 	return text
 }
 
-// require declares that an argument, whose value is given, can't be empty.
+// require declares that an argument, whose value is given, can't be empty. It says nothing where an unknown argument may have been meant for
+// it, or where its value is wrong.
 func (a *arguments) require(name, value, what string) string {
 	if !slices.Contains(a.schema.Required, name) {
 		a.schema.Required = append(a.schema.Required, name)
 	}
-	if value == "" {
+	if value == "" && !a.unknown && !a.failed[name] {
 		a.fail(name, "is required: %s", what)
-	}
-	return value
-}
-
-// requireAlone is require, but it says nothing where something else is wrong.
-func (a *arguments) requireAlone(name, value, what string) string {
-	before := a.errors
-	if a.require(name, value, what); len(before) > 0 {
-		a.errors = before
 	}
 	return value
 }
@@ -167,43 +205,45 @@ func (a *arguments) checkNUL(name, text string) {
 // texts reads a list of strings.
 func (a *arguments) texts(name, description string) (all []string) {
 	a.declare(name, description, jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
-	var texts []*string
-	a.read(name, "a list of strings", &texts)
-	for i, text := range texts {
-		if text == nil {
-			a.fail(fmt.Sprintf("%s[%d]", name, i), "must be a string, not null")
+	var list []json.RawMessage
+	a.read(name, "a list of strings", &list)
+	for i, raw := range list {
+		label := fmt.Sprintf("%s[%d]", name, i)
+		text, ok := wordOf(raw)
+		if !ok {
+			a.fail(label, "must be a string, not %s", kind(raw))
 			continue
 		}
-		a.checkNUL(fmt.Sprintf("%s[%d]", name, i), *text)
-		all = append(all, *text)
+		a.checkNUL(label, text)
+		all = append(all, text)
 	}
 	return all
 }
 
 // variables reads environment variables and sorts them by name, so that the same arguments give the same call.
-func (a *arguments) variables(description string) (env []v1alpha1.CallEnvVar) {
-	a.declare("env", description, jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}})
+func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
+	a.declare("env", "", jsonschema.Schema{Type: "object"})
 	var values map[string]json.RawMessage
 	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		var text *string
 		label := "env." + bounds.Text(name, 64)
-		if json.Unmarshal(values[name], &text) != nil || text == nil {
+		text, ok := wordOf(values[name])
+		if !ok {
 			a.fail(label, "must be a string, not %s", kind(values[name]))
 			continue
 		}
-		a.checkNUL(label, *text)
+		a.checkNUL(label, text)
 		if !variableName.MatchString(name) {
 			a.fail(label, "is not a valid name: use letters, digits and underscores, and don't start with a digit")
 		}
-		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: *text})
+		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: text})
 	}
 	return env
 }
 
 // flag reads true or false, nil if absent.
 func (a *arguments) flag(name, description string) *bool {
-	a.declare(name, description+"; false if absent", jsonschema.Schema{Type: "boolean"})
+	a.declare(name, description, jsonschema.Schema{Type: "boolean"})
 	var value bool
 	if !a.read(name, "true or false", &value) {
 		return nil
@@ -263,6 +303,7 @@ func (a *arguments) choice(name, description string, words ...string) string {
 	if chosen == "" {
 		return words[0]
 	}
+	chosen = strings.ToLower(chosen)
 	if !slices.Contains(words, chosen) {
 		a.fail(name, "must be %s, not %q", strings.Join(words, " or "), bounds.Text(chosen, 40))
 	}
@@ -296,7 +337,7 @@ func (a *arguments) requestID(description string) string {
 
 // wait reads how long a tool waits, in seconds if absent.
 func (a *arguments) wait(seconds int64) time.Duration {
-	asked := a.number("timeout_seconds", fmt.Sprintf("how long to wait for it, in seconds; %d if absent", seconds), 0, maxWait)
+	asked := a.number("timeout_seconds", fmt.Sprintf("how long to wait, %d if absent", seconds), 0, maxWait)
 	return time.Duration(ptr.Deref(asked, seconds)) * time.Second
 }
 
@@ -319,7 +360,7 @@ func kind(raw json.RawMessage) string {
 	case raw[0] == '{':
 		return "an object"
 	case raw[0] == '[':
-		return "a list of other values"
+		return "a list"
 	case raw[0] == 't', raw[0] == 'f':
 		return "true or false"
 	case raw[0] == 'n':

@@ -1,7 +1,8 @@
-package mcpserver
+package tools
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestArguments(t *testing.T) {
 		return spec
 	}
 	for name, test := range map[string]struct {
-		read specOf
+		read func(*arguments) *CallRequest
 		raw  string
 		want v1alpha1.ToolCallSpec
 	}{
@@ -30,6 +31,19 @@ func TestArguments(t *testing.T) {
 		},
 		"a whole number may be written as a fraction": {
 			runCommandSpec, `{"command":"ls","timeout_seconds":7.0}`, shell(func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = new(int32(7)) }),
+		},
+		"numbers, lists and objects may be written as texts": {
+			runProgramSpec, `{"program":"head","args":"[\"-n\", 5, true]","timeout_seconds":" 30 ","env":"{\"A\":\"b\",\"N\":1}","background":"false","working_dir":""}`,
+			v1alpha1.ToolCallSpec{
+				Structured: &v1alpha1.StructuredAction{Binary: "head", Args: []string{"-n", "5", "true"}}, TimeoutSeconds: new(int32(30)),
+				Env: []v1alpha1.CallEnvVar{{Name: "A", Value: "b"}, {Name: "N", Value: "1"}},
+			},
+		},
+		"all arguments may be written as a text": {runCommandSpec, `"{\"command\":\"ls\"}"`, shell(nil)},
+		"an empty text is no number":             {runCommandSpec, `{"command":"ls","timeout_seconds":"","env":" "}`, shell(nil)},
+		"a call in the background has no time limit of its own": {
+			runCommandSpec, `{"command":"ls","background":true,"collect":["*.png"]}`,
+			v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}, Background: true, Collect: []string{"*.png"}},
 		},
 		"everything that a call can have": {
 			runProgramSpec, `{"program":"git","args":["log","-1",""],"timeout_seconds":5,"environment":"big","working_dir":"src","env":{"B":"2","A":""},"stdin":"in\u0000put"}`,
@@ -59,7 +73,7 @@ func TestArguments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got.spec); diff != "" {
+			if diff := cmp.Diff(test.want, got.Spec); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -70,27 +84,29 @@ func TestArguments(t *testing.T) {
 func TestInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		read specOf
+		read func(*arguments) *CallRequest
 		raw  string
 		want []string
 	}{
 		"nothing":                        {runCommandSpec, ``, []string{"command: is required: the command line to run"}},
-		"no object":                      {runCommandSpec, `["ls"]`, []string{"arguments: must be a JSON object with command, stdin, network_hosts"}},
+		"no object":                      {runCommandSpec, `["ls"]`, []string{"arguments: must be a JSON object with command, stdin, background"}},
 		"half an object":                 {runCommandSpec, `{"command":`, []string{"arguments: must be a JSON object"}},
 		"a program without a name":       {runProgramSpec, `{"args":["x"]}`, []string{"program: is required: the name of the program to run"}},
 		"another tool's arguments":       {runCommandSpec, `{"command":"ls","args":["-l"]}`, []string{"args: is unknown: use command"}},
-		"a command that is no text":      {runCommandSpec, `{"command":1}`, []string{"command: must be a string, not a number", "command: is required"}},
-		"an unknown argument":            {runCommandSpec, `{"command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use command, stdin, network_hosts, session, environment, timeout_seconds, working_dir, env, request_id"}},
-		"another spelling":               {runCommandSpec, `{"Command":"ls"}`, []string{"Command: is unknown", "command: is required"}},
-		"a list with a number":           {runProgramSpec, `{"program":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list of other values"}},
+		"a command that is no text":      {runCommandSpec, `{"command":1}`, []string{"command: must be a string, not a number"}},
+		"an unknown argument":            {runCommandSpec, `{"command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use command, stdin, background, collect, network_hosts, session, environment, timeout_seconds, working_dir, env, request_id"}},
+		"another spelling":               {runCommandSpec, `{"Command":"ls"}`, []string{"Command: is unknown: use command"}},
+		"a list with a list":             {runProgramSpec, `{"program":"ls","args":["-l",[1]]}`, []string{"args[1]: must be a string, not a list"}},
+		"a text that is no list":         {runProgramSpec, `{"program":"ls","args":"-l"}`, []string{"args: must be a list of strings, not a string"}},
 		"a list with a null":             {runProgramSpec, `{"program":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
 		"a NUL":                          {runProgramSpec, `{"program":"l\u0000s","args":["a\u0000"],"working_dir":"\u0000"}`, []string{"program: must not contain a NUL", "args[0]: must not contain a NUL", "working_dir: must not contain a NUL"}},
-		"time as text":                   {runCommandSpec, `{"command":"ls","timeout_seconds":"5"}`, []string{"timeout_seconds: must be a whole number of seconds, not a string"}},
+		"time as a word":                 {runCommandSpec, `{"command":"ls","timeout_seconds":"soon"}`, []string{"timeout_seconds: must be a whole number of seconds, not a string"}},
+		"time as the text null":          {runCommandSpec, `{"command":"ls","timeout_seconds":"null"}`, []string{"timeout_seconds: must be a whole number of seconds, not a string"}},
 		"no time":                        {runCommandSpec, `{"command":"ls","timeout_seconds":0}`, []string{"timeout_seconds: must be a whole number of seconds, at least 1"}},
 		"a part of a second":             {runCommandSpec, `{"command":"ls","timeout_seconds":1.5}`, []string{"timeout_seconds: must be a whole number of seconds, at least 1 and at most 2147483647, not 1.5"}},
 		"more time than there is":        {runCommandSpec, `{"command":"ls","timeout_seconds":1e300}`, []string{"timeout_seconds: must be a whole number"}},
 		"variables as a list":            {runCommandSpec, `{"command":"ls","env":["A=1"]}`, []string{`env: must be an object of names and strings such as {"LANG": "C"}`}},
-		"a variable's number":            {runCommandSpec, `{"command":"ls","env":{"A":1,"B":null}}`, []string{"env.A: must be a string, not a number", "env.B: must be a string, not null"}},
+		"a variable's number":            {runCommandSpec, `{"command":"ls","env":{"A":{},"B":null}}`, []string{"env.A: must be a string, not an object", "env.B: must be a string, not null"}},
 		"no variable's name":             {runCommandSpec, `{"command":"ls","env":{"A-B":"1","":"2"}}`, []string{"env.A-B: is not a valid name", "env.: is not a valid name"}},
 		"no environment's name":          {runCommandSpec, `{"command":"ls","environment":"../x"}`, []string{"environment: must be the name of an environment"}},
 		"code without a language":        {runCodeSpec, `{"code":"1"}`, []string{"language: is required"}},
@@ -100,6 +116,8 @@ func TestInvalidArguments(t *testing.T) {
 		"no host's name":                 {runCodeSpec, `{"language":"python","code":"1","network_hosts":["a.example.com","https://b.example.com/x",""]}`, []string{`network_hosts[1]: "https://b.example.com/x" is a URL: write its host alone`, "network_hosts[2]: it is empty: name a host"}},
 		"a host of the cloud":            {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which no policy allows"}},
 		"too many hosts":                 {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
+		"a background without session":   {runCommandSpec, `{"command":"ls","background":true,"environment":"e"}`, []string{"background: is not used together with environment"}},
+		"too many files to keep":         {runCommandSpec, `{"command":"ls","collect":["a"` + strings.Repeat(`,"a"`, 16) + `]}`, []string{"collect: has 17 globs, and may have 16"}},
 		"a command's arguments for code": {runCodeSpec, `{"language":"python","code":"1","command":"ls"}`, []string{"command: is unknown: use language, code, network"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +151,22 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
+// However many errors there are, the message is short.
+func TestErrorsAreBounded(t *testing.T) {
+	t.Parallel()
+	many := map[string]any{}
+	for i := range 10_000 {
+		many[fmt.Sprintf("unknown-%05d", i)] = 1
+	}
+	raw, err := json.Marshal(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parse(raw, runCommandSpec); err == nil || strings.Count(err.Error(), "\n") != maxErrors-1 || !strings.HasSuffix(err.Error(), "there are more errors: correct these first") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Any arguments give one action with what was sent, or an error.
 func FuzzRunCommandSpec(f *testing.F) {
 	f.Add([]byte(`{"command":"ls","env":{"A":"b"}}`))
@@ -146,11 +180,11 @@ func FuzzRunCommandSpec(f *testing.F) {
 			}
 			return
 		}
-		spec := request.spec
+		spec := request.Spec
 		if spec.Shell == nil || spec.Shell.Command == "" || spec.Structured != nil || spec.Code != nil || spec.Tool != nil {
 			t.Errorf("not one action: %+v", spec)
 		}
-		if spec.TimeoutSeconds == nil || *spec.TimeoutSeconds < 1 {
+		if spec.TimeoutSeconds == nil && !spec.Background || spec.TimeoutSeconds != nil && *spec.TimeoutSeconds < 1 {
 			t.Errorf("no time limit: %v", spec.TimeoutSeconds)
 		}
 	})

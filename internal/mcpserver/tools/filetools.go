@@ -1,0 +1,215 @@
+package tools
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const (
+	unitLines = "lines"
+	unitBytes = "bytes"
+
+	// The largest numbers of changes, of lines around a match and of results that the API allows.
+	maxEdits        = 100
+	maxContextLines = 20
+	maxResults      = 1000
+
+	aFile      = "absolute, ~/ for the home directory, or relative to working_dir"
+	onlyIfSame = "fail unless the file has this sha256 of read_file"
+	gitIgnored = "leave out what .gitignore names"
+)
+
+// ReadFile returns a file or a part of it.
+var ReadFile = define(readFileSpec, Tool{
+	Name: "read_file", view: Files, hints: readOnly(),
+	description: func(f *Facts) string {
+		return "Returns a text file or a part of it, at most 2000 lines if you set no limit. next_offset says where to read on. Images in a session are " +
+			"shown, other binary files described. " + f.filesOfTools()
+	},
+})
+
+func readFileSpec(a *arguments) *CallRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: a.requiredPath("the file to read")}
+	lowest := int64(1)
+	if a.choice("unit", "of offset and limit, lines if absent", unitLines, unitBytes) == unitBytes {
+		file.Unit, lowest = v1alpha1.UnitBytes, 0
+	}
+	file.Offset = a.number("offset", "first line, from 1, or first byte, from 0", lowest, maxOffset)
+	file.Limit = a.number("limit", "", 1, maxOffset)
+	a.schema.Properties["offset"].Minimum = new(0.0)
+	return a.fileCall(file)
+}
+
+// WriteFile writes a file whole.
+var WriteFile = define(writeFileSpec, Tool{
+	Name: "write_file", view: Files, hints: changes(true, true),
+	description: func(f *Facts) string {
+		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. " + f.filesOfTools()
+	},
+})
+
+func writeFileSpec(a *arguments) *CallRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: a.requiredPath("the file to write")}
+	content := a.raw("content", "the whole text")
+	encoded := a.text("content_base64", "instead of content, for bytes")
+	switch {
+	case content != "" && encoded != "":
+		a.fail("content_base64", "is not used together with content: send one of them")
+	case encoded != "":
+		file.ContentBase64 = &encoded
+	case a.has("content"):
+		file.Content = &content
+	default:
+		a.fail("content", "is required: the text to write, which may be empty")
+	}
+	file.Mode = a.text("mode", "permissions, such as 0755")
+	create := a.isSet("create_only", "fail if the file exists")
+	file.IfSHA256 = a.checksum()
+	if create {
+		if file.IfSHA256 != nil {
+			a.fail("create_only", "is not used together with if_sha256, which is for a file that exists")
+		}
+		file.IfSHA256 = new("")
+	}
+	return a.fileCall(file)
+}
+
+// EditFile replaces texts in a file.
+var EditFile = define(editFileSpec, Tool{
+	Name: "edit_file", view: Files, hints: changes(true, false),
+	description: func(f *Facts) string {
+		return "Replaces a text in a file, or several with edits: all of them or none. A text must be in the file exactly once, unless replace_all is " +
+			"true. " + f.filesOfTools()
+	},
+})
+
+func editFileSpec(a *arguments) *CallRequest {
+	file := &v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: a.requiredPath("the file to edit")}
+	one := a.replacement()
+	file.OldString, file.NewString, file.ReplaceAll = one.OldString, one.NewString, one.ReplaceAll
+	file.Edits = a.edits()
+	file.IfSHA256 = a.checksum()
+	switch isOne := one != (v1alpha1.TextReplacement{}); {
+	case isOne && len(file.Edits) > 0:
+		a.fail("edits", "is not used together with old_string, new_string and replace_all: put that change into edits too")
+	case file.OldString == "" && !a.has("edits"):
+		a.fail("old_string", "is required: the text to replace, exactly as it is in the file; or edits, for several changes")
+	}
+	return a.fileCall(file)
+}
+
+// replacement reads one change.
+func (a *arguments) replacement() v1alpha1.TextReplacement {
+	return v1alpha1.TextReplacement{
+		OldString:  a.raw("old_string", "exactly as in the file, with enough around it to be unique"),
+		NewString:  a.raw("new_string", "what to put in its place"),
+		ReplaceAll: a.isSet("replace_all", ""),
+	}
+}
+
+// editSpec reads one change of several.
+func editSpec(a *arguments) v1alpha1.TextReplacement {
+	one := a.replacement()
+	a.require("old_string", one.OldString, "the text to replace, exactly as it is in the file")
+	return one
+}
+
+// edits reads several changes.
+func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
+	a.declare("edits", "several changes, one after the other, instead of old_string",
+		jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxEdits), Items: declared(editSpec).schema})
+	var list []json.RawMessage
+	if !a.read("edits", "a list of objects with old_string, new_string and replace_all", &list) {
+		return nil
+	}
+	if len(list) == 0 || len(list) > maxEdits {
+		a.fail("edits", "must have from 1 to %d changes, not %d", maxEdits, len(list))
+		return nil
+	}
+	for i, raw := range list {
+		one := declared(editSpec)
+		if one.decode(raw) {
+			all = append(all, editSpec(one))
+		}
+		for _, text := range one.errors {
+			a.fail(fmt.Sprintf("edits[%d]", i), "%s", text)
+		}
+	}
+	return all
+}
+
+// ListFiles lists a directory, or finds files by name.
+var ListFiles = define(listFilesSpec, Tool{
+	Name: "list_files", view: Files, hints: readOnly(),
+	description: func(f *Facts) string {
+		return "Lists a directory, with sizes, or finds files by name with pattern; directories end with /. " + f.filesOfTools()
+	},
+})
+
+// listFilesSpec builds a list, or with a pattern a search for names.
+func listFilesSpec(a *arguments) *CallRequest {
+	file := &v1alpha1.FileAction{
+		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
+		Pattern:          a.text("pattern", "find paths that match, such as **/*.go"),
+		Recursive:        a.isSet("recursive", ""),
+		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
+	}
+	if file.Pattern != "" {
+		file.Operation = v1alpha1.FileGlob
+		if file.Recursive {
+			a.fail("recursive", "is not used together with pattern: write **/ before the pattern to find files in all directories below")
+		}
+	}
+	return a.fileCall(file)
+}
+
+// SearchFiles finds lines in files.
+var SearchFiles = define(searchFilesSpec, Tool{
+	Name: "search_files", view: Files, hints: readOnly(),
+	description: func(f *Facts) string {
+		return "Finds the lines that match an RE2 expression, in a file or below a directory. Returns them as path:number:line. " + f.filesOfTools()
+	},
+})
+
+func searchFilesSpec(a *arguments) *CallRequest {
+	file := &v1alpha1.FileAction{
+		Operation: v1alpha1.FileGrep, Path: a.searchPath("file or directory"), Pattern: a.text("pattern", ""),
+		Literal: a.isSet("literal", "pattern is a text, not an expression"), Glob: a.text("glob", "only in files that match, such as *.go"),
+		ContextLines:     int32Of(a.number("context_lines", "lines before and after each match", 0, maxContextLines)),
+		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
+	}
+	a.require("pattern", file.Pattern, "the expression or text to search for")
+	return a.fileCall(file)
+}
+
+// fileCall reads the arguments that tools have besides those of their file.
+func (a *arguments) fileCall(file *v1alpha1.FileAction) *CallRequest {
+	return a.call(v1alpha1.ToolCallSpec{File: file}, "")
+}
+
+func (a *arguments) requiredPath(what string) string {
+	return a.require("path", a.text("path", aFile), what)
+}
+
+// searchPath reads what to search, the working directory if absent.
+func (a *arguments) searchPath(what string) string {
+	path := a.text("path", what+", "+aFile+"; working_dir if absent")
+	return cmp.Or(path, ".")
+}
+
+func (a *arguments) results() *int32 {
+	return int32Of(a.number("max_results", "1000 if absent", 1, maxResults))
+}
+
+// checksum reads the SHA-256 that a file must have, nil if absent.
+func (a *arguments) checksum() *string {
+	if sum := a.text("if_sha256", onlyIfSame); sum != "" {
+		return &sum
+	}
+	return nil
+}
