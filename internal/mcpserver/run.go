@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/tasks"
 )
 
 const (
@@ -74,6 +75,9 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		return nil, err
 	}
 	done, err := await(ctx, req, who, created, r.id != "")
+	if errors.Is(err, tasks.ErrTask) {
+		return runningResult(created), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +90,13 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
 	}
 	return result, nil
+}
+
+// answerOf is the answer to the request that created a call which has finished.
+func answerOf(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
+	result := resultOf(call)
+	addImage(ctx, who, call, result)
+	return result.encode()
 }
 
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
@@ -121,11 +132,16 @@ func asOutcome(call *v1alpha1.ToolCall, err error) error {
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id. Another call of the same name is none of the requester's.
+// again by its request_id, or has a task: then the error is tasks.ErrTask. Another call of the same name is none of the requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	live := startProgress(ctx, req)
-	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
+	done, err := tasks.Await(ctx, who, call, func(ctx context.Context) (*v1alpha1.ToolCall, error) {
+		return who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
+	})
 	live.stop()
+	if errors.Is(err, tasks.ErrTask) {
+		return nil, err
+	}
 	if ctx.Err() != nil && err != nil {
 		if named {
 			return nil, stillRunning(call.Name)
