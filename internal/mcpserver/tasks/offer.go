@@ -39,9 +39,6 @@ func (s *Service) offer(ctx context.Context, next mcp.MethodHandler, req mcp.Req
 	return o.task, nil
 }
 
-// Offered reports whether the request of a context can be answered with a task.
-func Offered(ctx context.Context) bool { return ctx.Value(offerKey{}) != nil }
-
 // Await waits for the end of a call. If that takes long and the client knows tasks, it gets one, and the error is ErrTask. If
 // the call can't get a task, the client waits on.
 func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, wait func(context.Context) (*v1alpha1.ToolCall, error)) (*v1alpha1.ToolCall, error) {

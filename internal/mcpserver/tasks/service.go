@@ -91,7 +91,7 @@ func (s *Service) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		switch declared := declaredBy(req); {
 		case isTask && !declared.tasks():
-			return nil, MissingCapability()
+			return nil, missingCapability()
 		case isTask:
 			if err := checkName(req.GetExtra(), about); err != nil {
 				return nil, err
@@ -140,8 +140,8 @@ func (c *capabilities) forms() bool {
 	return c.Elicitation != nil && (form || !url)
 }
 
-// MissingCapability is the error for a client that doesn't declare the extension, and needs it.
-func MissingCapability() error {
+// missingCapability is the error for a client that doesn't declare the extension, and needs it.
+func missingCapability() error {
 	data, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: struct{}{}}}})
 	return &jsonrpc.Error{
 		Code: mcp.CodeMissingRequiredClientCapabilities, Data: data,
