@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -51,12 +52,32 @@ func (s *site) conformance(arguments ...string) {
 	if err != nil || len(node) != 1 {
 		s.t.Fatalf("%s has no Node.js for this machine, but %q: run `make test-programs`", modules, node)
 	}
-	arguments = append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", proxy.URL + "/mcp"}, arguments...)
+	arguments = append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--output-dir", "results", "--url", proxy.URL + "/mcp"}, arguments...)
 	cmd := exec.CommandContext(s.t.Context(), node[0], arguments...)
 	cmd.Dir = s.t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Errorf("the conformance suite: %v\n%s", err, out)
+		s.t.Errorf("the conformance suite: %v\n%s\n%s", err, out, failedChecks(s.t, cmd.Dir))
 	}
+}
+
+// failedChecks are the checks that failed, as the baseline names them, and why. The suite prints only the scenarios.
+func failedChecks(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "results", "*", "checks.json"))
+	must(t, err)
+	var list strings.Builder
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		must(t, err)
+		var checks []struct{ ID, Status, ErrorMessage string }
+		must(t, json.Unmarshal(raw, &checks))
+		for _, c := range checks {
+			if c.Status == "FAILURE" || c.Status == "WARNING" {
+				fmt.Fprintf(&list, "%s: %s: %s\n", filepath.Base(filepath.Dir(file)), c.ID, c.ErrorMessage)
+			}
+		}
+	}
+	return list.String()
 }
 
 // The server conforms to the protocol, but for scenarios that need tools, prompts and resources of the suite's own.
