@@ -104,6 +104,8 @@ debian chromium chromium --version
 node_packages node test/docs/testdata/node
 node_packages typescript docs/examples/typescript
 node_packages langchain docs/examples/langchain
+# For the conformance test of the MCP server.
+node_packages conformance test/mcp
 # For the types and the packages of the client in Python.
 debian mypy /usr/bin/python3 -c 'import mypy'
 debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -29,16 +30,19 @@ import (
 	"toolcall.dev/operator/internal/testing/full"
 )
 
-// conformance runs the public conformance suite against a site, whose proxy adds the tokens: those of requests about the state and the
-// input of tasks are a human's, all others the agent's.
-func (s *site) conformance(arguments ...string) {
-	s.t.Helper()
-	modules, err := filepath.Abs("../../bin/test/node/conformance/node_modules")
-	must(s.t, err)
+// newSuiteSite is a site behind a proxy that adds the tokens: those of requests about the state and the input of tasks are a human's, all
+// others the agent's. It returns the URL of the proxy.
+func newSuiteSite(t *testing.T) (*site, string) {
+	proxy := httptest.NewUnstartedServer(nil)
+	address := proxy.Listener.Addr().(*net.TCPAddr)
+	s := newSite(t, func(e *Endpoint) {
+		e.AllowedOrigins = []string{"http://" + address.String(), fmt.Sprintf("http://localhost:%d", address.Port)}
+		e.MaxSessions, e.MaxSessionsPerTenant, e.MaxSessionsPerUser = 512, 512, 512
+	})
 	agent, human := s.user("agent", runsCalls()), s.user("human", approves()...)
 	target, err := url.Parse(s.web.URL)
-	must(s.t, err)
-	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+	must(t, err)
+	proxy.Config.Handler = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		token := agent
 		if method := r.In.Header.Get("Mcp-Method"); method == "tasks/get" || method == "tasks/update" {
@@ -46,17 +50,26 @@ func (s *site) conformance(arguments ...string) {
 		}
 		r.Out.Header.Set("Authorization", "Bearer "+token)
 		r.Out.Host = r.In.Host
-	}})
-	s.t.Cleanup(proxy.Close)
+	}}
+	proxy.Start()
+	t.Cleanup(proxy.Close)
+	return s, proxy.URL
+}
+
+// conformance runs the public conformance suite against the server at a URL.
+func conformance(t *testing.T, url string, arguments ...string) {
+	t.Helper()
+	modules, err := filepath.Abs("../../bin/test/node/conformance/node_modules")
+	must(t, err)
 	node, err := filepath.Glob(filepath.Join(modules, "node-linux-*", "bin", "node"))
 	if err != nil || len(node) != 1 {
-		s.t.Fatalf("%s has no Node.js for this machine, but %q: run `make test-programs`", modules, node)
+		t.Fatalf("%s has no Node.js for this machine, but %q: run `make test-programs`", modules, node)
 	}
-	arguments = append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--output-dir", "results", "--url", proxy.URL + "/mcp"}, arguments...)
-	cmd := exec.CommandContext(s.t.Context(), node[0], arguments...)
-	cmd.Dir = s.t.TempDir()
+	arguments = append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--output-dir", "results", "--url", url + "/mcp"}, arguments...)
+	cmd := exec.CommandContext(t.Context(), node[0], arguments...)
+	cmd.Dir = t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Errorf("the conformance suite: %v\n%s\n%s", err, out, failedChecks(s.t, cmd.Dir))
+		t.Errorf("the conformance suite: %v\n%s\n%s", err, out, failedChecks(s.t, cmd.Dir))
 	}
 }
 
@@ -87,9 +100,9 @@ func TestConformance(t *testing.T) {
 	must(t, err)
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
-			s := newSite(t)
+			s, url := newSuiteSite(t)
 			s.operate(echo)
-			s.conformance("--suite", "all", "--spec-version", revision, "--expected-failures", baseline)
+			conformance(t, url, "--suite", "all", "--spec-version", revision, "--expected-failures", baseline)
 		})
 	}
 }
@@ -103,11 +116,11 @@ func TestConformanceOfTasks(t *testing.T) {
 		"tasks-dispatch-and-envelope", "tasks-mrtr-input", "tasks-required-task-error", "tasks-mrtr-composition",
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			s := newSite(t)
+			s, url := newSuiteSite(t)
 			s.server.tasks.After = 200 * time.Millisecond
 			s.addSuiteTools()
 			s.operate(s.runSuiteCall)
-			s.conformance("--scenario", scenario)
+			conformance(t, url, "--scenario", scenario)
 		})
 	}
 }
