@@ -69,7 +69,7 @@ func conformance(t *testing.T, url string, arguments ...string) {
 	cmd := exec.CommandContext(t.Context(), node[0], arguments...)
 	cmd.Dir = t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("the conformance suite: %v\n%s\n%s", err, out, failedChecks(s.t, cmd.Dir))
+		t.Errorf("the conformance suite: %v\n%s\n%s", err, out, failedChecks(t, cmd.Dir))
 	}
 }
 
