@@ -105,6 +105,8 @@ node_packages axe test/console/axe
 node_packages node test/docs/testdata/node
 node_packages typescript docs/examples/typescript
 node_packages langchain docs/examples/langchain
+# For the conformance test of the MCP server.
+node_packages conformance test/mcp
 # For the types and the packages of the client in Python.
 debian mypy /usr/bin/python3 -c 'import mypy'
 debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs

@@ -13,6 +13,9 @@ const (
 	// AnnotationRequestDigest is a hash of what a client asked for that named a call or session by an id of its own. The MCP
 	// server sets it, and compares it when the same id comes again.
 	AnnotationRequestDigest = "toolcall.dev/request-digest"
+	// AnnotationTask has the hashes of the random parts of the ids under which clients of the MCP server ask for a call, separated
+	// by commas, the newest first.
+	AnnotationTask = "toolcall.dev/task"
 )
 
 // AnnotationRestored marks a call or session that came back from a backup or was applied by somebody else. Admission sets

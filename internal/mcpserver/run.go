@@ -18,6 +18,7 @@ import (
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tasks"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
@@ -74,6 +75,9 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		return nil, err
 	}
 	done, err := await(ctx, req, who, created, r.ID != "")
+	if errors.Is(err, tasks.ErrTask) {
+		return reply.Running(created), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +91,13 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
 	}
 	return result, nil
+}
+
+// answerOf is the answer to the request that created a call which has finished.
+func (s *Server) answerOf(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
+	result := resultOf(call)
+	addImage(ctx, who, call, result)
+	return result.Encode(s.options.MaxAnswer)
 }
 
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
@@ -122,15 +133,20 @@ func asOutcome(call *v1alpha1.ToolCall, err error) error {
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id. A call in the background goes on, and is answered when it runs. Another call of the same name is none of the
-// requester's.
+// again by its request_id, or has a task: then the error is tasks.ErrTask. A call in the background goes on, and is answered when it runs.
+// Another call of the same name is none of the requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	if call.Spec.Background {
 		return waitFor(ctx, who, call, backgroundWait, func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseRunning })
 	}
 	live := startProgress(ctx, req)
-	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
+	done, err := tasks.Await(ctx, who, call, func(ctx context.Context) (*v1alpha1.ToolCall, error) {
+		return who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
+	})
 	live.stop()
+	if errors.Is(err, tasks.ErrTask) {
+		return nil, err
+	}
 	if ctx.Err() != nil && err != nil {
 		if named {
 			return nil, stillRunning(call.Name)

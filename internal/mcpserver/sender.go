@@ -56,9 +56,24 @@ func (s *Server) viewOf(extra *mcp.RequestExtra) tools.View {
 	return s.options.View
 }
 
+// enterQuery finds out on whose behalf a request about a task acts, and takes a place for it, which the function gives back.
+func (s *Server) enterQuery(extra *mcp.RequestExtra) (*identity.Requester, func(), error) {
+	who, err := s.requesterOf(extra)
+	if err != nil {
+		return nil, nil, err
+	}
+	place, err := reserve(s.queries, who)
+	if err != nil {
+		return nil, nil, err
+	}
+	return who, func() { afterAnswerTo(extra, place.Release) }, nil
+}
+
 // afterAnswer calls a function once a request is answered, which without HTTP is at once.
-func afterAnswer(req *mcp.CallToolRequest, do func()) {
-	if from := senderOf(req.Extra); from != nil {
+func afterAnswer(req *mcp.CallToolRequest, do func()) { afterAnswerTo(req.Extra, do) }
+
+func afterAnswerTo(extra *mcp.RequestExtra, do func()) {
+	if from := senderOf(extra); from != nil {
 		context.AfterFunc(from.request, do)
 		return
 	}

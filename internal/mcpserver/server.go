@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tasks"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
@@ -71,6 +74,7 @@ type Server struct {
 	// lists are the lists of environments that are read.
 	lists         *fair.Turns[string]
 	conversations *conversations
+	tasks         *tasks.Service
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -93,20 +97,35 @@ func NewServer(o Options) *Server {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())
 	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
+	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
+	capabilities.AddExtension(tasks.Extension, nil)
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name: "toolcall", Title: "Tool calls on Kubernetes", Version: o.Version,
 	}, &mcp.ServerOptions{
 		Instructions: o.instructions(),
 		Logger:       o.Log,
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		Capabilities: capabilities,
 		// Descriptions depend on who lists the tools, and on the namespace.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.CacheScope, c.TTLMs = "private", int(listLasts.Milliseconds())
 		},
 	})
 	s.addTools()
-	s.mcp.AddReceivingMiddleware(s.trace)
+	s.tasks = &tasks.Service{After: tasks.After, Enter: s.enterQuery, Answer: s.answerOf, Inputs: tasks.Approvals{}}
+	s.tasks.Register(s.mcp)
+	s.mcp.AddReceivingMiddleware(onlyDeclared, s.trace)
 	return s
+}
+
+// onlyDeclared rejects the methods of what the server doesn't offer: the SDK answers them with empty lists.
+func onlyDeclared(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch group, _, _ := strings.Cut(method, "/"); group {
+		case "prompts", "resources", "completion", "logging":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q: this server has only tools", method)}
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // Stop cancels all running calls. Their requests still get an answer.

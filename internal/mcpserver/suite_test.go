@@ -37,7 +37,8 @@ var outputs *apitest.API
 // The API server records who creates calls and sessions, and checks it.
 var suite = apitest.Suite(&outputs, func(s *apiservertest.Server) error {
 	return s.Install("mcp/service_account.yaml", "mcp/rbac.yaml",
-		"admission/requested_by.yaml", "admission/session_requested_by.yaml", "admission/identity.yaml", "admission/session_identity.yaml")
+		"admission/requested_by.yaml", "admission/session_requested_by.yaml", "admission/identity.yaml", "admission/session_identity.yaml",
+		"admission/approver.yaml", "admission/approval_identity.yaml")
 })
 
 // testTimeout bounds every wait, so that a test that fails ends.

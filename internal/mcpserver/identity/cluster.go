@@ -98,7 +98,7 @@ func connect(conf *rest.Config) (*Requester, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"ToolCall", "ToolSession", "ExecutionEnvironment"} {
+	for _, kind := range []string{"ToolCall", "ToolSession", "ToolCallApproval", "ExecutionEnvironment"} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper})

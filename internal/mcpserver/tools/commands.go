@@ -30,8 +30,8 @@ type CallRequest struct {
 
 // RunCommand runs a command line through a shell.
 var RunCommand = define(runCommandSpec, Tool{
-	Name: "run_command", view: Run, hints: unrestricted(),
-	description: func(f *Facts) string {
+	Name: "run_command", view: Run, Hints: unrestricted(),
+	Description: func(f *Facts) string {
 		return "Runs a shell command line; returns its output and exit code. Variables, the current directory and processes end with it. " + f.files() +
 			" A denial says what the policy allows."
 	},
@@ -45,8 +45,8 @@ func runCommandSpec(a *arguments) *CallRequest {
 
 // RunProgram runs a program without a shell.
 var RunProgram = define(runProgramSpec, Tool{
-	Name: "run_program", view: Run, hints: unrestricted(),
-	description: func(f *Facts) string {
+	Name: "run_program", view: Run, Hints: unrestricted(),
+	Description: func(f *Facts) string {
 		return "Runs one program with its arguments as they are, without a shell: no quoting, pipes or wildcards. Returns its output and exit code. " +
 			f.files()
 	},
@@ -60,8 +60,8 @@ func runProgramSpec(a *arguments) *CallRequest {
 
 // RunCode runs code in an interpreter.
 var RunCode = define(runCodeSpec, Tool{
-	Name: "run_code", view: Run, hints: unrestricted(),
-	description: func(f *Facts) string {
+	Name: "run_code", view: Run, Hints: unrestricted(),
+	Description: func(f *Facts) string {
 		return "Runs code in an interpreter of its own; returns what it prints, and its exit code. Variables don't last to the next call. " + f.files()
 	},
 })

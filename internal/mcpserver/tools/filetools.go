@@ -26,8 +26,8 @@ const (
 
 // ReadFile returns a file or a part of it.
 var ReadFile = define(readFileSpec, Tool{
-	Name: "read_file", view: Files, hints: readOnly(),
-	description: func(f *Facts) string {
+	Name: "read_file", view: Files, Hints: readOnly(),
+	Description: func(f *Facts) string {
 		return "Returns a text file or a part of it, at most 2000 lines if you set no limit. next_offset says where to read on. Images in a session are " +
 			"shown, other binary files described. " + f.filesOfTools()
 	},
@@ -47,8 +47,8 @@ func readFileSpec(a *arguments) *CallRequest {
 
 // WriteFile writes a file whole.
 var WriteFile = define(writeFileSpec, Tool{
-	Name: "write_file", view: Files, hints: changes(true, true),
-	description: func(f *Facts) string {
+	Name: "write_file", view: Files, Hints: changes(true, true),
+	Description: func(f *Facts) string {
 		return "Writes a file of at most 512 KiB, whole or not at all, and makes its parent directories. " + f.filesOfTools()
 	},
 })
@@ -81,8 +81,8 @@ func writeFileSpec(a *arguments) *CallRequest {
 
 // EditFile replaces texts in a file.
 var EditFile = define(editFileSpec, Tool{
-	Name: "edit_file", view: Files, hints: changes(true, false),
-	description: func(f *Facts) string {
+	Name: "edit_file", view: Files, Hints: changes(true, false),
+	Description: func(f *Facts) string {
 		return "Replaces a text in a file, or several with edits: all of them or none. A text must be in the file exactly once, unless replace_all is " +
 			"true. " + f.filesOfTools()
 	},
@@ -145,8 +145,8 @@ func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
 
 // ListFiles lists a directory, or finds files by name.
 var ListFiles = define(listFilesSpec, Tool{
-	Name: "list_files", view: Files, hints: readOnly(),
-	description: func(f *Facts) string {
+	Name: "list_files", view: Files, Hints: readOnly(),
+	Description: func(f *Facts) string {
 		return "Lists a directory, with sizes, or finds files by name with pattern; directories end with /. " + f.filesOfTools()
 	},
 })
@@ -170,8 +170,8 @@ func listFilesSpec(a *arguments) *CallRequest {
 
 // SearchFiles finds lines in files.
 var SearchFiles = define(searchFilesSpec, Tool{
-	Name: "search_files", view: Files, hints: readOnly(),
-	description: func(f *Facts) string {
+	Name: "search_files", view: Files, Hints: readOnly(),
+	Description: func(f *Facts) string {
 		return "Finds the lines that match an RE2 expression, in a file or below a directory. Returns them as path:number:line. " + f.filesOfTools()
 	},
 })

@@ -29,8 +29,8 @@ const (
 
 // ListEnvironments lists the environments of the namespace.
 var ListEnvironments = define(noArguments, Tool{
-	Name: "list_environments", hints: readOnly(),
-	description: func(*Facts) string {
+	Name: "list_environments", Hints: readOnly(),
+	Description: func(*Facts) string {
 		return "Lists the environments that calls and sessions can run in: images, which programs, languages and hosts are allowed, and whose files last."
 	},
 })
@@ -40,8 +40,8 @@ func noArguments(*arguments) struct{} { return struct{}{} }
 
 // StartSession starts a session.
 var StartSession = define(startSessionSpec, Tool{
-	Name: "start_session", hints: changes(false, false),
-	description: func(f *Facts) string {
+	Name: "start_session", Hints: changes(false, false),
+	Description: func(f *Facts) string {
 		return "Starts a session, a pod that keeps files from call to call; returns its name, for the argument session. Its calls run one after the other " +
 			"and share the workspace, the home directory and /tmp, but no variables or processes. The files are gone when it ends, " + f.exceptLasting() +
 			" " + f.endOfSessions()
@@ -80,8 +80,8 @@ func startSessionSpec(a *arguments) *SessionRequest {
 
 // EndSession ends a session.
 var EndSession = define(endSessionSpec, Tool{
-	Name: "end_session", hints: changes(true, true),
-	description: func(f *Facts) string {
+	Name: "end_session", Hints: changes(true, true),
+	Description: func(f *Facts) string {
 		return "Ends a session: cancels its calls and deletes its files, " + f.exceptLasting()
 	},
 })
@@ -99,8 +99,8 @@ func endSessionSpec(a *arguments) WaitRequest {
 
 // GetCall returns the result of a call.
 var GetCall = define(getCallSpec, Tool{
-	Name: "get_call", view: Run, hints: readOnly(),
-	description: func(*Facts) string {
+	Name: "get_call", view: Run, Hints: readOnly(),
+	Description: func(*Facts) string {
 		return "Returns the result of a call, or that it has not finished. Calls are kept for a limited time."
 	},
 })
@@ -111,8 +111,8 @@ func getCallSpec(a *arguments) WaitRequest {
 
 // CancelCall stops a call.
 var CancelCall = define(readCallName, Tool{
-	Name: "cancel_call", view: Run, hints: changes(true, true),
-	description: func(*Facts) string {
+	Name: "cancel_call", view: Run, Hints: changes(true, true),
+	Description: func(*Facts) string {
 		return "Stops a call and returns its result. What it wrote is kept."
 	},
 })
@@ -125,8 +125,8 @@ func readCallName(a *arguments) string {
 
 // ReadOutput returns a part of what a call wrote.
 var ReadOutput = define(readOutputSpec, Tool{
-	Name: "read_output", view: Run, hints: readOnly(),
-	description: func(*Facts) string {
+	Name: "read_output", view: Run, Hints: readOnly(),
+	Description: func(*Facts) string {
 		return "Returns a part of what a call wrote, also what its result leaves out and while it runs, or of a file that it kept. next_offset says where " +
 			"to read on."
 	},

@@ -12,12 +12,12 @@ type Tool struct {
 	Name string
 	// view is the one view besides All that has the tool; empty if all have it.
 	view View
-	// description says of the files what is true for the client.
-	description func(*Facts) string
-	// input is the schema of the arguments, which is for clients: the code that reads arguments checks them, with messages that a model
+	// Description says of the files what is true for the client.
+	Description func(*Facts) string
+	// Input is the schema of the arguments, which is for clients: the code that reads arguments checks them, with messages that a model
 	// can act on. The text of an answer says everything, so there is no schema of it.
-	input *jsonschema.Schema
-	hints *mcp.ToolAnnotations
+	Input *jsonschema.Schema
+	Hints *mcp.ToolAnnotations
 }
 
 // Typed is a tool whose arguments mean a T.
@@ -28,7 +28,7 @@ type Typed[T any] struct {
 
 // define completes a tool with the schema of the arguments that a function reads.
 func define[T any](read func(*arguments) T, t Tool) Typed[T] {
-	t.input = declared(read).schema
+	t.Input = declared(read).schema
 	return Typed[T]{t, read}
 }
 
@@ -37,11 +37,11 @@ func (t Typed[T]) Parse(raw json.RawMessage) (T, error) { return parse(raw, t.re
 
 // Define returns the tool as clients see it.
 func (t Tool) Define(f *Facts) *mcp.Tool {
-	return &mcp.Tool{Name: t.Name, Description: t.description(f), InputSchema: t.input, Annotations: t.hints}
+	return &mcp.Tool{Name: t.Name, Description: t.Description(f), InputSchema: t.Input, Annotations: t.Hints}
 }
 
 // ReadOnly reports whether the tool changes nothing.
-func (t Tool) ReadOnly() bool { return t.hints.ReadOnlyHint }
+func (t Tool) ReadOnly() bool { return t.Hints.ReadOnlyHint }
 
 // unrestricted returns the hints of a tool that can do anything.
 func unrestricted() *mcp.ToolAnnotations {

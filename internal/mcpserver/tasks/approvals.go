@@ -1,0 +1,140 @@
+package tasks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/approval"
+	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+const (
+	// keyPrefix and keyDigits define the keys of questions, and the ends of decisions' names.
+	keyPrefix = "approval-"
+	keyDigits = 32
+	// maxNote is the largest number of characters that the API allows in a note, maxCallName what a decision's name has of the call's.
+	maxNote     = 1024
+	maxCallName = 200
+)
+
+// Approvals asks those who may decide about a call that waits for people.
+type Approvals struct{}
+
+// Pending returns the question about the call, if the requester can answer it: it is somebody else's call, admission lets the requester
+// decide, and the requester didn't decide yet.
+func (Approvals) Pending(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) mcp.InputRequestMap {
+	request := call.Status.Approval
+	if !call.AwaitsApproval() || approval.Digest(request.Summary) != request.Digest {
+		return nil
+	}
+	name, uid, err := who.Identify(ctx)
+	if err != nil || name == call.RequesterName() {
+		return nil
+	}
+	// The decision itself, which isn't stored, asks admission and finds an earlier one.
+	trial := decision(call, name, uid)
+	trial.Spec.Decision = v1alpha1.DecisionApprove
+	if who.Objects.Create(ctx, trial, client.DryRunAll) != nil {
+		return nil
+	}
+	return mcp.InputRequestMap{keyOf(call): question(call)}
+}
+
+// keyOf is the key of the question that a call waits for now: another digest has another key.
+func keyOf(call *v1alpha1.ToolCall) string {
+	return keyPrefix + strings.TrimPrefix(call.Status.Approval.Digest, "sha256:")[:keyDigits]
+}
+
+// question shows what will happen, and asks for a decision about exactly that.
+func question(call *v1alpha1.ToolCall) *mcp.ElicitParams {
+	note := &jsonschema.Schema{Type: "string", Title: "Note", Description: "for who asks", MaxLength: new(maxNote)}
+	confirm := &jsonschema.Schema{Type: "boolean", Title: "Approve", Description: "true approves the call for one start, false denies it"}
+	return &mcp.ElicitParams{
+		Message: fmt.Sprintf("%s asks to run call %s in namespace %s. This will happen (long texts, values and input stand as their SHA-256; "+
+			"the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
+			line(call.RequesterName()), line(call.Name), line(call.Namespace), terminal.SafeStrict(call.Status.Approval.Summary), call.Status.Approval.Digest),
+		RequestedSchema: &jsonschema.Schema{
+			Type: "object", Required: []string{"confirm"},
+			Properties: map[string]*jsonschema.Schema{"confirm": confirm, "note": note}, PropertyOrder: []string{"confirm", "note"},
+		},
+	}
+}
+
+// line makes a text one line in which all characters are visible.
+func line(text string) string { return terminal.SafeStrict(terminal.SafeLine(text)) }
+
+// form is a client's answer. Only an explicit yes approves.
+type form struct {
+	Action  string `json:"action"`
+	Content struct {
+		Confirm *bool  `json:"confirm"`
+		Note    string `json:"note"`
+	} `json:"content"`
+}
+
+// Take records the decision of the requester, which the operator judges. Who closes the form without an answer decides nothing.
+func (Approvals) Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error {
+	var f form
+	if err := json.Unmarshal(answer, &f); err != nil {
+		return invalidAnswer(key, "it is no answer to a form: "+err.Error())
+	}
+	name, uid, err := who.Identify(ctx)
+	if err != nil {
+		return internalError(err)
+	}
+	d := decision(call, name, uid)
+	switch {
+	case f.Action == "cancel":
+		return nil
+	case f.Action == "decline", f.Action == "accept" && f.Content.Confirm != nil && !*f.Content.Confirm:
+		d.Spec.Decision = v1alpha1.DecisionDeny
+	case f.Action == "accept" && f.Content.Confirm != nil:
+		d.Spec.Decision = v1alpha1.DecisionApprove
+	case f.Action == "accept":
+		return invalidAnswer(key, `content must have "confirm": true approves, false denies`)
+	default:
+		return invalidAnswer(key, `action must be "accept", "decline" or "cancel"`)
+	}
+	if utf8.RuneCountInString(f.Content.Note) > maxNote {
+		return invalidAnswer(key, fmt.Sprintf("note must have at most %d characters", maxNote))
+	}
+	d.Spec.Note = f.Content.Note
+	if err := who.Objects.Create(ctx, d); err != nil && !apierrors.IsAlreadyExists(err) {
+		return internalError(fmt.Errorf("record the decision: %w", err))
+	}
+	return nil
+}
+
+func invalidAnswer(key, problem string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("inputResponses[%q]: %s", key, problem)}
+}
+
+// decision is the decision of a user about what the call waits for now, without what was decided. A user has one name for it, so that a
+// repeated answer is no second decision.
+func decision(call *v1alpha1.ToolCall, username, uid string) *v1alpha1.ToolCallApproval {
+	// JSON keeps the parts apart, whatever characters they have.
+	parts, _ := json.Marshal([]string{username, uid, string(call.UID), call.Status.Approval.Digest})
+	sum := sha256.Sum256(parts)
+	return &v1alpha1.ToolCallApproval{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: call.Namespace, Name: call.Name[:min(len(call.Name), maxCallName)] + "-" + hex.EncodeToString(sum[:])[:keyDigits],
+		},
+		Spec: v1alpha1.ToolCallApprovalSpec{
+			CallRef: v1alpha1.CallReference{Name: call.Name, UID: string(call.UID)}, Digest: call.Status.Approval.Digest,
+		},
+	}
+}

@@ -1,0 +1,95 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/mcpserver/identity"
+)
+
+// ErrTask means that the client gets a task instead of the end of a call.
+var ErrTask = errors.New("the call goes on as a task")
+
+// createTimeout bounds how long it may take to give a call a task.
+const createTimeout = 10 * time.Second
+
+// offer is what a request can be answered with instead of the end of its call.
+type offer struct {
+	after time.Duration
+	// task is nil until the client gets one.
+	task *task
+}
+
+type offerKey struct{}
+
+// offer lets the tool of a request end with a task.
+func (s *Service) offer(ctx context.Context, next mcp.MethodHandler, req mcp.Request) (mcp.Result, error) {
+	o := &offer{after: s.After}
+	result, err := next(context.WithValue(ctx, offerKey{}, o), methodCall, req)
+	if err != nil || o.task == nil {
+		return result, err
+	}
+	return o.task, nil
+}
+
+// Await waits for the end of a call. If that takes long and the client knows tasks, it gets one, and the error is ErrTask. If
+// the call can't get a task, the client waits on.
+func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, wait func(context.Context) (*v1alpha1.ToolCall, error)) (*v1alpha1.ToolCall, error) {
+	o, ok := ctx.Value(offerKey{}).(*offer)
+	if !ok {
+		return wait(ctx)
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made := make(chan *task, 1)
+	go func() {
+		defer close(made)
+		select {
+		case <-waiting.Done():
+		case <-time.After(o.after):
+			if t, err := create(waiting, who, call); err == nil {
+				made <- t
+				cancel()
+			}
+		}
+	}()
+	done, err := wait(waiting)
+	cancel()
+	if t := <-made; t != nil && err != nil && ctx.Err() == nil {
+		o.task = t
+		return nil, ErrTask
+	}
+	return done, err
+}
+
+// create gives a call an id that its client can ask with.
+func create(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) (*task, error) {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	i, current := newID(call), &v1alpha1.ToolCall{}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := who.Objects.Get(ctx, i.key, current); err != nil {
+			return err
+		}
+		if current.UID != i.uid {
+			return errNotFound
+		}
+		before := current.DeepCopy()
+		i.addTo(current)
+		return who.Objects.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("give the call a task: %w", err)
+	}
+	t := describe(i, current)
+	// The end of the call is what the client asks for next.
+	t.ResultType, t.Status = typeTask, working
+	return t, nil
+}

@@ -1,0 +1,424 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/approval"
+	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/mcpserver/tasks"
+)
+
+// taskState is what a client reads of a task, or of a result that is none.
+type taskState struct {
+	ResultType, TaskID, Status, StatusMessage string
+	InputRequests                             map[string]struct {
+		Method string
+		Params struct{ Message string }
+	}
+	Result struct {
+		IsError    bool
+		ResultType string
+		taskAnswer
+	}
+	taskAnswer
+}
+
+// taskAnswer is the answer of a tool.
+type taskAnswer struct {
+	Content []struct{ Text string }
+	Meta    map[string]json.RawMessage `json:"_meta"`
+}
+
+// says reports whether the text begins with a line.
+func (a *taskAnswer) says(line string) bool {
+	return len(a.Content) > 0 && strings.HasPrefix(a.Content[0].Text, line+"\n")
+}
+
+// fields are those for programs.
+func (a *taskAnswer) fields(t *testing.T) (result reply.Result) {
+	t.Helper()
+	remarshal(t, a.Meta[reply.MetaKey], &result)
+	return result
+}
+
+// declares is what a client declares that knows tasks and shows forms.
+var declares = fields{"extensions": fields{tasks.Extension: fields{}}, "elicitation": fields{}}
+
+// rpc sends a request of the newest protocol, with the capabilities of that request, and returns the result or the code of the error.
+func (s *site) rpc(token, method string, params, capabilities fields) (state taskState, code int) {
+	s.t.Helper()
+	whole := fields{"_meta": fields{
+		"io.modelcontextprotocol/protocolVersion": sessionless, "io.modelcontextprotocol/clientCapabilities": capabilities,
+		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"},
+	}}
+	name := ""
+	for key, value := range params {
+		whole[key] = value
+		if key == "taskId" || key == "name" {
+			name = value.(string)
+		}
+	}
+	raw, err := json.Marshal(fields{"jsonrpc": "2.0", "id": 1, "method": method, "params": whole})
+	must(s.t, err)
+	_, _, body := s.request(http.MethodPost, "/mcp", string(raw), "Authorization", "Bearer "+token, protocolHeader, sessionless, "Mcp-Method", method, "Mcp-Name", name)
+	for line := range strings.Lines(body) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(data, `"id":1`) {
+			body = data
+		}
+	}
+	var answer struct {
+		Result *taskState
+		Error  *struct{ Code int }
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || (answer.Result == nil) == (answer.Error == nil) {
+		s.t.Fatalf("%s is answered with %q: %v", method, body, err)
+	}
+	if answer.Error != nil {
+		return taskState{}, answer.Error.Code
+	}
+	return *answer.Result, 0
+}
+
+// newTaskSite is a site whose clients get a task at once.
+func newTaskSite(t *testing.T) *site {
+	s := newSite(t)
+	s.server.tasks.After = time.Millisecond
+	return s
+}
+
+// command starts a command as a client that knows tasks.
+func (s *site) command(token string, arguments fields) taskState {
+	s.t.Helper()
+	made, code := s.rpc(token, "tools/call", fields{"name": "run_command", "arguments": arguments}, declares)
+	if code != 0 || made.ResultType != "task" || made.Status != "working" || made.TaskID == "" {
+		s.t.Fatalf("got %+v, error %d, want a task", made, code)
+	}
+	return made
+}
+
+// awaitState asks for a task until it is in a state.
+func (s *site) awaitState(token, id, want string) taskState {
+	s.t.Helper()
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(20 * time.Millisecond) {
+		got, code := s.rpc(token, "tasks/get", fields{"taskId": id}, declares)
+		if code != 0 || got.TaskID != id || got.ResultType != "complete" {
+			s.t.Fatalf("got %+v, error %d", got, code)
+		}
+		if got.Status == want {
+			return got
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the task is %q, want %q: %s", got.Status, want, got.StatusMessage)
+		}
+	}
+}
+
+// A call that takes long is a task, whose end any server has, as the tool would have told it.
+func TestALongCallIsATask(t *testing.T) {
+	t.Parallel()
+	s := newTaskSite(t)
+	var may atomic.Bool
+	s.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		switch {
+		case call.Spec.Cancel:
+			return untilCancelled(call)
+		case !may.Load():
+			return nil
+		case call.Spec.Shell.Command == "bad":
+			status := finishedStatus(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit)
+			status.ExitCode = ptr.To(int32(3))
+			return status
+		}
+		return echo(call)
+	})
+	token := s.user("agent", runsCalls())
+	good, bad, stopped := s.command(token, fields{"command": "good"}), s.command(token, fields{"command": "bad"}), s.command(token, fields{"command": "stopped"})
+	if got := s.awaitState(token, good.TaskID, "working"); got.Result.ResultType != "" {
+		t.Errorf("a task that works has a result: %+v", got)
+	}
+	for range 2 { // the second time it is too late, which is the same to the client
+		if ack, code := s.rpc(token, "tasks/cancel", fields{"taskId": stopped.TaskID}, declares); code != 0 || ack.ResultType != "complete" || ack.TaskID != "" {
+			t.Errorf("cancel: %+v, error %d", ack, code)
+		}
+		if got := s.awaitState(token, stopped.TaskID, "cancelled"); got.StatusMessage == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+	may.Store(true)
+	s.touchCalls()
+	// Another server, which never saw the request.
+	other := *s
+	other.replaceServer()
+	if got := other.awaitState(token, good.TaskID, "completed"); got.Result.IsError || got.Result.ResultType != "complete" || !got.Result.says("good") {
+		t.Errorf("%+v", got)
+	}
+	if got := other.awaitState(token, bad.TaskID, "completed"); !got.Result.IsError || ptr.Deref(got.Result.fields(t).ExitCode, 0) != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// replaceServer serves the site by a server that knows nothing.
+func (s *site) replaceServer() {
+	s.t.Helper()
+	next := newSite(s.t, func(e *Endpoint) { e.Namespace = s.namespace })
+	s.server, s.web = next.server, next.web
+}
+
+// touchCalls has operate look at all calls again.
+func (s *site) touchCalls() {
+	s.t.Helper()
+	list := &v1alpha1.ToolCallList{}
+	must(s.t, s.admin.List(s.t.Context(), list, client.InNamespace(s.namespace)))
+	for i := range list.Items {
+		before := list.Items[i].DeepCopy()
+		metav1.SetMetaDataAnnotation(&list.Items[i].ObjectMeta, "touched", "yes")
+		must(s.t, s.admin.Patch(s.t.Context(), &list.Items[i], client.MergeFrom(before)))
+	}
+}
+
+// A short call has no task, and neither has one of a client that doesn't declare the extension on the request.
+func TestWithoutATask(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.operate(echo)
+	token := s.user("agent", runsCalls())
+	got, code := s.rpc(token, "tools/call", fields{"name": "run_command", "arguments": fields{"command": "short"}}, declares)
+	if code != 0 || got.ResultType != "complete" || !got.says("short") {
+		t.Errorf("a short call: %+v, error %d", got, code)
+	}
+	s.server.tasks.After = 0
+	got, code = s.rpc(token, "tools/call", fields{"name": "run_command", "arguments": fields{"command": "plain"}}, fields{})
+	if code != 0 || got.ResultType != "complete" || !got.says("plain") {
+		t.Errorf("a client without the extension: %+v, error %d", got, code)
+	}
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		if _, code := s.rpc(token, method, fields{"taskId": "x"}, fields{}); code != -32021 {
+			t.Errorf("%s without the extension: error %d", method, code)
+		}
+	}
+	for _, method := range []string{"tasks/list", "tasks/result", "prompts/list", "resources/list", "resources/templates/list", "completion/complete"} {
+		if _, code := s.rpc(token, method, fields{"taskId": "x"}, declares); code != -32601 {
+			t.Errorf("%s: error %d", method, code)
+		}
+	}
+}
+
+// A task exists only for those who have its id and may read its call, in its namespace.
+func TestTasksOfOthersDoNotExist(t *testing.T) {
+	t.Parallel()
+	s := newTaskSite(t)
+	s.operate(untilCancelled)
+	token, stranger := s.user("agent", runsCalls()), s.user("stranger")
+	made := s.command(token, fields{"command": "x"})
+	elsewhere := *s
+	elsewhere.replaceNamespace()
+	parts := strings.Split(made.TaskID, ".")
+	parts[2] = strings.Repeat("A", len(parts[2]))
+	guessed := strings.Join(parts, ".")
+	for name, test := range map[string]struct {
+		site      *site
+		token, id string
+	}{
+		"without the right to read the call": {s, stranger, made.TaskID}, "in another namespace": {&elsewhere, token, made.TaskID},
+		"with guessed bits": {s, token, guessed}, "with nothing": {s, token, ""}, "with a name": {s, token, parts[3]},
+	} {
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			if got, code := test.site.rpc(test.token, method, fields{"taskId": test.id}, declares); code != -32602 {
+				t.Errorf("%s %s: %+v, error %d", method, name, got, code)
+			}
+		}
+	}
+	if call := s.only("there", func(*v1alpha1.ToolCall) bool { return true }); call.Spec.Cancel {
+		t.Error("somebody else cancelled the call")
+	}
+}
+
+// replaceNamespace serves the site's users in another namespace.
+func (s *site) replaceNamespace() {
+	s.t.Helper()
+	next := newSite(s.t)
+	s.server, s.web = next.server, next.web
+}
+
+// A repeated request with the same request_id is about the same call. Both ids lead to it.
+func TestARepeatedRequestHasTheSameCall(t *testing.T) {
+	t.Parallel()
+	s := newTaskSite(t)
+	s.operate(untilCancelled)
+	token := s.user("agent", runsCalls())
+	first, second := s.command(token, fields{"command": "x", "request_id": "1"}), s.command(token, fields{"command": "x", "request_id": "1"})
+	s.only("the one call", func(*v1alpha1.ToolCall) bool { return true })
+	if _, code := s.rpc(token, "tasks/cancel", fields{"taskId": second.TaskID}, declares); code != 0 {
+		t.Fatalf("error %d", code)
+	}
+	s.awaitState(token, first.TaskID, "cancelled")
+	s.awaitState(token, second.TaskID, "cancelled")
+}
+
+// Without the right to change the call, which a task needs, the client waits for the end as before.
+func TestACallThatCannotHaveATask(t *testing.T) {
+	t.Parallel()
+	s := newTaskSite(t)
+	s.operate(echo)
+	rule := runsCalls()
+	rule.Verbs = []string{"create", "get", "list", "watch"}
+	got, code := s.rpc(s.user("agent", rule), "tools/call", fields{"name": "run_command", "arguments": fields{"command": "x"}}, declares)
+	if code != 0 || got.ResultType != "complete" || !got.says("x") {
+		t.Errorf("%+v, error %d", got, code)
+	}
+}
+
+// approves is the permission to decide about calls.
+func approves() []rbacv1.PolicyRule {
+	group := []string{v1alpha1.GroupVersion.Group}
+	return []rbacv1.PolicyRule{
+		{APIGroups: group, Resources: []string{"toolcalls"}, Verbs: []string{"get", "list", "watch", "approve"}},
+		{APIGroups: group, Resources: []string{"toolcallapprovals"}, Verbs: []string{"get", "list", "watch", "create"}},
+	}
+}
+
+// awaitPeople takes the place of the operator for calls that wait for people, by the operator's own rules.
+func (f *fixture) awaitPeople(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+	if call.Spec.Cancel {
+		return untilCancelled(call)
+	}
+	if call.Status.Approval == nil {
+		status := &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: v1alpha1.ReasonAwaitingApproval, Message: "a person has to approve the call"}
+		summary := `{"call":"` + call.Name + `"}`
+		now := time.Now()
+		status.Approval = &v1alpha1.ApprovalStatus{
+			Summary: summary, Digest: approval.Digest(summary), Minimum: 1, RequestedAt: metav1.NewMicroTime(now), ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
+			Approvers: []string{"the owners"},
+		}
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, Reason: status.Reason})
+		return status
+	}
+	list := &v1alpha1.ToolCallApprovalList{}
+	if err := f.admin.List(context.Background(), list, client.InNamespace(f.namespace)); err != nil {
+		return nil
+	}
+	switch tally := approval.Count(call, list.Items, time.Now()); {
+	case tally.Denial != nil:
+		return finishedStatus(v1alpha1.PhaseDenied, v1alpha1.ReasonApprovalDenied)
+	case tally.IsApproved(call):
+		return echo(call)
+	}
+	return nil
+}
+
+// decisions are those about the calls of the namespace.
+func (f *fixture) decisions() []v1alpha1.ToolCallApproval {
+	f.t.Helper()
+	list := &v1alpha1.ToolCallApprovalList{}
+	must(f.t, f.admin.List(f.t.Context(), list, client.InNamespace(f.namespace)))
+	return list.Items
+}
+
+// Somebody else who may decide about a call is asked, and nobody but them. The answer is their decision about what they were shown.
+func TestDecisionsAboutTasks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer fields
+		want   v1alpha1.ApprovalDecision
+		phase  string
+	}{
+		"approved": {fields{"action": "accept", "content": fields{"confirm": true, "note": "fine"}}, v1alpha1.DecisionApprove, "Succeeded"},
+		"denied":   {fields{"action": "accept", "content": fields{"confirm": false, "note": "fine"}}, v1alpha1.DecisionDeny, "Denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTaskSite(t)
+			s.operate(s.awaitPeople)
+			agent, human := s.user("agent", runsCalls()), s.user("human", approves()...)
+			made := s.command(agent, fields{"command": "x"})
+			asked := s.awaitState(human, made.TaskID, "input_required")
+			call := s.only("the one that waits", func(*v1alpha1.ToolCall) bool { return true })
+			digest, key := call.Status.Approval.Digest, ""
+			for at, request := range asked.InputRequests {
+				key = at
+				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, call.Status.Approval.Summary, digest} {
+					if !strings.Contains(request.Params.Message, part) || request.Method != "elicitation/create" {
+						t.Errorf("the question %+v doesn't say %q", request, part)
+					}
+				}
+			}
+			if got := s.awaitState(agent, made.TaskID, "working"); !strings.Contains(got.StatusMessage, "the owners") || len(got.InputRequests) > 0 {
+				t.Errorf("whose call it is sees %+v", got)
+			}
+			if got, _ := s.rpc(human, "tasks/get", fields{"taskId": made.TaskID}, fields{"extensions": declares["extensions"]}); got.Status != "working" {
+				t.Errorf("without forms: %+v", got)
+			}
+			s.ignoresOthers(agent, human, made.TaskID, key)
+			for range 2 {
+				if ack, code := s.rpc(human, "tasks/update", fields{"taskId": made.TaskID, "inputResponses": fields{key: test.answer}}, declares); code != 0 || ack.ResultType != "complete" {
+					t.Fatalf("%+v, error %d", ack, code)
+				}
+			}
+			if got, _ := s.rpc(human, "tasks/get", fields{"taskId": made.TaskID}, declares); got.Status != "working" {
+				t.Errorf("after the answer: %+v", got)
+			}
+			got := s.decisions()
+			if len(got) != 1 || got[0].Spec.Decision != test.want || got[0].Spec.Digest != digest || got[0].ApproverName() != "system:serviceaccount:"+s.namespace+":human" || got[0].Spec.Note != "fine" {
+				t.Errorf("decisions: %+v", got)
+			}
+			s.touchCalls()
+			if got := s.awaitState(agent, made.TaskID, "completed"); got.Result.fields(t).Phase != test.phase {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// ignoresOthers expects that nothing is decided by answers of those who aren't asked, to what isn't asked, or that aren't answers.
+func (s *site) ignoresOthers(agent, human, task, key string) {
+	s.t.Helper()
+	yes := fields{"action": "accept", "content": fields{"confirm": true}}
+	for name, test := range map[string]struct {
+		token string
+		given fields
+		code  int
+	}{
+		"one's own call":     {agent, fields{key: yes}, 0},
+		"another question":   {human, fields{"approval-0": yes, "": nil}, 0},
+		"closed":             {human, fields{key: fields{"action": "cancel"}}, 0},
+		"no decision":        {human, fields{key: fields{"action": "accept", "content": fields{}}}, -32602},
+		"another type":       {human, fields{key: fields{"action": "accept", "content": fields{"confirm": "yes"}}}, -32602},
+		"another action":     {human, fields{key: fields{"action": "approve"}}, -32602},
+		"no form":            {human, fields{key: 7}, -32602},
+		"too long a note":    {human, fields{key: fields{"action": "decline", "content": fields{"note": strings.Repeat("ü", 1025)}}}, -32602},
+		"nothing is ignored": {human, nil, 0},
+	} {
+		if _, code := s.rpc(test.token, "tasks/update", fields{"taskId": task, "inputResponses": test.given}, declares); code != test.code {
+			s.t.Errorf("%s: error %d, want %d", name, code, test.code)
+		}
+	}
+	if got := s.decisions(); len(got) > 0 {
+		s.t.Errorf("decisions: %+v", got)
+	}
+}
+
+// A header that names another task is a mistake, or an attempt to mislead a proxy.
+func TestTheHeaderOfATaskIsChecked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"a","_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
+		`"io.modelcontextprotocol/clientCapabilities":{"extensions":{%q:{}}}}}}`, sessionless, tasks.Extension)
+	_, _, got := s.request(http.MethodPost, "/mcp", body, "Authorization", "Bearer "+s.user("agent"), protocolHeader, sessionless, "Mcp-Method", "tasks/get", "Mcp-Name", "b")
+	if !strings.Contains(got, `"code":-32020`) {
+		t.Errorf("got %s", got)
+	}
+}
