@@ -34,8 +34,9 @@ The policy is one of four, and every call under it is restricted by the node's k
 
 --tools replaces the tools of the policy: "bash" are shell lines with the usual utilities, "python", "javascript", "ruby"
 and "perl" are code and the interpreter, "file.read" and "file.write" are file actions, and any other name is a program.
-Calls reach no host but those of --hosts. --approve has a person decide about calls that name these words; it reads the
-text of calls, and a program can hide a command from it.
+Calls run in the image of --image; the default is that of the local node. They reach no host but those of --hosts.
+--approve has a person decide about calls that name these words; it reads the text of calls, and a program can hide a
+command from it.
 
 init can be repeated: it changes only what differs. It never changes objects that it didn't write, and an existing
 namespace stays as it is. A field that somebody else has changed since stays too, unless you set --force-conflicts.

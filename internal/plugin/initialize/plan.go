@@ -114,7 +114,7 @@ func hostOf(text string) (host string, port int32, err error) {
 	host, written, err := net.SplitHostPort(text)
 	if err != nil {
 		// No port, or an IPv6 address without brackets.
-		return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), 443, nil //nolint:nilerr // The whole text is the host then.
+		return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), 443, nil
 	}
 	number, err := strconv.ParseUint(written, 10, 16)
 	if err != nil || number == 0 {
