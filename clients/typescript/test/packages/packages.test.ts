@@ -43,7 +43,7 @@ console.log([Toolcall, toolcall, ToolcallBackend, sessionTools, ToolcallEditor, 
 `;
 const OPTIONS = ["--target", "es2022", "--lib", "es2022,dom,esnext.disposable", "--module", "nodenext", "--strict", "--skipLibCheck", "--types", "node"];
 
-describe("packages", { skip: process.env.TOOLCALL_FULL !== "1" && "set TOOLCALL_FULL=1", timeout: 600_000 }, () => {
+describe("packages", { skip: process.env.TOOLCALL_FULL !== "1" && "set TOOLCALL_FULL=1", timeout: 1_200_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "toolcall-packages-"));
   const fileOf = (name: string): string => join(folder, `toolcall-${name}-${VERSION}.tgz`);
   const inside = (name: string, path: string): string => run("tar", "-xzOf", fileOf(name), `package/${path}`);
