@@ -20,20 +20,21 @@ import (
 	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
-// administrators makes all users of a group, and a ServiceAccount, administrators of the cluster.
-func (f *fixture) administrators(group, account string) {
+// administrators makes the ServiceAccount administrator, and all users of a group, administrators of the cluster.
+func (f *fixture) administrators() (account, group string) {
 	f.t.Helper()
-	f.user(account)
+	f.user("administrator")
+	group = "administrators-" + f.namespace
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "administrators-of-" + f.namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{
 			{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: group},
-			{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: account},
+			{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "administrator"},
 		},
 	}
 	must(f.t, f.admin.Create(f.t.Context(), binding))
-	f.t.Cleanup(func() { _ = f.admin.Delete(f.t.Context(), binding) })
+	return "system:serviceaccount:" + f.namespace + ":administrator", group
 }
 
 // ask sends a request to the API server, and returns its answer.
@@ -59,8 +60,7 @@ func ask(t *testing.T, conf *rest.Config, method, path, body string) (status int
 func TestTheServerActsOnCallsAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	group, account := "administrators-"+f.namespace, "system:serviceaccount:"+f.namespace+":administrator"
-	f.administrators(group, "administrator")
+	account, group := f.administrators()
 	ours, core, streams := "/apis/toolcall.dev/v1alpha1", "/api/v1", "/apis/subresources.toolcall.dev/v1alpha1"
 	in := "/namespaces/" + f.namespace
 	const call = `{"apiVersion":"toolcall.dev/v1alpha1","kind":"ToolCall","metadata":{"generateName":"c-"},"spec":{"shell":{"command":"x"}}}`
@@ -117,14 +117,13 @@ func TestTheServerActsOnCallsAlone(t *testing.T) {
 func TestForWhomTheServerCannotAct(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.administrators("administrators-"+f.namespace, "administrator")
-	account := "system:serviceaccount:" + f.namespace + ":administrator"
+	account, group := f.administrators()
 	for name, as := range map[string]rest.ImpersonationConfig{
 		"a ServiceAccount by its UID":         {UserName: account, UID: "1"},
-		"a ServiceAccount with other groups":  {UserName: account, Groups: []string{"administrators-" + f.namespace}},
+		"a ServiceAccount with other groups":  {UserName: account, Groups: []string{group}},
 		"a member of system:masters":          {UserName: "root", Groups: []string{"system:masters"}},
 		"a node":                              {UserName: "system:node:a"},
-		"a user with attributes of their own": {UserName: "alice", Groups: []string{"administrators-" + f.namespace}, Extra: map[string][]string{"example.com/tenant": {"a"}}},
+		"a user with attributes of their own": {UserName: "alice", Groups: []string{group}, Extra: map[string][]string{"example.com/tenant": {"a"}}},
 	} {
 		conf := f.own()
 		conf.Impersonate = as
