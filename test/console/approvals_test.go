@@ -119,8 +119,8 @@ func (p *page) openDialog(decision string) {
 	}
 }
 
-// press presses a key, as a person does.
-func (p *page) press(key string, code int, text string) {
+// pressKey presses a key, as a person does.
+func (p *page) pressKey(key string, code int, text string) {
 	p.t.Helper()
 	for _, event := range []string{"keyDown", "keyUp"} {
 		with := params{"type": event, "key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -191,16 +191,16 @@ func TestAnApproverDeniesByKeyboard(t *testing.T) {
 	p.await(deny + "?.disabled === false")
 	p.eval(deny+".focus()", nil)
 	for range 3 {
-		p.press("Enter", 13, "\r")
+		p.pressKey("Enter", 13, "\r")
 	}
 	p.await("document.activeElement.classList.contains('confirm-text')")
-	p.press("Tab", 9, "")
+	p.pressKey("Tab", 9, "")
 	p.do("Input.insertText", params{"text": "without --force"}, nil)
 	p.await(confirmWorks)
-	p.press("Tab", 9, "")
+	p.pressKey("Tab", 9, "")
 	p.await("document.activeElement === " + confirmButton)
 	f.hasNoDecision("push")
-	p.press("Enter", 13, "\r")
+	p.pressKey("Enter", 13, "\r")
 	made := f.decision("push")
 	if made.Spec.Decision != v1alpha1.DecisionDeny || made.Spec.Note != "without --force" {
 		t.Errorf("%+v", made.Spec)
