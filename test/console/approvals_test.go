@@ -107,6 +107,14 @@ const (
 	confirmWorks  = confirmButton + "?.disabled === false"
 )
 
+// awaitLine waits until the line that begins with a name has texts.
+func (p *page) awaitLine(name string, texts ...string) {
+	p.t.Helper()
+	for _, text := range texts {
+		p.await(fmt.Sprintf("[...document.querySelectorAll('tbody tr')].find((r) => r.cells[0].textContent === %s)?.textContent.includes(%s)", quote(name), quote(text)))
+	}
+}
+
 // openDialog opens the dialog of a decision. Its button doesn't work yet, so that a second click on what opened it decides nothing.
 func (p *page) openDialog(decision string) {
 	p.t.Helper()
@@ -119,8 +127,8 @@ func (p *page) openDialog(decision string) {
 	}
 }
 
-// press presses a key, as a person does.
-func (p *page) press(key string, code int, text string) {
+// pressKey presses a key, as a person does.
+func (p *page) pressKey(key string, code int, text string) {
 	p.t.Helper()
 	for _, event := range []string{"keyDown", "keyUp"} {
 		with := params{"type": event, "key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -139,7 +147,7 @@ func TestAnApproverSeesAndApproves(t *testing.T) {
 	f.create("other", "true")
 	p := f.open("/#/approvals/" + f.namespace)
 	p.signIn(token, f.namespace)
-	p.awaitRow("push-2", "agent", "git push origin v2 <U+202E>#<b>")
+	p.awaitLine("push-2", "agent", "git push origin v2 <U+202E>#<b>")
 	p.awaitText("#state", "1 call waits.")
 	p.eval("[...document.querySelectorAll('td a')].find((a) => a.textContent === 'push-2').click()", nil)
 	for _, text := range []string{"agent", "pushes", "pushes need a person", "the maintainers", "1 approval", call.Status.Approval.Digest} {
@@ -191,16 +199,16 @@ func TestAnApproverDeniesByKeyboard(t *testing.T) {
 	p.await(deny + "?.disabled === false")
 	p.eval(deny+".focus()", nil)
 	for range 3 {
-		p.press("Enter", 13, "\r")
+		p.pressKey("Enter", 13, "\r")
 	}
 	p.await("document.activeElement.classList.contains('confirm-text')")
-	p.press("Tab", 9, "")
+	p.pressKey("Tab", 9, "")
 	p.do("Input.insertText", params{"text": "without --force"}, nil)
 	p.await(confirmWorks)
-	p.press("Tab", 9, "")
+	p.pressKey("Tab", 9, "")
 	p.await("document.activeElement === " + confirmButton)
 	f.hasNoDecision("push")
-	p.press("Enter", 13, "\r")
+	p.pressKey("Enter", 13, "\r")
 	made := f.decision("push")
 	if made.Spec.Decision != v1alpha1.DecisionDeny || made.Spec.Note != "without --force" {
 		t.Errorf("%+v", made.Spec)

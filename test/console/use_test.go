@@ -93,7 +93,7 @@ func TestPoliciesShowWhatTheyRefused(t *testing.T) {
 	denied("d", v1alpha1.ReasonBinaryNotAllowed, "no")
 	p := f.open("/#/policies/" + f.namespace)
 	p.signIn(f.policyViewer(), f.namespace)
-	p.awaitRow(name, "not ready", "4")
+	p.awaitLine(name, "not ready", "4")
 	p.eval("[...document.querySelectorAll('td a')].find((a) => a.textContent === "+quote(name)+").click()", nil)
 	p.await(`[...document.querySelectorAll('#rules tbody tr')].map((r) => r.cells[0].textContent + r.cells[4].textContent).join() === 'no-push2,unused0'`)
 	p.awaitText("#rules", "<b>ask first")

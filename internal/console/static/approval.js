@@ -6,7 +6,7 @@ import {lastApproved} from './lastapproved.js';
 import {Live} from './live.js';
 import {problem, untilRetried} from './problem.js';
 import {differenceOf, requestOf} from './request.js';
-import {head, section} from './reviews.js';
+import {head, reachable, section} from './reviews.js';
 import {asked, awaits, comparable, digestOf, strictLine} from './summary.js';
 import {shorten} from './text.js';
 import {keep, metadataOf} from './watch.js';
@@ -125,6 +125,7 @@ class ApprovalView {
     if (!request) return this.#request.replaceChildren(element('p', 'note', 'The call needs no approval.'));
     try {
       this.#request.replaceChildren(...requestOf(call));
+      reachable(this.#request);
     } catch {
       this.#request.replaceChildren();
       this.#warning.textContent = 'The summary can\'t be read: don\'t decide, and tell the cluster\'s administrator.';
@@ -153,6 +154,7 @@ class ApprovalView {
     }
     if (key !== this.#shown) return;
     this.#before.replaceChildren(...shown);
+    reachable(this.#before);
     if (this.#isOwn()) this.#warning.textContent = 'You asked for this call yourself: you can deny it, and somebody else has to approve it.';
     this.#tell();
   }

@@ -5,7 +5,7 @@ import {Live} from './live.js';
 import {problem} from './problem.js';
 import {stateOf, tally} from './refusals.js';
 import {readRefusals} from './readrefusals.js';
-import {head, named, section} from './reviews.js';
+import {head, named, reachable, section} from './reviews.js';
 import {shorten} from './text.js';
 
 function codeBlock(text) { return text ? block(text) : ''; }
@@ -68,10 +68,10 @@ export async function showPolicy(namespace, name, into, signal) {
     state.textContent = !ready ? 'It wasn\'t judged yet.' : ready.status === 'True' ? 'It is ready.' : 'It isn\'t ready: nothing runs under it.';
     shown.replaceChildren(
       section('state-of', 'State', conditions(policy)),
-      section('rules', 'Rules', rules(policy.spec, refused)),
+      reachable(section('rules', 'Rules', rules(policy.spec, refused))),
       section('requirements', 'What needs approval', requirements(policy.spec, refused)),
       section('refusals', 'Refused calls by reason', read ? reasons(refused.reasons.size ? refused : null, denials) : element('p', 'note', 'Counting…')),
-      section('examples', 'Examples', examples(policy.spec, ready)));
+      reachable(section('examples', 'Examples', examples(policy.spec, ready))));
   };
   const live = new Live(state, draw);
   const counting = Promise.all([readRefusals(namespace, signal), fetch('/denials.json', {credentials: 'omit', signal}).then((answer) => answer.json())]).then(([all, table]) => {

@@ -36,6 +36,12 @@ export function named(names, rows) {
   return element('table', 'table', element('thead', '', element('tr', '', ...names.map(column))), body);
 }
 
+// reachable lets the keyboard scroll the texts in an element.
+export function reachable(element) {
+  for (const text of element.querySelectorAll('pre')) text.tabIndex = 0;
+  return element;
+}
+
 // redraw replaces what an element has, and leaves the focus on the link or button that had it.
 export function redraw(into, ...children) {
   const focused = into.contains(document.activeElement) ? document.activeElement : null;
