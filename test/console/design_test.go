@@ -58,7 +58,7 @@ func TestThePageIsAccessible(t *testing.T) {
 func (p *page) check(axe string, s state) {
 	p.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int{1440, 360} {
+		for _, width := range []int{2560, 1440, 360} {
 			p.do("Emulation.setDeviceMetricsOverride", params{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
 			p.do("Emulation.setEmulatedMedia", params{"features": []params{{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
 			name := fmt.Sprintf("%s-%s-%d", s.name, scheme, width)
@@ -83,8 +83,10 @@ func (p *page) check(axe string, s state) {
 // picture keeps a picture of the whole page.
 func (p *page) picture(name string) {
 	p.t.Helper()
-	taken := struct{ Data string }{}
-	p.do("Page.captureScreenshot", params{"format": "png", "captureBeyondViewport": true}, &taken)
+	size, taken := struct{ Width, Height int }{}, struct{ Data string }{}
+	p.eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done({width: innerWidth, height: Math.max(innerHeight, document.documentElement.offsetHeight)}))))`, &size)
+	clip := params{"x": 0, "y": 0, "width": size.Width, "height": size.Height, "scale": 1}
+	p.do("Page.captureScreenshot", params{"format": "png", "captureBeyondViewport": true, "clip": clip}, &taken)
 	raw, err := base64.StdEncoding.DecodeString(taken.Data)
 	must(p.t, err)
 	must(p.t, os.WriteFile(filepath.Join(pictures, name+".png"), raw, 0o644))
@@ -100,8 +102,12 @@ type shown struct {
 // showcase makes calls with every outcome.
 func (f *fixture) showcase() {
 	f.t.Helper()
-	for _, name := range []string{"fix-login", "weekly-report"} {
-		must(f.t, f.admin.Create(f.t.Context(), &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}))
+	for name, requester := range map[string]string{"fix-login": "agent-7@search", "weekly-report": "reporter@finance"} {
+		session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+		session.Spec.RequestedBy = &v1alpha1.Requester{Username: requester}
+		must(f.t, f.admin.Create(f.t.Context(), session))
+		session.Status = v1alpha1.ToolSessionStatus{Phase: v1alpha1.SessionReady, Environment: &v1alpha1.ResolvedEnvironment{Name: "tools"}, Pod: name + "-0"}
+		must(f.t, f.admin.Status().Update(f.t.Context(), session))
 	}
 	for i, s := range showcase() {
 		call := f.create(s.name, s.command, func(c *v1alpha1.ToolCall) {

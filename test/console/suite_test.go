@@ -62,7 +62,7 @@ type fixture struct {
 func newFixture(t *testing.T, instead ...func(w http.ResponseWriter, r *http.Request) bool) *fixture {
 	t.Helper()
 	api := suite.Need(t)
-	namespace, admin := api.Namespace(t, "page-")
+	namespace, admin := api.Namespace(t, "agents-")
 	ctx, stop := context.WithCancel(context.Background())
 	o := &console.Options{Hosts: []string{"127.0.0.1"}, MaxRequests: 64, MaxRequestsPerToken: 32}
 	handler, err := console.NewHandler(ctx, o, api.Config, slog.New(slog.DiscardHandler))
