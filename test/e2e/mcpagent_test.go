@@ -236,7 +236,10 @@ type mcpFields struct {
 // fields returns the fields of an answer.
 func (m mcpAnswer) fields() mcpFields {
 	f := m.Meta.Result
-	f.Output, _, _ = strings.Cut(m.text(), "\n\n[reason: ")
+	f.Output = m.text()
+	if at := strings.LastIndex(f.Output, "\n\n[reason: "); at >= 0 {
+		f.Output = f.Output[:at]
+	}
 	return f
 }
 

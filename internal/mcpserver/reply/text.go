@@ -29,7 +29,10 @@ func (r *Result) Encode(limit int) (*mcp.CallToolResult, error) {
 	r.fit(limit - length(r.lastLine()) - growth - lengthOf(links))
 	text := r.Output
 	if end := r.lastLine(); end != "" {
-		text = strings.TrimRight(text, "\n") + end
+		if r.Stream == nil {
+			text = strings.TrimRight(text, "\n")
+		}
+		text += end
 	}
 	fields, err := json.Marshal(r)
 	if err != nil {
