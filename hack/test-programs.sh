@@ -100,6 +100,8 @@ node_packages mcp test/e2e/mcp
 unpack prometheus prometheus promtool
 # For test/console.
 debian chromium chromium --version
+# For the agent of test/e2e whose framework isn't ours.
+node_packages mcp-agents test/e2e/mcp/agents
 # For the examples of the documentation in TypeScript.
 node_packages node test/docs/testdata/node
 node_packages typescript docs/examples/typescript

@@ -53,7 +53,7 @@ func TestKeptFilesAreRead(t *testing.T) {
 		t.Errorf("what isn't the image that its name promises: %+v", got.Content)
 	}
 	for artifact, says := range map[string]string{
-		"other.txt":                                            "but out/plot.png, notes.txt, fake.png",
+		"other.txt": "but out/plot.png, notes.txt, fake.png",
 		strings.Replace(uri(1), f.namespace, "other-space", 1): "another namespace than " + f.namespace,
 	} {
 		arguments := fields{"artifact": artifact, "call": result.Call}
