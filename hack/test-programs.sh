@@ -101,6 +101,8 @@ unpack prometheus prometheus promtool
 # For test/console.
 debian chromium chromium --version
 node_packages axe test/console/axe
+# For the agent of test/e2e whose framework isn't ours.
+node_packages mcp-agents test/e2e/mcp/agents
 # For the examples of the documentation in TypeScript.
 node_packages node test/docs/testdata/node
 node_packages typescript docs/examples/typescript

@@ -67,7 +67,7 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 			test.change(call)
 			result := reply.Of(call)
 			addImage(t.Context(), fileServer(t, test.path, test.content), call, result)
-			answer, err := result.Encode(reply.DefaultLimit)
+			answer, err := result.Encode(nil, reply.DefaultLimit)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -184,8 +184,8 @@ func TestDrain(t *testing.T) {
 		finishes bool
 		want     string
 	}{
-		"a call that finishes in time": {time.Minute, true, `"phase":"Succeeded"`},
-		"a call that doesn't":          {time.Second, false, `"phase":"Cancelled"`},
+		"a call that finishes in time": {time.Minute, true, "[reason: Completed, "},
+		"a call that doesn't":          {time.Second, false, "[reason: CancelRequested, "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -307,7 +307,7 @@ func TestEnvironmentsAreListed(t *testing.T) {
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	list := func() (string, reply.Result) {
-		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments"})
+		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{reply.MetaKey: true}, Name: "list_environments"})
 		must(t, err)
 		found := reply.Result{}
 		remarshal(t, answer.Meta[reply.MetaKey], &found)

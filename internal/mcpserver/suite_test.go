@@ -221,7 +221,7 @@ func connected(t *testing.T, s *Server, options *mcp.ClientOptions) *mcp.ClientS
 // use calls a tool and decodes the answer.
 func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (*mcp.CallToolResult, reply.Result) {
 	t.Helper()
-	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{reply.MetaKey: true}, Name: tool, Arguments: arguments})
 	must(t, err)
 	return answer, resultOfAnswer(t, answer)
 }

@@ -78,7 +78,7 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 		s.options.Metrics.observe(t.Name, outcomeOf(result, t.creates), time.Since(started))
 		s.options.Log.Info("answered a tool call", "tool", t.Name, "user", who.User, "namespace", who.Namespace,
 			"call", result.Call, "reason", result.Reason)
-		return result.Encode(s.options.MaxAnswer)
+		return result.Encode(req.Params.Meta, s.options.MaxAnswer)
 	}
 }
 

@@ -64,7 +64,7 @@ func expectSame(t *testing.T, message json.RawMessage, text string) {
 	}
 }
 
-const execMessage = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"}}}`
+const execMessage = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"toolcall.dev/result":true},"name":"run_command","arguments":{"command":"x"}}}`
 
 // Over standard input and output, each message is one line, whatever a command wrote.
 func TestHostileOutputOverStdio(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	mcpreply "toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/testing/full"
 	"toolcall.dev/operator/test/internal/built"
 )
@@ -201,7 +202,7 @@ func (c *mcpCase) check(t *testing.T, sp *space, got mcpAnswer) {
 		t.Errorf("isError %t, text %q", got.IsError, got.text())
 	}
 	if !strings.HasPrefix(got.text(), strings.TrimRight(r.Output, "\n")) || r.Reason != c.want.Reason || got.IsError && r.RetrySafe == nil {
-		t.Errorf("the text %q and the structured part %+v differ", got.text(), r)
+		t.Errorf("the text %q and the fields %+v differ", got.text(), r)
 	}
 	if c.want.Phase == "" {
 		expectSame(t, "outcome", c.want, outcome{Reason: r.Reason, RetrySafe: r.RetrySafe})
@@ -211,7 +212,7 @@ func (c *mcpCase) check(t *testing.T, sp *space, got mcpAnswer) {
 	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: r.Call}, call))
 	expect(t, call, c.want)
 	expectSame(t, "exit code", c.want.Exit, r.ExitCode)
-	if !strings.HasPrefix(got.text(), strings.TrimRight(call.Status.Output, "\n")) || call.Spec.RequestedBy.Username != "system:serviceaccount:"+sp.namespace+":agent" {
+	if !strings.HasPrefix(got.text(), strings.TrimRight(mcpreply.Of(call).Output, "\n")) || call.Spec.RequestedBy.Username != "system:serviceaccount:"+sp.namespace+":agent" {
 		t.Errorf("the call is %s's and says %q, the answer %q", call.Spec.RequestedBy.Username, call.Status.Output, got.text())
 	}
 	checkFinished(t, call)
@@ -223,8 +224,8 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 	r := a.await(a.order("list", nil))
 	var listed struct {
 		Tools []struct {
-			Name, Description         string
-			InputSchema, OutputSchema struct {
+			Name, Description string
+			InputSchema       struct {
 				Type       string
 				Properties map[string]map[string]any
 				Required   []string
@@ -235,22 +236,22 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 	got := map[string][]string{}
 	for _, tool := range listed.Tools {
 		got[tool.Name] = nil
-		if tool.Description == "" || tool.InputSchema.Type != "object" || tool.OutputSchema.Type != "object" {
+		if tool.Description == "" || tool.InputSchema.Type != "object" {
 			t.Errorf("tool %s: description %q, schemas %+v", tool.Name, tool.Description, tool)
 		}
 		for name, property := range tool.InputSchema.Properties {
 			got[tool.Name] = append(got[tool.Name], name)
-			if property["description"] == "" {
-				t.Errorf("tool %s: argument %s has no description", tool.Name, name)
+			if property["type"] == "" {
+				t.Errorf("tool %s: argument %s has no type", tool.Name, name)
 			}
 		}
 		slices.Sort(got[tool.Name])
 	}
 	common := []string{"session", "environment", "timeout_seconds", "working_dir", "env", "request_id"}
 	want := map[string][]string{
-		"run_command":       append([]string{"command", "stdin", "network_hosts"}, common...),
-		"run_program":       append([]string{"program", "args", "stdin", "network_hosts"}, common...),
-		"run_code":          append([]string{"language", "code", "network", "stdin", "network_hosts"}, common...),
+		"run_command":       append([]string{"command", "stdin", "background", "collect", "network_hosts"}, common...),
+		"run_program":       append([]string{"program", "args", "stdin", "background", "collect", "network_hosts"}, common...),
+		"run_code":          append([]string{"language", "code", "network", "stdin", "background", "collect", "network_hosts"}, common...),
 		"read_file":         append([]string{"path", "offset", "limit", "unit"}, common...),
 		"write_file":        append([]string{"path", "content", "content_base64", "mode", "create_only", "if_sha256"}, common...),
 		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "edits", "if_sha256"}, common...),
@@ -261,7 +262,7 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 		"end_session":       {"session", "timeout_seconds"},
 		"get_call":          {"call", "timeout_seconds"},
 		"cancel_call":       {"call"},
-		"read_output":       {"call", "stream", "offset", "limit"},
+		"read_output":       {"call", "stream", "offset", "limit", "artifact"},
 	}
 	for name := range want {
 		slices.Sort(want[name])

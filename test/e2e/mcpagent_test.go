@@ -16,15 +16,15 @@ import (
 	"toolcall.dev/operator/test/internal/built"
 )
 
-// clientFolder makes a folder with the client of mcp/ and the packages that it imports.
-func clientFolder(t *testing.T) string {
+// clientFolder makes a folder with a program and the packages that it imports.
+func clientFolder(t *testing.T, packages, program string) string {
 	t.Helper()
-	modules, err := built.NodeModules("mcp")
+	modules, err := built.NodeModules(packages)
 	must(t, err)
-	client, err := os.ReadFile(filepath.Join("mcp", "client.mjs"))
+	source, err := os.ReadFile(program)
 	must(t, err)
 	folder := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(folder, "client.mjs"), client, 0o600))
+	must(t, os.WriteFile(filepath.Join(folder, filepath.Base(program)), source, 0o600))
 	must(t, os.Symlink(modules, filepath.Join(folder, "node_modules")))
 	return folder
 }
@@ -88,7 +88,7 @@ func startAgent(t *testing.T, target mcpTarget) *mcpAgent {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "node", "client.mjs")
-	cmd.Dir = clientFolder(t)
+	cmd.Dir = clientFolder(t, "mcp", filepath.Join("mcp", "client.mjs"))
 	cmd.Env = append(os.Environ(), "MCP_TEST="+string(setup))
 	if target.HTTP != nil {
 		cmd.Env = append(cmd.Env, "NODE_EXTRA_CA_CERTS="+target.HTTP.ca)
@@ -236,7 +236,10 @@ type mcpFields struct {
 // fields returns the fields of an answer.
 func (m mcpAnswer) fields() mcpFields {
 	f := m.Meta.Result
-	f.Output, _, _ = strings.Cut(m.text(), "\n\n[reason: ")
+	f.Output = m.text()
+	if at := strings.LastIndex(f.Output, "\n\n[reason: "); at >= 0 {
+		f.Output = f.Output[:at]
+	}
 	return f
 }
 

@@ -101,6 +101,7 @@ func connect(conf *rest.Config) (*Requester, error) {
 	for _, kind := range []string{"ToolCall", "ToolSession", "ToolCallApproval", "ExecutionEnvironment"} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	mapper.Add(v1alpha1.GroupVersion.WithKind("ExecutionPolicy"), meta.RESTScopeRoot)
 	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)

@@ -5,6 +5,6 @@
 // environments and artifact.go files that calls kept.
 //
 // Invariants: the text alone has everything that a model needs, as some clients show nothing else and others show nothing but the structured
-// part, so that there is none; what programs need besides is in _meta; the last line is always the server's own; no answer is longer than
+// part, so that there is none; what programs ask for besides is in _meta; the last line is always the server's own; no answer is longer than
 // the limit; names of files that could pass for something else are quoted.
 package reply

@@ -27,7 +27,7 @@ func ended(phase v1alpha1.Phase, reason string, file *v1alpha1.FileAction) *v1al
 
 func encode(t *testing.T, r *Result, limit int) (text string, answer *mcp.CallToolResult) {
 	t.Helper()
-	answer, err := r.Encode(limit)
+	answer, err := r.Encode(mcp.Meta{MetaKey: true}, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +107,8 @@ func TestOwnWords(t *testing.T) {
 		`There is more: read on from offset 5 with unit Bytes.`:                                          `There is more: read on from offset 5 with unit bytes.`,
 		`spec.timeoutSeconds: Invalid value: 0`:                                                          `timeout_seconds: Invalid value: 0`,
 		`shell calls are disabled (shell.enabled is false): use a structured call, with binary and args`: `shell calls are disabled (shell.enabled is false): use run_program`,
+		`Can't find "/List or Glob": check the path, or look with List or Glob for what is there.`:       `Can't find "/List or Glob": check the path, or look with list_files for what is there.`,
+		`compare it with what Read returns, white space included.`:                                       `compare it with what read_file returns, white space included.`,
 		`12 binary files`:                             `12 binary files`,
 		`/src/oldString.go is empty`:                  `/src/oldString.go is empty`,
 		`background needs sessionRef: only a pod`:     `background needs session: only a pod`,
@@ -271,6 +273,10 @@ func TestArtifacts(t *testing.T) {
 	var fields map[string]any
 	if err := json.Unmarshal(answer.Meta[MetaKey].(json.RawMessage), &fields); err != nil || fields["output"] != nil || fields["call"] != call.Name || len(fields["artifacts"].([]any)) != 2 {
 		t.Errorf("%v, %v", fields, err)
+	}
+	// Clients show models what else there is.
+	if plain, err := Of(call).Encode(nil, DefaultLimit); err != nil || plain.Meta != nil || plain.StructuredContent != nil {
+		t.Errorf("%+v, %v", plain, err)
 	}
 }
 

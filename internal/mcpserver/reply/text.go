@@ -14,7 +14,8 @@ import (
 	"toolcall.dev/operator/internal/bounds"
 )
 
-// MetaKey is the key of the fields in _meta, for programs. It has all but the output, which is the text.
+// MetaKey is the key of the fields in the _meta of answers, for programs. It has all but the output, which is the text. Some clients show
+// models everything that an answer has, so only requests whose _meta has the key get it.
 const MetaKey = "toolcall.dev/result"
 
 // maxNamed is how many refused programs, or hosts, the last line names, maxName how many bytes of each.
@@ -23,17 +24,25 @@ const (
 	maxName  = 60
 )
 
-// Encode makes the answer, of at most limit characters. Every outcome but success sets isError, so that the model reacts to it.
-func (r *Result) Encode(limit int) (*mcp.CallToolResult, error) {
+// Encode makes the answer to a request with the given _meta, of at most limit characters. Every outcome but success sets isError, so that
+// the model reacts to it.
+func (r *Result) Encode(asked mcp.Meta, limit int) (*mcp.CallToolResult, error) {
 	links := r.links(limit / 4)
 	r.fit(limit - length(r.lastLine()) - growth - lengthOf(links))
 	text := r.Output
 	if end := r.lastLine(); end != "" {
-		text = strings.TrimRight(text, "\n") + end
+		if r.Stream == nil {
+			text = strings.TrimRight(text, "\n")
+		}
+		text += end
 	}
-	fields, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
+	var fields mcp.Meta
+	if asked[MetaKey] != nil {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
+		}
+		fields = mcp.Meta{MetaKey: json.RawMessage(raw)}
 	}
 	content := []mcp.Content{&mcp.TextContent{Text: text}}
 	if r.Image != nil {
@@ -42,7 +51,7 @@ func (r *Result) Encode(limit int) (*mcp.CallToolResult, error) {
 	for _, link := range links {
 		content = append(content, link)
 	}
-	return &mcp.CallToolResult{Meta: mcp.Meta{MetaKey: json.RawMessage(fields)}, Content: content, IsError: !r.Succeeded}, nil
+	return &mcp.CallToolResult{Meta: fields, Content: content, IsError: !r.Succeeded}, nil
 }
 
 // lastLine has the fields that a model needs, empty if there are none.

@@ -19,6 +19,8 @@ var ownPhrases = strings.NewReplacer(
 	"unit Bytes", "unit bytes", "unit Lines", "unit lines", "use List", "use list_files", "use Glob", "use list_files with pattern", "use Grep", "use search_files",
 	"use Read", "use read_file", "use Write", "use write_file", "use Edit", "use edit_file", "the binary is empty", "program is empty",
 	"set code.networkAccess of the call", "set network", "the call's network.hosts", "network_hosts", "leave hosts out", "leave network_hosts out",
+	"List or Glob", "list_files", "what Read returns", "what read_file returns", "which Read shows", "which read_file shows",
+	"Stat shows the file's mode", "ls -l shows the file's mode", "A structured call's binary", "program",
 	"; binary is one program", "; program is one program", ": binary ", ": program ",
 )
 

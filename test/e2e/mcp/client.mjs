@@ -51,7 +51,7 @@ const orders = {
     if (progress) {
       options.onprogress = (p) => say({ id, progress: p });
     }
-    return sdk.callTool(client, { name: tool, arguments: args }, options);
+    return sdk.callTool(client, { name: tool, arguments: args, _meta: { "toolcall.dev/result": true } }, options);
   },
   cancel: ({ of }) => {
     running.get(of).abort("the test wants it");
