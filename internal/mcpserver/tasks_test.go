@@ -331,7 +331,7 @@ func TestDecisionsAboutTasks(t *testing.T) {
 			digest, key := call.Status.Approval.Digest, ""
 			for at, request := range asked.InputRequests {
 				key = at
-				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, call.Status.Approval.Summary, digest} {
+				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, `"call": "` + call.Name + `"`, digest} {
 					if !strings.Contains(request.Params.Message, part) || request.Method != "elicitation/create" {
 						t.Errorf("the question %+v doesn't say %q", request, part)
 					}

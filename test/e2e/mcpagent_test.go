@@ -16,15 +16,15 @@ import (
 	"toolcall.dev/operator/test/internal/built"
 )
 
-// clientFolder makes a folder with the client of mcp/ and the packages that it imports.
-func clientFolder(t *testing.T) string {
+// clientFolder makes a folder with a client of mcp/ and the packages that it imports.
+func clientFolder(t *testing.T, program string) string {
 	t.Helper()
 	modules, err := built.NodeModules("mcp")
 	must(t, err)
-	client, err := os.ReadFile(filepath.Join("mcp", "client.mjs"))
+	client, err := os.ReadFile(filepath.Join("mcp", program))
 	must(t, err)
 	folder := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(folder, "client.mjs"), client, 0o600))
+	must(t, os.WriteFile(filepath.Join(folder, program), client, 0o600))
 	must(t, os.Symlink(modules, filepath.Join(folder, "node_modules")))
 	return folder
 }
@@ -88,7 +88,7 @@ func startAgent(t *testing.T, target mcpTarget) *mcpAgent {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "node", "client.mjs")
-	cmd.Dir = clientFolder(t)
+	cmd.Dir = clientFolder(t, "client.mjs")
 	cmd.Env = append(os.Environ(), "MCP_TEST="+string(setup))
 	if target.HTTP != nil {
 		cmd.Env = append(cmd.Env, "NODE_EXTRA_CA_CERTS="+target.HTTP.ca)
