@@ -93,11 +93,11 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 	return result, nil
 }
 
-// answerOf is the answer to the request that created a call which has finished.
-func (s *Server) answerOf(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
+// answerOf is the answer to a request with the given _meta that created a call which has finished.
+func (s *Server) answerOf(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
 	result := resultOf(call)
 	addImage(ctx, who, call, result)
-	return result.Encode(s.options.MaxAnswer)
+	return result.Encode(asked, s.options.MaxAnswer)
 }
 
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.

@@ -63,7 +63,7 @@ func (s *site) rpc(token, method string, params, capabilities fields) (state tas
 	s.t.Helper()
 	whole := fields{"_meta": fields{
 		"io.modelcontextprotocol/protocolVersion": sessionless, "io.modelcontextprotocol/clientCapabilities": capabilities,
-		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"},
+		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"}, reply.MetaKey: true,
 	}}
 	name := ""
 	for key, value := range params {
@@ -350,7 +350,7 @@ func TestDecisionsAboutTasks(t *testing.T) {
 			digest, key := call.Status.Approval.Digest, ""
 			for at, request := range asked.InputRequests {
 				key = at
-				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, call.Status.Approval.Summary, digest} {
+				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, `"call": "` + call.Name + `"`, digest} {
 					if !strings.Contains(request.Params.Message, part) || request.Method != "elicitation/create" {
 						t.Errorf("the question %+v doesn't say %q", request, part)
 					}

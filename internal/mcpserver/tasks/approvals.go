@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -66,12 +67,21 @@ func question(call *v1alpha1.ToolCall) *mcp.ElicitParams {
 	return &mcp.ElicitParams{
 		Message: fmt.Sprintf("%s asks to run call %s in namespace %s. This will happen (long texts, values and input stand as their SHA-256; "+
 			"the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
-			line(call.RequesterName()), line(call.Name), line(call.Namespace), terminal.SafeStrict(call.Status.Approval.Summary), call.Status.Approval.Digest),
+			line(call.RequesterName()), line(call.Name), line(call.Namespace), terminal.SafeStrict(indented(call.Status.Approval.Summary)), call.Status.Approval.Digest),
 		RequestedSchema: &jsonschema.Schema{
 			Type: "object", Required: []string{"confirm"},
 			Properties: map[string]*jsonschema.Schema{"confirm": confirm, "note": note}, PropertyOrder: []string{"confirm", "note"},
 		},
 	}
+}
+
+// indented is a summary that can be read by lines. What isn't JSON stays as it is.
+func indented(summary string) string {
+	var text bytes.Buffer
+	if json.Indent(&text, []byte(summary), "", "  ") != nil {
+		return summary
+	}
+	return text.String()
 }
 
 // line makes a text one line in which all characters are visible.

@@ -39,8 +39,9 @@ type Service struct {
 	After time.Duration
 	// Enter finds out on whose behalf a request acts, and takes a place for it. The function gives the place back.
 	Enter func(*mcp.RequestExtra) (*identity.Requester, func(), error)
-	// Answer is what the request that created a finished call would have been answered with. An error is one of the protocol.
-	Answer func(context.Context, *identity.Requester, *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
+	// Answer is what the request that created a finished call would have been answered with, had it the given _meta. An error is one of the
+	// protocol.
+	Answer func(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
 	// Inputs are what calls wait for from clients.
 	Inputs Inputs
 }
@@ -197,7 +198,7 @@ func (s *Service) get(ctx context.Context, _ *mcp.ServerSession, p *params) (*ta
 	t := describe(i, call)
 	switch {
 	case t.Status == completed:
-		t.end(s.Answer(ctx, by.Requester, call))
+		t.end(s.Answer(ctx, p.GetMeta(), by.Requester, call))
 	case t.Status == working && by.fills:
 		if t.InputRequests = s.Inputs.Pending(ctx, by.Requester, call); len(t.InputRequests) > 0 {
 			t.Status = inputRequired
