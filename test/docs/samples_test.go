@@ -76,6 +76,7 @@ var samples = map[string]sample{
 	},
 	"two-agents.yaml": {namespace: "toolcall-agents", more: eachWithItsTools},
 	"warm.yaml":       {namespace: "toolcall-warm", more: warmAndBounded},
+	"budget.yaml":     {namespace: "toolcall-budget", more: oneCallAtATime},
 	"session-workspace.yaml": {
 		namespace: "toolcall-workspace", more: sharedAndKept,
 		calls: map[string]want{"write": prints(""), "read": prints("remember\n")},
@@ -337,6 +338,33 @@ func warmAndBounded(t *testing.T, namespace string) {
 	}
 	if most := atOnce(calls); most < 2 || most > 4 {
 		t.Errorf("%d calls ran at the same time", most)
+	}
+}
+
+// oneCallAtATime: the agent's calls wait for each other, and somebody else's waits for none of them.
+func oneCallAtATime(t *testing.T, namespace string) {
+	agent := "system:serviceaccount:" + namespace + ":agent"
+	awaitRight(t, agent, "create", "toolcalls.toolcall.dev", "-n", namespace)
+	awaitRight(t, agent, "use", "tools.toolcall.dev/bash", "-n", namespace)
+	names := []string{"agent-0", "agent-1", "agent-2"}
+	for _, name := range names {
+		kubectl("create", "--as="+agent, "-f", "-").with(callManifest(namespace, name, "{shell: {command: sleep 5}}")).must(t)
+	}
+	kubectl("create", "-f", "-").with(callManifest(namespace, "other", "{shell: {command: echo other}}")).must(t)
+	other := finished(t, namespace, "other")
+	expectEnd(t, other, prints("other\n"))
+	var calls []*v1alpha1.ToolCall
+	for _, name := range names {
+		call := finished(t, namespace, name)
+		expectEnd(t, call, want{phase: v1alpha1.PhaseSucceeded, reason: v1alpha1.ReasonCompleted})
+		calls = append(calls, call)
+	}
+	if most := atOnce(calls); most != 1 {
+		t.Errorf("%d calls of the agent ran at the same time", most)
+	}
+	isBefore := func(c *v1alpha1.ToolCall) bool { return other.Status.CompletionTime.Before(c.Status.CompletionTime) }
+	if !slices.ContainsFunc(calls, isBefore) {
+		t.Error("somebody else's call waited for all of the agent's")
 	}
 }
 
