@@ -12,6 +12,8 @@ import {keep, maxObjects, metadataOf} from './watch.js';
 // group is folded at first.
 const step = 120;
 const longGroup = 8;
+// redraw is how often the list is drawn at most, in milliseconds.
+const redraw = 100;
 
 // filters are those that were chosen on this page, by session: a reader who comes back from a call finds the list as it was.
 const filters = new Map();
@@ -22,6 +24,12 @@ function filterOf(session) {
 }
 
 export class CallList {
+  // #atEnd draws more when the reader gets to the end of what is drawn.
+  #atEnd = new IntersectionObserver((seen) => {
+    if (this.#rest.hidden || !seen.some((entry) => entry.isIntersecting)) return;
+    this.#limit += step;
+    this.#soon();
+  }, {rootMargin: '600px'});
   #namespace; #session; #filter; #filters; #names = []; #entries = new Map(); #rows = new Map(); #folded = new Map(); #limit = step;
   #body = element('tbody'); #heads = []; #state; #more = false; #message; #frame = 0; #rest;
 
@@ -39,7 +47,6 @@ export class CallList {
     const head = element('tr', '', ...columns.map((column) => this.#head(column)));
     const table = element('table', 'table calls', element('thead', '', head), this.#body);
     into.append(heading, this.#filters.element, this.#state, table, this.#rest);
-    this.#observe();
   }
 
   columns(names) { this.#names = names; }
@@ -97,17 +104,8 @@ export class CallList {
     return cell;
   }
 
-  // #observe draws more when the reader gets to the end of what is drawn.
-  #observe() {
-    new IntersectionObserver((seen) => {
-      if (!seen.some((entry) => entry.isIntersecting) || this.#rest.hidden) return;
-      this.#limit += step;
-      this.#soon();
-    }, {rootMargin: '600px'}).observe(this.#rest);
-  }
-
   // #soon draws once for many changes.
-  #soon() { this.#frame ||= setTimeout(() => this.#draw(), 50); }
+  #soon() { this.#frame ||= setTimeout(() => this.#draw(), redraw); }
 
   #draw() {
     clearTimeout(this.#frame);
@@ -118,6 +116,9 @@ export class CallList {
     const lines = this.#lines(sort(found, this.#filter, now));
     this.#place(lines.slice(0, this.#limit).map((line) => this.#rowOf(line, now)));
     this.#rest.hidden = lines.length <= this.#limit;
+    // Observed anew, it is told again where the end is.
+    this.#atEnd.disconnect();
+    this.#atEnd.observe(this.#rest);
     this.#filters.show(entries, counts);
     for (const {cell, by} of this.#heads) {
       if (by === this.#filter.sort) cell.setAttribute('aria-sort', this.#filter.descending ? 'descending' : 'ascending');

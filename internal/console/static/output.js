@@ -4,18 +4,14 @@ import {Finder, maxFound, maxQuery} from './find.js';
 import {Pane} from './pane.js';
 import {problem} from './problem.js';
 import {bytes} from './text.js';
-import {Window} from './window.js';
+import {boxOf, Window} from './window.js';
 
 // Merged is the text that the call's status has for a model: both streams in order, shortened, and without colours.
 class Merged {
   #window; #data = new Uint8Array();
 
   constructor() {
-    const box = element('pre', 'terminal');
-    box.id = 'merged';
-    box.tabIndex = 0;
-    box.setAttribute('role', 'region');
-    box.setAttribute('aria-label', 'Both streams, in order');
+    const box = boxOf({stream: 'merged', title: 'Both streams, in order'});
     this.#window = new Window(box);
     this.element = element('section', 'pane', element('div', 'panehead', element('h3', '', 'In order'),
       element('span', 'note', 'As a model reads it: shortened, and without colours.')), box);

@@ -1,30 +1,32 @@
 // Which bytes of a stream a view has, in pages, and which it reads next. Without elements.
+import {bytes} from './text.js';
 
 // pageBytes is how long a page gets, and maxPages how many a view keeps. More than that is read again when it is wanted.
 export const pageBytes = 64 << 10;
 export const maxPages = 6;
-export const windowBytes = pageBytes * maxPages;
+// burst is how much of what comes at once is drawn.
+export const burst = 2 * pageBytes;
 
 // slack is how far a page may go on to its next line, and how far a part may be skipped to its first.
 const slack = 8 << 10;
 
 // skipped is how much of a part is left out that doesn't begin at the beginning of a stream: up to the first line, or at least up
 // to the first character.
-export function skipped(bytes, offset) {
+export function skipped(part, offset) {
   if (offset === 0) return 0;
-  const line = bytes.subarray(0, slack).indexOf(10);
-  if (line >= 0 && line + 1 < bytes.length) return line + 1;
+  const line = part.subarray(0, slack).indexOf(10);
+  if (line >= 0 && line + 1 < part.length) return line + 1;
   let n = 0;
-  while (n < 3 && n < bytes.length && (bytes[n] & 0xc0) === 0x80) n++;
+  while (n < 3 && n < part.length && (part[n] & 0xc0) === 0x80) n++;
   return n;
 }
 
 // cut is how much of a part still belongs to a page that has a length: up to the end of the line in which it gets full.
-export function cut(bytes, length) {
+export function cut(part, length) {
   const room = Math.max(0, pageBytes - length);
-  if (bytes.length <= room) return bytes.length;
-  const line = bytes.subarray(room, room + slack).indexOf(10);
-  return Math.min(bytes.length, line >= 0 ? room + line + 1 : room + slack);
+  if (part.length <= room) return part.length;
+  const line = part.subarray(room, room + slack).indexOf(10);
+  return Math.min(part.length, line >= 0 ? room + line + 1 : room + slack);
 }
 
 // before is the range of the page before an offset; null at the beginning. missing is the part of the stream that wasn't kept.
@@ -43,6 +45,12 @@ export function tail(total, missing) {
   return missing && start >= missing[0] && start <= missing[1] ? missing[1] + 1 : start;
 }
 
+// extent says how much there is of a stream, and which part of it is shown; null for all.
+export function extent(total, complete, part) {
+  if (total === 0) return complete ? 'Nothing was written.' : 'Nothing yet, live.';
+  return `${bytes(total)}${part ? `, bytes ${part[0]} to ${part[1]} are shown` : ''}, ${complete ? 'complete' : 'live'}.`;
+}
+
 // joined are parts as one.
 export function joined(parts) {
   if (parts.length === 1) return parts[0];
@@ -55,7 +63,7 @@ export function joined(parts) {
   return all;
 }
 
-// Pending are bytes that came and aren't shown yet. Where more come than a view keeps, the older are left out.
+// Pending are bytes that came and aren't shown yet. Where more come than can be drawn at once, the older are left out.
 export class Pending {
   #parts = []; #length = 0;
   skipped = false;
@@ -65,8 +73,8 @@ export class Pending {
   add(part) {
     this.#parts.push(part);
     this.#length += part.length;
-    while (this.#length > windowBytes) {
-      const first = this.#parts[0], surplus = this.#length - windowBytes;
+    while (this.#length > burst) {
+      const first = this.#parts[0], surplus = this.#length - burst;
       if (first.length <= surplus) this.#parts.shift();
       else this.#parts[0] = first.subarray(surplus);
       this.#length -= Math.min(first.length, surplus);

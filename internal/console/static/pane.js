@@ -3,12 +3,11 @@ import {ApiError, Backoff, sleep} from './api.js';
 import {button, element} from './dom.js';
 import {Finder} from './find.js';
 import {isFinished} from './outcome.js';
-import {before, joined, pageBytes, Pending, skipped, tail} from './pages.js';
+import {before, extent, joined, pageBytes, Pending, skipped, tail} from './pages.js';
 import {problem} from './problem.js';
-import {maxSaved, saveAs} from './save.js';
+import {saveStream} from './save.js';
 import {nextOffset, Stream} from './stream.js';
-import {bytes} from './text.js';
-import {Window} from './window.js';
+import {boxOf, Window} from './window.js';
 
 // redraw is how often what comes is drawn at most, in milliseconds, and near how close to an end of the window, in pixels, more is read.
 const redraw = 150;
@@ -17,21 +16,17 @@ const near = 300;
 export class Pane {
   #of; #stream; #box; #window; #state; #notes; #tools; #stop = new AbortController(); #run = new AbortController();
   #pending = new Pending(); #at = null; #total = 0; #missing = null; #attached = true; #middle = false; #moving = false; #timer = 0;
-  #status = {}; #deleted = false; #complete = false;
+  #status = {}; #deleted = false; #complete = false; #fallen = null;
 
   // of has title, stream, namespace, name, uid and signal, and told, the errors that the page has said.
   constructor(of) {
     this.#of = {...of, signal: AbortSignal.any([of.signal, this.#stop.signal])};
     this.#stream = new Stream(of);
-    this.#box = element('pre', 'terminal');
-    this.#box.id = of.stream;
-    this.#box.tabIndex = 0;
-    this.#box.setAttribute('role', 'region');
-    this.#box.setAttribute('aria-label', of.title);
+    this.#box = boxOf(of);
     this.#window = new Window(this.#box);
     this.#state = element('span', 'note', 'Reading…');
     this.#notes = element('p', 'note');
-    this.#tools = {beginning: button('Beginning', () => this.#try(() => this.#jump(0))), end: button('End', () => this.#toEnd()), save: button('Save all', () => this.#try(() => this.#save()))};
+    this.#tools = {beginning: button('Beginning', () => this.#try(() => this.#jump(0))), end: button('End', () => this.#toEnd()), save: button('Save all', () => this.#try(() => saveStream(this.#stream, this.#total, this.#of, (text) => this.#note(text))))};
     this.element = element('section', 'pane', element('div', 'panehead', element('h3', '', of.title), this.#state, element('span', 'tools', ...Object.values(this.#tools))), this.#notes, this.#box);
     this.#box.addEventListener('scroll', () => this.#scrolled(), {passive: true});
     this.#tell();
@@ -39,19 +34,17 @@ export class Pane {
   }
 
   stop() { this.#stop.abort(); }
-
   // deleted says that the call's status doesn't change any more.
   deleted() { this.#deleted = true; }
-
   // update receives the call's status, which has a part of the stream for where the output API doesn't answer.
   update(status) { this.#status = status; }
-
   showRaw(raw) { this.#flush(); this.#window.showRaw(raw); }
 
   // search looks through the whole stream.
   async search(query, progress, signal) {
     const finder = new Finder(query);
-    if (this.#total > 0 && !this.#tools.save.hidden) {
+    if (this.#fallen) finder.feed(this.#fallen);
+    else if (this.#total > 0) {
       await this.#stream.range(0, this.#total, (chunk, at) => { progress(at); finder.feed(chunk); }, AbortSignal.any([signal, this.#of.signal]));
     }
     finder.end();
@@ -61,7 +54,7 @@ export class Pane {
   // reveal shows what was found, and returns where it is in the document.
   async reveal(query, {offset, nth}) {
     let place = this.#window.place(query, offset, nth);
-    if (!place) {
+    if (!place && !this.#fallen) {
       await this.#jump(offset);
       place = this.#window.place(query, offset, nth);
     }
@@ -149,8 +142,8 @@ export class Pane {
     this.#tell();
   }
 
-  #append(part, offset, middle) {
-    const left = middle ? skipped(part, offset) : 0;
+  #append(part, offset, isMiddle) {
+    const left = isMiddle ? skipped(part, offset) : 0;
     this.#window.append(part.subarray(left), offset + left);
   }
 
@@ -162,6 +155,7 @@ export class Pane {
   }
 
   #toEnd() {
+    if (this.#moving) return;
     this.#window.clear();
     this.#pending.take();
     this.#at = null;
@@ -235,7 +229,8 @@ export class Pane {
       this.#state.replaceChildren(problem(error));
       await sleep(1000, signal);
     }
-    this.#window.append(new TextEncoder().encode(this.#status[this.#of.stream] ?? ''), 0);
+    this.#fallen = new TextEncoder().encode(this.#status[this.#of.stream] ?? '');
+    this.#window.append(this.#fallen, 0);
     this.#window.finish();
     // What keeps one stream from being read mostly keeps the other too: it is said once.
     const isTold = this.#of.told.has(error.message);
@@ -244,29 +239,14 @@ export class Pane {
     for (const tool of Object.values(this.#tools)) tool.hidden = true;
   }
 
-  #note(text) { this.#notes.append(element('span', '', text + ' ')); }
+  #note(text) { if (!this.#notes.textContent.includes(text)) this.#notes.append(element('span', '', text + ' ')); }
 
   // #tell says how much there is, and which part of it is shown.
   #tell() {
     const {from, to} = this.#window, isWhole = from === 0 && (this.#attached || to >= this.#total);
-    const part = isWhole ? '' : `, bytes ${from} to ${to} are shown`;
-    if (this.#at !== null) {
-      this.#state.textContent = this.#total === 0 ? (this.#complete ? 'Nothing was written.' : 'Nothing yet, live.') :
-        `${bytes(this.#total)}${part}, ${this.#complete ? 'complete' : 'live'}.`;
-    }
+    if (this.#at !== null) this.#state.textContent = extent(this.#total, this.#complete, isWhole ? null : [from, to]);
     this.element.classList.toggle('nothing', this.#total === 0);
     this.#tools.beginning.hidden = this.#tools.end.hidden = isWhole;
     this.#tools.save.hidden = this.#total === 0;
-  }
-
-  async #save() {
-    const {name, namespace, stream, signal} = this.#of;
-    if (this.#total > maxSaved) {
-      this.#note(`It is too large for a browser. Use: kubectl toolcall logs ${name} -n ${namespace} --stream ${stream}`);
-      return;
-    }
-    const parts = [];
-    await this.#stream.range(0, this.#total, (chunk) => parts.push(chunk), signal, (first, last) => this.#note(`The saved file lacks bytes ${first} to ${last}.`));
-    saveAs(`${name}.${stream}`, parts);
   }
 }

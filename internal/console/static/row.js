@@ -36,10 +36,12 @@ export function makeRow(entry, isAnywhere, now) {
   return row;
 }
 
+function write(into, text) { if (into.textContent !== text) into.textContent = text; }
+
 // tick writes what changes with the time alone.
 export function tick(row, entry, now) {
   const [took, since] = [row.cells[5], row.cells[6]];
   const ran = duration(entry, now);
-  took.textContent = ran === undefined ? '' : (entry.ran === undefined ? seconds : milliseconds)(ran);
-  since.textContent = entry.created ? age(entry.created, now) : '';
+  write(took, ran === undefined ? '' : (entry.ran === undefined ? seconds : milliseconds)(ran));
+  write(since, entry.created ? age(entry.created, now) : '');
 }

@@ -16,3 +16,14 @@ export function saveAs(path, parts) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
+
+// saveStream saves a whole stream of a call.
+export async function saveStream(stream, total, {name, namespace, stream: which, signal}, note) {
+  if (total > maxSaved) {
+    note(`It is too large for a browser. Use: kubectl toolcall logs ${name} -n ${namespace} --stream ${which}`);
+    return;
+  }
+  const parts = [];
+  await stream.range(0, total, (chunk) => parts.push(chunk), signal, (first, last) => note(`The saved file lacks bytes ${first} to ${last}.`));
+  saveAs(`${name}.${which}`, parts);
+}

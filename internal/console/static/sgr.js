@@ -148,8 +148,10 @@ export class Sgr {
   }
 }
 
-// plain is a text without what Sgr leaves out.
+// plain is a text without what Sgr leaves out. Most texts have no other sequences than those of colours.
 export function plain(text) {
+  const bare = text.replace(/\x1b\[[0-9;:]{0,128}m/g, '');
+  if (!bare.includes('\x1b')) return safe(bare);
   const reader = new Sgr();
   return [...reader.feed(text), ...reader.end()].map((span) => span.text).join('');
 }

@@ -14,7 +14,9 @@ function visible(character) {
 
 // safe returns the text with its control and formatting characters made visible.
 export function safe(text) {
-  return String(text).toWellFormed().replaceAll('\r\n', '\n').replace(formatting, visible);
+  text = String(text);
+  if (!/[^\n\t\x20-\x7e]/.test(text)) return text;
+  return text.toWellFormed().replaceAll('\r\n', '\n').replace(formatting, visible);
 }
 
 // safeLine is safe for a text that must stay on one line.

@@ -1,4 +1,5 @@
 // The part of a stream that the page shows: a few pages of it, each an element, with the colours of terminals.
+import {element} from './dom.js';
 import {cut, joined, maxPages, pageBytes} from './pages.js';
 import {lower, positions} from './find.js';
 import {Sgr} from './sgr.js';
@@ -7,10 +8,20 @@ import {safe} from './text.js';
 // maxSpans bounds the elements of a page. The rest of its text has no colours.
 const maxSpans = 3000;
 
+// boxOf is an element that a window may fill.
+export function boxOf({stream, title}) {
+  const box = element('pre', 'terminal');
+  box.id = stream;
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', title);
+  return box;
+}
+
 export class Window {
   #box; #pages = []; #decoder = null; #sgr = null; #raw = false;
 
-  // box is a pre.
+  // box is one of boxOf.
   constructor(box) { this.#box = box; }
 
   get from() { return this.#pages[0]?.from ?? 0; }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {Finder, maxFound} from '../static/find.js';
-import {before, cut, pageBytes, Pending, skipped, tail, windowBytes} from '../static/pages.js';
+import {before, burst, cut, extent, pageBytes, Pending, skipped, tail} from '../static/pages.js';
 
 const bytes = (text) => new TextEncoder().encode(text);
 
@@ -35,10 +35,17 @@ test('a view begins at the end, behind what was not kept', () => {
   assert.equal(tail(64 << 20, [8 << 20, (64 << 20) - 100]), (64 << 20) - 99);
 });
 
+test('a view says which part of a stream it has', () => {
+  assert.equal(extent(0, true, null), 'Nothing was written.');
+  assert.equal(extent(0, false, null), 'Nothing yet, live.');
+  assert.equal(extent(2048, true, null), '2.0 KiB, complete.');
+  assert.equal(extent(64 << 20, false, [10, 20]), '64 MiB, bytes 10 to 20 are shown, live.');
+});
+
 test('of a flood the last is kept', () => {
   const pending = new Pending();
   for (let i = 0; i < 100; i++) pending.add(new Uint8Array(pageBytes).fill(i));
-  assert.equal(pending.length, windowBytes);
+  assert.equal(pending.length, burst);
   const {bytes: kept, skipped: older} = pending.take();
   assert.equal(older, true);
   assert.equal(kept.at(-1), 99);
