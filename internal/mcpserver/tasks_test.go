@@ -1,14 +1,19 @@
 package mcpserver
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,23 +47,28 @@ func (r *taskResult) says(text string) bool {
 // declares is what a client declares that knows tasks and shows forms.
 var declares = fields{"extensions": fields{tasks.Extension: fields{}}, "elicitation": fields{}}
 
-// rpc sends a request of the newest protocol, with the capabilities of that request, and returns the result or the code of the error.
-func (s *site) rpc(token, method string, params, capabilities fields) (state taskState, code int) {
-	s.t.Helper()
-	whole := fields{"_meta": fields{
+// message is a request of the newest protocol, with the capabilities of that request.
+func message(t *testing.T, method string, params, capabilities fields) string {
+	t.Helper()
+	whole := maps.Clone(params)
+	whole["_meta"] = fields{
 		"io.modelcontextprotocol/protocolVersion": sessionless, "io.modelcontextprotocol/clientCapabilities": capabilities,
 		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"},
-	}}
-	name := ""
-	for key, value := range params {
-		whole[key] = value
-		if key == "taskId" || key == "name" {
-			name = value.(string)
-		}
 	}
 	raw, err := json.Marshal(fields{"jsonrpc": "2.0", "id": 1, "method": method, "params": whole})
-	must(s.t, err)
-	_, _, body := s.request(http.MethodPost, "/mcp", string(raw), "Authorization", "Bearer "+token, protocolHeader, sessionless, "Mcp-Method", method, "Mcp-Name", name)
+	must(t, err)
+	return string(raw)
+}
+
+// rpc sends a request over HTTP, and returns the result or the code of the error.
+func (s *site) rpc(token, method string, params, capabilities fields) (state taskState, code int) {
+	s.t.Helper()
+	name := params["name"]
+	if name == nil {
+		name = params["taskId"]
+	}
+	raw := message(s.t, method, params, capabilities)
+	_, _, body := s.request(http.MethodPost, "/mcp", raw, "Authorization", "Bearer "+token, protocolHeader, sessionless, "Mcp-Method", method, "Mcp-Name", name.(string))
 	for line := range strings.Lines(body) {
 		if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(data, `"id":1`) {
 			body = data
@@ -151,6 +161,41 @@ func TestALongCallIsATask(t *testing.T) {
 	if got := other.awaitState(token, bad.TaskID, "completed"); !got.Result.IsError || !got.Result.says("output of NonZeroExit") {
 		t.Errorf("%+v", got)
 	}
+}
+
+// Over standard input and output, tasks are the same.
+func TestTasksOverStdio(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	toServer, input := io.Pipe()
+	output, fromServer := io.Pipe()
+	server, served := newTestServer(t, f.local(), 8), make(chan error, 1)
+	server.tasks.After = time.Millisecond
+	go func() {
+		served <- server.Run(context.Background(), &mcp.IOTransport{Reader: toServer, Writer: fromServer})
+	}()
+	lines := bufio.NewReader(output)
+	exchange := func(method string, params fields) (state taskState) {
+		t.Helper()
+		_, err := io.WriteString(input, message(t, method, params, declares)+"\n")
+		must(t, err)
+		line, err := lines.ReadString('\n')
+		must(t, err)
+		must(t, json.Unmarshal([]byte(line), &struct{ Result *taskState }{&state}))
+		return state
+	}
+	made := exchange("tools/call", fields{"name": "run_command", "arguments": fields{"command": "x"}})
+	if got := exchange("tasks/get", fields{"taskId": made.TaskID}); made.ResultType != "task" || got.Status != "working" {
+		t.Errorf("made %+v, then %+v", made, got)
+	}
+	exchange("tasks/cancel", fields{"taskId": made.TaskID})
+	f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
+	if got := exchange("tasks/get", fields{"taskId": made.TaskID}); got.Status != "cancelled" {
+		t.Errorf("%+v", got)
+	}
+	must(t, input.Close())
+	must(t, <-served)
 }
 
 // replaceServer serves the site by a server that knows nothing.
