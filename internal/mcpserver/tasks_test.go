@@ -1,24 +1,23 @@
 package mcpserver
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/approval"
-	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/mcpserver/tasks"
 )
 
@@ -29,52 +28,47 @@ type taskState struct {
 		Method string
 		Params struct{ Message string }
 	}
-	Result struct {
-		IsError    bool
-		ResultType string
-		taskAnswer
-	}
-	taskAnswer
-}
-
-// taskAnswer is the answer of a tool.
-type taskAnswer struct {
+	Result  taskResult
 	Content []struct{ Text string }
-	Meta    map[string]json.RawMessage `json:"_meta"`
 }
 
-// says reports whether the text begins with a line.
-func (a *taskAnswer) says(line string) bool {
-	return len(a.Content) > 0 && strings.HasPrefix(a.Content[0].Text, line+"\n")
+// taskResult is a result within a task.
+type taskResult struct {
+	IsError    bool
+	ResultType string
+	Content    []struct{ Text string }
 }
 
-// fields are those for programs.
-func (a *taskAnswer) fields(t *testing.T) (result reply.Result) {
-	t.Helper()
-	remarshal(t, a.Meta[reply.MetaKey], &result)
-	return result
+// says reports whether the text of a result starts with a text.
+func (r *taskResult) says(text string) bool {
+	return len(r.Content) == 1 && strings.HasPrefix(r.Content[0].Text, text)
 }
 
 // declares is what a client declares that knows tasks and shows forms.
 var declares = fields{"extensions": fields{tasks.Extension: fields{}}, "elicitation": fields{}}
 
-// rpc sends a request of the newest protocol, with the capabilities of that request, and returns the result or the code of the error.
-func (s *site) rpc(token, method string, params, capabilities fields) (state taskState, code int) {
-	s.t.Helper()
-	whole := fields{"_meta": fields{
+// message is a request of the newest protocol, with the capabilities of that request.
+func message(t *testing.T, method string, params, capabilities fields) string {
+	t.Helper()
+	whole := maps.Clone(params)
+	whole["_meta"] = fields{
 		"io.modelcontextprotocol/protocolVersion": sessionless, "io.modelcontextprotocol/clientCapabilities": capabilities,
-		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"}, reply.MetaKey: true,
-	}}
-	name := ""
-	for key, value := range params {
-		whole[key] = value
-		if key == "taskId" || key == "name" {
-			name = value.(string)
-		}
+		"io.modelcontextprotocol/clientInfo": fields{"name": "test", "version": "1"},
 	}
 	raw, err := json.Marshal(fields{"jsonrpc": "2.0", "id": 1, "method": method, "params": whole})
-	must(s.t, err)
-	_, _, body := s.request(http.MethodPost, "/mcp", string(raw), "Authorization", "Bearer "+token, protocolHeader, sessionless, "Mcp-Method", method, "Mcp-Name", name)
+	must(t, err)
+	return string(raw)
+}
+
+// rpc sends a request over HTTP, and returns the result or the code of the error.
+func (s *site) rpc(token, method string, params, capabilities fields) (state taskState, code int) {
+	s.t.Helper()
+	name := params["name"]
+	if name == nil {
+		name = params["taskId"]
+	}
+	raw := message(s.t, method, params, capabilities)
+	_, _, body := s.request(http.MethodPost, "/mcp", raw, "Authorization", "Bearer "+token, protocolHeader, sessionless, "Mcp-Method", method, "Mcp-Name", name.(string))
 	for line := range strings.Lines(body) {
 		if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(data, `"id":1`) {
 			body = data
@@ -139,9 +133,7 @@ func TestALongCallIsATask(t *testing.T) {
 		case !may.Load():
 			return nil
 		case call.Spec.Shell.Command == "bad":
-			status := finishedStatus(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit)
-			status.ExitCode = ptr.To(int32(3))
-			return status
+			return finishedStatus(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit)
 		}
 		return echo(call)
 	})
@@ -166,9 +158,44 @@ func TestALongCallIsATask(t *testing.T) {
 	if got := other.awaitState(token, good.TaskID, "completed"); got.Result.IsError || got.Result.ResultType != "complete" || !got.Result.says("good") {
 		t.Errorf("%+v", got)
 	}
-	if got := other.awaitState(token, bad.TaskID, "completed"); !got.Result.IsError || ptr.Deref(got.Result.fields(t).ExitCode, 0) != 3 {
+	if got := other.awaitState(token, bad.TaskID, "completed"); !got.Result.IsError || !got.Result.says("output of NonZeroExit") {
 		t.Errorf("%+v", got)
 	}
+}
+
+// Over standard input and output, tasks are the same.
+func TestTasksOverStdio(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	toServer, input := io.Pipe()
+	output, fromServer := io.Pipe()
+	server, served := newTestServer(t, f.local(), 8), make(chan error, 1)
+	server.tasks.After = time.Millisecond
+	go func() {
+		served <- server.Run(context.Background(), &mcp.IOTransport{Reader: toServer, Writer: fromServer})
+	}()
+	lines := bufio.NewReader(output)
+	exchange := func(method string, params fields) (state taskState) {
+		t.Helper()
+		_, err := io.WriteString(input, message(t, method, params, declares)+"\n")
+		must(t, err)
+		line, err := lines.ReadString('\n')
+		must(t, err)
+		must(t, json.Unmarshal([]byte(line), &struct{ Result *taskState }{&state}))
+		return state
+	}
+	made := exchange("tools/call", fields{"name": "run_command", "arguments": fields{"command": "x"}})
+	if got := exchange("tasks/get", fields{"taskId": made.TaskID}); made.ResultType != "task" || got.Status != "working" {
+		t.Errorf("made %+v, then %+v", made, got)
+	}
+	exchange("tasks/cancel", fields{"taskId": made.TaskID})
+	f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
+	if got := exchange("tasks/get", fields{"taskId": made.TaskID}); got.Status != "cancelled" {
+		t.Errorf("%+v", got)
+	}
+	must(t, input.Close())
+	must(t, <-served)
 }
 
 // replaceServer serves the site by a server that knows nothing.
@@ -197,12 +224,12 @@ func TestWithoutATask(t *testing.T) {
 	s.operate(echo)
 	token := s.user("agent", runsCalls())
 	got, code := s.rpc(token, "tools/call", fields{"name": "run_command", "arguments": fields{"command": "short"}}, declares)
-	if code != 0 || got.ResultType != "complete" || !got.says("short") {
+	if code != 0 || got.ResultType != "complete" || !(&taskResult{Content: got.Content}).says("short") {
 		t.Errorf("a short call: %+v, error %d", got, code)
 	}
 	s.server.tasks.After = 0
 	got, code = s.rpc(token, "tools/call", fields{"name": "run_command", "arguments": fields{"command": "plain"}}, fields{})
-	if code != 0 || got.ResultType != "complete" || !got.says("plain") {
+	if code != 0 || got.ResultType != "complete" || !(&taskResult{Content: got.Content}).says("plain") {
 		t.Errorf("a client without the extension: %+v, error %d", got, code)
 	}
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
@@ -277,137 +304,8 @@ func TestACallThatCannotHaveATask(t *testing.T) {
 	rule := runsCalls()
 	rule.Verbs = []string{"create", "get", "list", "watch"}
 	got, code := s.rpc(s.user("agent", rule), "tools/call", fields{"name": "run_command", "arguments": fields{"command": "x"}}, declares)
-	if code != 0 || got.ResultType != "complete" || !got.says("x") {
+	if code != 0 || got.ResultType != "complete" || !(&taskResult{Content: got.Content}).says("x") {
 		t.Errorf("%+v, error %d", got, code)
-	}
-}
-
-// approves is the permission to decide about calls.
-func approves() []rbacv1.PolicyRule {
-	group := []string{v1alpha1.GroupVersion.Group}
-	return []rbacv1.PolicyRule{
-		{APIGroups: group, Resources: []string{"toolcalls"}, Verbs: []string{"get", "list", "watch", "approve"}},
-		{APIGroups: group, Resources: []string{"toolcallapprovals"}, Verbs: []string{"get", "list", "watch", "create"}},
-	}
-}
-
-// awaitPeople takes the place of the operator for calls that wait for people, by the operator's own rules.
-func (f *fixture) awaitPeople(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-	if call.Spec.Cancel {
-		return untilCancelled(call)
-	}
-	if call.Status.Approval == nil {
-		status := &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: v1alpha1.ReasonAwaitingApproval, Message: "a person has to approve the call"}
-		summary := `{"call":"` + call.Name + `"}`
-		now := time.Now()
-		status.Approval = &v1alpha1.ApprovalStatus{
-			Summary: summary, Digest: approval.Digest(summary), Minimum: 1, RequestedAt: metav1.NewMicroTime(now), ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
-			Approvers: []string{"the owners"},
-		}
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, Reason: status.Reason})
-		return status
-	}
-	list := &v1alpha1.ToolCallApprovalList{}
-	if err := f.admin.List(context.Background(), list, client.InNamespace(f.namespace)); err != nil {
-		return nil
-	}
-	switch tally := approval.Count(call, list.Items, time.Now()); {
-	case tally.Denial != nil:
-		return finishedStatus(v1alpha1.PhaseDenied, v1alpha1.ReasonApprovalDenied)
-	case tally.IsApproved(call):
-		return echo(call)
-	}
-	return nil
-}
-
-// decisions are those about the calls of the namespace.
-func (f *fixture) decisions() []v1alpha1.ToolCallApproval {
-	f.t.Helper()
-	list := &v1alpha1.ToolCallApprovalList{}
-	must(f.t, f.admin.List(f.t.Context(), list, client.InNamespace(f.namespace)))
-	return list.Items
-}
-
-// Somebody else who may decide about a call is asked, and nobody but them. The answer is their decision about what they were shown.
-func TestDecisionsAboutTasks(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		answer fields
-		want   v1alpha1.ApprovalDecision
-		phase  string
-	}{
-		"approved": {fields{"action": "accept", "content": fields{"confirm": true, "note": "fine"}}, v1alpha1.DecisionApprove, "Succeeded"},
-		"denied":   {fields{"action": "accept", "content": fields{"confirm": false, "note": "fine"}}, v1alpha1.DecisionDeny, "Denied"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newTaskSite(t)
-			s.operate(s.awaitPeople)
-			agent, human := s.user("agent", runsCalls()), s.user("human", approves()...)
-			made := s.command(agent, fields{"command": "x"})
-			asked := s.awaitState(human, made.TaskID, "input_required")
-			call := s.only("the one that waits", func(*v1alpha1.ToolCall) bool { return true })
-			digest, key := call.Status.Approval.Digest, ""
-			for at, request := range asked.InputRequests {
-				key = at
-				for _, part := range []string{"system:serviceaccount:" + s.namespace + ":agent", call.Name, `"call": "` + call.Name + `"`, digest} {
-					if !strings.Contains(request.Params.Message, part) || request.Method != "elicitation/create" {
-						t.Errorf("the question %+v doesn't say %q", request, part)
-					}
-				}
-			}
-			if got := s.awaitState(agent, made.TaskID, "working"); !strings.Contains(got.StatusMessage, "the owners") || len(got.InputRequests) > 0 {
-				t.Errorf("whose call it is sees %+v", got)
-			}
-			if got, _ := s.rpc(human, "tasks/get", fields{"taskId": made.TaskID}, fields{"extensions": declares["extensions"]}); got.Status != "working" {
-				t.Errorf("without forms: %+v", got)
-			}
-			s.ignoresOthers(agent, human, made.TaskID, key)
-			for range 2 {
-				if ack, code := s.rpc(human, "tasks/update", fields{"taskId": made.TaskID, "inputResponses": fields{key: test.answer}}, declares); code != 0 || ack.ResultType != "complete" {
-					t.Fatalf("%+v, error %d", ack, code)
-				}
-			}
-			if got, _ := s.rpc(human, "tasks/get", fields{"taskId": made.TaskID}, declares); got.Status != "working" {
-				t.Errorf("after the answer: %+v", got)
-			}
-			got := s.decisions()
-			if len(got) != 1 || got[0].Spec.Decision != test.want || got[0].Spec.Digest != digest || got[0].ApproverName() != "system:serviceaccount:"+s.namespace+":human" || got[0].Spec.Note != "fine" {
-				t.Errorf("decisions: %+v", got)
-			}
-			s.touchCalls()
-			if got := s.awaitState(agent, made.TaskID, "completed"); got.Result.fields(t).Phase != test.phase {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-}
-
-// ignoresOthers expects that nothing is decided by answers of those who aren't asked, to what isn't asked, or that aren't answers.
-func (s *site) ignoresOthers(agent, human, task, key string) {
-	s.t.Helper()
-	yes := fields{"action": "accept", "content": fields{"confirm": true}}
-	for name, test := range map[string]struct {
-		token string
-		given fields
-		code  int
-	}{
-		"one's own call":     {agent, fields{key: yes}, 0},
-		"another question":   {human, fields{"approval-0": yes, "": nil}, 0},
-		"closed":             {human, fields{key: fields{"action": "cancel"}}, 0},
-		"no decision":        {human, fields{key: fields{"action": "accept", "content": fields{}}}, -32602},
-		"another type":       {human, fields{key: fields{"action": "accept", "content": fields{"confirm": "yes"}}}, -32602},
-		"another action":     {human, fields{key: fields{"action": "approve"}}, -32602},
-		"no form":            {human, fields{key: 7}, -32602},
-		"too long a note":    {human, fields{key: fields{"action": "decline", "content": fields{"note": strings.Repeat("ü", 1025)}}}, -32602},
-		"nothing is ignored": {human, nil, 0},
-	} {
-		if _, code := s.rpc(test.token, "tasks/update", fields{"taskId": task, "inputResponses": test.given}, declares); code != test.code {
-			s.t.Errorf("%s: error %d, want %d", name, code, test.code)
-		}
-	}
-	if got := s.decisions(); len(got) > 0 {
-		s.t.Errorf("decisions: %+v", got)
 	}
 }
 
