@@ -20,7 +20,7 @@ import (
 // ownServer starts a server over HTTP, for a user's namespace, at a port of this machine.
 func ownServer(t *testing.T, local *mcpStdio, address string) *exec.Cmd {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), local.Command, append([]string{"http", "--address", address, "--health-address", "127.0.0.1:0"}, local.Args[1:]...)...)
+	server := exec.CommandContext(t.Context(), local.Command, append([]string{"http", "--address", address, "--health-address", "127.0.0.1:0", "--pass-tokens"}, local.Args[1:]...)...)
 	server.Stderr = os.Stderr
 	must(t, server.Start())
 	return server
