@@ -4,8 +4,8 @@ import {bytes} from './text.js';
 // pageBytes is how long a page gets, and maxPages how many a view keeps. More than that is read again when it is wanted.
 export const pageBytes = 64 << 10;
 export const maxPages = 6;
-// burst is how much of what comes at once is drawn.
-export const burst = 2 * pageBytes;
+// burst is how much is kept of what comes faster than it is drawn: what a view of the end of a stream begins with.
+export const burst = 4 * pageBytes;
 
 // slack is how far a page may go on to its next line, and how far a part may be skipped to its first.
 const slack = 8 << 10;
@@ -41,7 +41,7 @@ export function before(offset, missing) {
 
 // tail is where a view of the end of a stream begins.
 export function tail(total, missing) {
-  const start = Math.max(0, total - pageBytes * 4);
+  const start = Math.max(0, total - burst);
   return missing && start >= missing[0] && start <= missing[1] ? missing[1] + 1 : start;
 }
 
@@ -82,12 +82,18 @@ export class Pending {
     }
   }
 
-  // take returns them, and whether older ones were left out.
+  // take returns the first of them, as many as are drawn at once, and whether older ones were left out.
   take() {
-    const taken = {bytes: joined(this.#parts), skipped: this.skipped};
+    const all = joined(this.#parts), taken = {bytes: all.subarray(0, pageBytes), skipped: this.skipped};
+    this.#parts = all.length > pageBytes ? [all.subarray(pageBytes)] : [];
+    this.#length = Math.max(0, all.length - pageBytes);
+    this.skipped = false;
+    return taken;
+  }
+
+  clear() {
     this.#parts = [];
     this.#length = 0;
     this.skipped = false;
-    return taken;
   }
 }

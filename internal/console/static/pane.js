@@ -122,24 +122,39 @@ export class Pane {
     this.#at += chunk.length;
     this.#total = Math.max(this.#total, this.#at);
     if (this.#attached) this.#pending.add(chunk);
-    this.#timer ||= setTimeout(() => this.#flush(), redraw);
+    this.#drawSoon();
   }
 
-  // #flush draws what came.
+  // #flush draws all that came.
   #flush() {
     clearTimeout(this.#timer);
     this.#timer = 0;
-    if (this.#attached && this.#pending.length > 0) {
-      const {bytes: came, skipped: older} = this.#pending.take();
-      if (older) this.#window.clear();
-      const atEnd = this.#window.atEnd;
-      this.#append(came, this.#at - came.length, older || this.#middle);
-      this.#middle = false;
-      if (atEnd) this.#window.dropFirst();
-      else if (this.#window.isFull) this.#detach();
-      if (atEnd) this.#box.scrollTop = this.#box.scrollHeight;
-    }
+    while (this.#pending.length > 0) this.#draw();
     this.#tell();
+  }
+
+  // #drawSoon draws what came in parts, between which the page does what else there is to do.
+  #drawSoon(wait = redraw) {
+    this.#timer ||= setTimeout(() => {
+      this.#timer = 0;
+      this.#draw();
+      this.#tell();
+      if (this.#pending.length > 0) this.#drawSoon(0);
+    }, wait);
+  }
+
+  #draw() {
+    if (this.#pending.length === 0) return;
+    const offset = this.#at - this.#pending.length;
+    const {bytes: came, skipped: older} = this.#pending.take();
+    const atEnd = this.#window.atEnd;
+    if (older && !atEnd) return this.#detach(); // Who reads what was before isn't taken away from it.
+    if (older) this.#window.clear();
+    this.#append(came, offset, older || this.#middle);
+    this.#middle = false;
+    if (atEnd) this.#window.dropFirst();
+    else if (this.#window.isFull) this.#detach();
+    if (atEnd) this.#box.scrollTop = this.#box.scrollHeight;
   }
 
   #append(part, offset, isMiddle) {
@@ -150,14 +165,14 @@ export class Pane {
   // #detach keeps the window where its reader is. What comes is read again when it is wanted.
   #detach() {
     this.#attached = false;
-    this.#pending.take();
+    this.#pending.clear();
     this.#window.dropLast();
   }
 
   #toEnd() {
     if (this.#moving) return;
     this.#window.clear();
-    this.#pending.take();
+    this.#pending.clear();
     this.#at = null;
     this.#attached = true;
     this.#complete = false;
@@ -209,7 +224,7 @@ export class Pane {
   async #jump(offset) {
     this.#flush();
     this.#attached = false;
-    this.#pending.take();
+    this.#pending.clear();
     const start = Math.max(0, offset - pageBytes / 8);
     const parts = await this.#bytes(start, Math.min(this.#total, offset + 2 * pageBytes));
     this.#window.clear();

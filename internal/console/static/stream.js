@@ -7,6 +7,9 @@ export function nextOffset(error) {
   return cause && /^[0-9]{1,15}$/.test(cause.message) ? Number(cause.message) : undefined;
 }
 
+// maxRange bounds what one request asks for.
+const maxRange = 8 << 20;
+
 export class Stream {
   #of;
 
@@ -46,7 +49,7 @@ export class Stream {
     for (let at = start; at < end;) {
       const before = at;
       try {
-        const response = await this.#request({offset: String(at), limit: String(end - at)}, signal);
+        const response = await this.#request({offset: String(at), limit: String(Math.min(end - at, maxRange))}, signal);
         for await (const chunk of chunks(response, signal)) {
           take(chunk, at);
           at += chunk.length;

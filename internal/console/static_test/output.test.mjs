@@ -46,9 +46,11 @@ test('of a flood the last is kept', () => {
   const pending = new Pending();
   for (let i = 0; i < 100; i++) pending.add(new Uint8Array(pageBytes).fill(i));
   assert.equal(pending.length, burst);
-  const {bytes: kept, skipped: older} = pending.take();
-  assert.equal(older, true);
-  assert.equal(kept.at(-1), 99);
+  const first = pending.take();
+  assert.equal(first.skipped, true);
+  assert.deepEqual([first.bytes.length, first.bytes[0], pending.length], [pageBytes, 96, burst - pageBytes]);
+  while (pending.length > pageBytes) assert.equal(pending.take().skipped, false);
+  assert.equal(pending.take().bytes.at(-1), 99);
   assert.equal(pending.length, 0);
 });
 
