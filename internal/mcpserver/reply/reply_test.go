@@ -178,6 +178,10 @@ func TestAnswersAreBounded(t *testing.T) {
 		call.Status.Output = strings.TrimSuffix(stdout, "\n")
 		return call
 	}
+	redacted := file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Unit: v1alpha1.UnitBytes}, numbered(5000))
+	redacted.Status.File.Bytes = new(int64(len(redacted.Status.Stdout) + 7))
+	redactedLines := file(v1alpha1.FileAction{Operation: v1alpha1.FileRead}, numbered(5000))
+	redactedLines.Status.File.Lines = new(int64(5002))
 	command := ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil)
 	command.Status.Output, command.Status.Streams = numbered(5000)+"\nTook 1.0s", &v1alpha1.StreamsStatus{}
 	hostile := ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil)
@@ -195,6 +199,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		"lines of a file": {file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Offset: new(int64(11))}, numbered(5000)), "There is more: read on from offset "},
 		"a long line":     {file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Offset: new(int64(3))}, strings.Repeat("x", 1<<20)), "This is a part of line 3, which is longer than an answer: read it with unit bytes."},
 		"bytes of a file": {file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Unit: v1alpha1.UnitBytes, Offset: new(int64(7))}, strings.Repeat("x", 1<<20)), " and unit bytes."},
+		"redacted bytes":  {redacted, "There is more: ask for less at a time with limit."},
+		"redacted lines":  {redactedLines, "There is more: ask for less at a time with limit."},
 		"a list of files": {file(v1alpha1.FileAction{Operation: v1alpha1.FileList}, strings.Repeat(`{"path":"a/b/c","type":"File","size":1}`+"\n", 5000)), "narrow the search with path, pattern or max_results."},
 	} {
 		for _, limit := range []int{MinLimit, DefaultLimit} {

@@ -70,23 +70,32 @@ func firstLines(text string, room int) string {
 
 // cutFile shows the beginning of a part of a file, and has the next read go on there.
 func (r *Result) cutFile(asked *v1alpha1.FileAction, text string, room int) {
-	first := ptr.Deref(asked.Offset, 0)
-	shown := firstLines(text, room)
-	unit, next := "", max(first, 1)+int64(strings.Count(shown, "\n"))+1
-	switch isWhole := len(shown) < len(text) && text[len(shown)] == '\n'; {
-	case asked.Unit == v1alpha1.UnitBytes:
-		unit, next = " and unit bytes", first+int64(len(shown))
-		if strings.ContainsRune(text, utf8.RuneError) {
-			// Characters don't say how many bytes they stand for.
-			r.Output = shown + "\n\nThere is more: ask for fewer bytes at a time with limit."
-			r.File.NextOffset = nil
-			return
-		}
-	case !isWhole:
-		r.Output = shown + fmt.Sprintf("\n\nThis is a part of line %d, which is longer than an answer: read it with unit bytes.", next-1)
-		r.File.NextOffset, r.File.Truncated = nil, true
-		return
+	shown, first := firstLines(text, room), ptr.Deref(asked.Offset, 0)
+	r.File.NextOffset, r.File.Truncated = nil, true
+	inBytes := asked.Unit == v1alpha1.UnitBytes
+	next, unit := max(first, 1)+int64(strings.Count(shown, "\n"))+1, ""
+	if inBytes {
+		next, unit = first+int64(len(shown)), " and unit bytes"
 	}
-	r.Output = shown + fmt.Sprintf("\n\nThere is more: read on from offset %d%s.", next, unit)
-	r.File.NextOffset, r.File.Truncated = &next, true
+	isWhole := len(shown) < len(text) && text[len(shown)] == '\n'
+	switch {
+	case !r.isExact(text, inBytes):
+		r.Output = shown + "\n\nThere is more: ask for less at a time with limit."
+	case !inBytes && !isWhole:
+		r.Output = shown + fmt.Sprintf("\n\nThis is a part of line %d, which is longer than an answer: read it with unit bytes.", next-1)
+	default:
+		r.Output = shown + fmt.Sprintf("\n\nThere is more: read on from offset %d%s.", next, unit)
+		r.File.NextOffset = &next
+	}
+}
+
+// isExact reports whether places in a text are places in its file. They aren't where values are redacted, and for bytes where characters stand
+// for bytes that aren't UTF-8.
+func (r *Result) isExact(text string, inBytes bool) bool {
+	if inBytes {
+		return ptr.Deref(r.File.Bytes, int64(len(text))) == int64(len(text))
+	}
+	ends := int64(strings.Count(text, "\n"))
+	lines := ptr.Deref(r.File.Lines, ends)
+	return lines == ends || lines == ends+1
 }

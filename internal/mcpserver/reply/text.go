@@ -15,7 +15,7 @@ import (
 )
 
 // MetaKey is the key of the fields in the _meta of answers, for programs. It has all but the output, which is the text. Some clients show
-// models everything that an answer has, so only requests whose _meta has the key get it.
+// models everything that an answer has, so only requests whose _meta has the key with true get it.
 const MetaKey = "toolcall.dev/result"
 
 // maxNamed is how many refused programs, or hosts, the last line names, maxName how many bytes of each.
@@ -37,7 +37,7 @@ func (r *Result) Encode(asked mcp.Meta, limit int) (*mcp.CallToolResult, error) 
 		text += end
 	}
 	var fields mcp.Meta
-	if asked[MetaKey] != nil {
+	if asked[MetaKey] == true {
 		raw, err := json.Marshal(r)
 		if err != nil {
 			return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
