@@ -266,22 +266,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
 	}
-	seed := &retention.Seed{Finished: finished, Client: watching, Namespaces: o.Namespaces}
-	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
-	care := &output.OutputCare{
-		Outputs: o.Outputs, Look: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
-		Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store"),
-	}
-	beside := []manager.Runnable{m.Retention, seed, earlier, care}
-	if a := o.Audit; a != nil {
-		a.Client, a.Objects, a.Namespaces, a.Clock = watching, objects, o.Namespaces, o.Clock
-		a.Requesters = &access.Requesters{Reader: api}
-		beside = append(beside, a)
-	}
-	for _, one := range beside {
-		if err := mgr.Add(one); err != nil {
-			return fmt.Errorf("add what runs beside the controllers: %w", err)
-		}
+	if err := addBeside(mgr, o, objects, watching, finished); err != nil {
+		return err
 	}
 	registerCounts(mgr, api, m)
 	for name, err := range map[string]error{
@@ -296,6 +282,31 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	} {
 		if err != nil {
 			return fmt.Errorf("set up the %s controller: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// addBeside has the manager run what isn't a controller.
+func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching client.WithWatch, finished *retention.Reconciler) error {
+	m := o.Memory
+	beside := []manager.Runnable{
+		m.Retention,
+		&retention.Seed{Finished: finished, Client: watching, Namespaces: o.Namespaces},
+		manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) }),
+		&output.OutputCare{
+			Outputs: o.Outputs, Look: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
+			Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store"),
+		},
+	}
+	if a := o.Audit; a != nil {
+		a.Client, a.Objects, a.Namespaces, a.Clock = watching, objects, o.Namespaces, o.Clock
+		a.Requesters = &access.Requesters{Reader: objects.Reader}
+		beside = append(beside, a)
+	}
+	for _, one := range beside {
+		if err := mgr.Add(one); err != nil {
+			return fmt.Errorf("add what runs beside the controllers: %w", err)
 		}
 	}
 	return nil

@@ -3,10 +3,13 @@ package toolcall
 import (
 	"context"
 	"path"
+	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
@@ -73,4 +76,29 @@ func (r *applier) Tell(call *v1alpha1.ToolCall, kind, reason, action, message st
 		return
 	}
 	r.Events.Eventf(call, nil, kind, reason, action, "%s", bounds.Note(message))
+}
+
+// Bounds of the Events about one namespace's calls, and of the records in the log: a flood of denials must not fill etcd
+// or the log, nor hide what else happens.
+const (
+	ratePerSecond = 5
+	rateBurst     = 100
+	// maxLimitedNamespaces bounds the namespaces that are remembered; the one that was quiet the longest is forgotten.
+	maxLimitedNamespaces = 4096
+)
+
+// rateLimits bounds what is written about calls, namespace by namespace. Two that are the first of a namespace at the same time
+// may each count for themselves.
+type rateLimits struct{ limiters *lru.Cache }
+
+func newRateLimits() *rateLimits { return &rateLimits{limiters: lru.New(maxLimitedNamespaces)} }
+
+// allow says whether the namespace may have another one.
+func (l *rateLimits) allow(namespace string, now time.Time) bool {
+	limiter, ok := l.limiters.Get(namespace)
+	if !ok {
+		limiter = rate.NewLimiter(ratePerSecond, rateBurst)
+		l.limiters.Add(namespace, limiter)
+	}
+	return limiter.(*rate.Limiter).AllowN(now, 1)
 }

@@ -5,16 +5,13 @@ package plugintest
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -305,34 +302,6 @@ func Completions(t *testing.T, kubeconfig, namespace string, words ...string) st
 	return SortedFields(strings.Join(names, " "))
 }
 
-func SortedFields(text string) string {
-	fields := strings.Fields(text)
-	slices.Sort(fields)
-	return strings.Join(fields, " ")
-}
-
-// LockedBuffer is a buffer for several goroutines.
-type LockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *LockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *LockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
-}
-
-type BrokenPipe struct{}
-
-func (BrokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
 // Offline returns a kubeconfig of a cluster that doesn't exist.
 func Offline(t *testing.T) string {
 	t.Helper()
@@ -355,17 +324,6 @@ func Run(stdin string, args ...string) (stdout, stderr string, code int) {
 // CommandAt runs a command line with a kubeconfig.
 func CommandAt(kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	return Run("", append([]string{"--kubeconfig", kubeconfig}, args...)...)
-}
-
-// Rows are the lines of a table, each with single spaces, without the age in the last column of a row.
-func Rows(out string) map[string]string {
-	all := map[string]string{}
-	for line := range strings.Lines(out) {
-		if cells := strings.Fields(line); len(cells) > 0 {
-			all[cells[0]] = strings.Join(cells, " ")
-		}
-	}
-	return all
 }
 
 // TestTimeout bounds every wait, so that a test that fails ends.
@@ -404,10 +362,6 @@ func (f *Fixture) SetReady(name string, status metav1.ConditionStatus, reason st
 }
 
 func ResourceOf(size string) resource.Quantity { return resource.MustParse(size) }
-
-func StreamsTo(out io.Writer) genericiooptions.IOStreams {
-	return genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
-}
 
 func Refuse(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
