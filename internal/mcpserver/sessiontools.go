@@ -20,14 +20,6 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
 
-const (
-	// startWait and endWait are how long start_session and end_session wait unless they are asked to wait for another time.
-	startWait = 120
-	endWait   = 30
-	// maxQuantity bounds the text of a size.
-	maxQuantity = 32
-)
-
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
 func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.SessionRequest) (*reply.Result, error) {
 	session := &v1alpha1.ToolSession{Spec: r.Spec}

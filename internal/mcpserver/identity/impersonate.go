@@ -47,7 +47,7 @@ func NewImpersonator(conf *rest.Config, audiences []string) (*Impersonator, erro
 // Review asks the API server whose a token is, and whether it is meant for this server.
 func (i *Impersonator) Review(ctx context.Context, token string) (*Requester, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: i.audiences}}
-	if err := post(ctx, i.reviews, "tokenreviews", review); err != nil {
+	if err := post(ctx, i.reviews, "tokenreviews", review, "", ""); err != nil {
 		return nil, fmt.Errorf("ask the API server whose the token is: %w", err)
 	}
 	// An authenticator that knows no audiences names none: then the token is meant for the API server.
@@ -112,7 +112,7 @@ func checkSendable(as *rest.ImpersonationConfig) error {
 // Check returns what keeps the server from acting for its callers: an API server without constrained impersonation, or missing rights.
 func (i *Impersonator) Check(ctx context.Context) error {
 	probe := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "probe", Audiences: i.audiences}}
-	if err := post(ctx, i.reviews, "tokenreviews", probe); err != nil {
+	if err := post(ctx, i.reviews, "tokenreviews", probe, "", ""); err != nil {
 		return fmt.Errorf("review a token as the server's own account, which needs the ClusterRole toolcall-mcp: %w", err)
 	}
 	self := &authenticationv1.SelfSubjectReview{}
