@@ -79,7 +79,7 @@ func (p *plan) kubeconfig(cluster *api.Cluster, token string) api.Config {
 	return *config
 }
 
-// clusterOf is how the cluster is reached, without what says who the user is.
+// clusterOf is how the cluster is reached, without what says who the user is, also in the address.
 func clusterOf(config *rest.Config) (*api.Cluster, error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -89,6 +89,7 @@ func clusterOf(config *rest.Config) (*api.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the cluster: %w", err)
 	}
+	base.User = nil
 	cluster := &api.Cluster{
 		Server: base.String(), TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
 		CertificateAuthorityData: config.CAData, DisableCompression: config.DisableCompression,

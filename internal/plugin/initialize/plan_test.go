@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 )
@@ -195,5 +197,14 @@ func TestWhatAPersonDecidesAbout(t *testing.T) {
 		if o := &outcomes[i]; !o.Met {
 			t.Errorf("%s comes out as %s %s, not %s", o.Example.Call.Raw, o, o.Message, o.Expected())
 		}
+	}
+}
+
+// An address can have a user's password in it.
+func TestTheKubeconfigHasNoPasswordOfTheUser(t *testing.T) {
+	t.Parallel()
+	cluster, err := clusterOf(&rest.Config{Host: "https://user:password@192.0.2.1:6443/path"})
+	if err != nil || cluster.Server != "https://192.0.2.1:6443/path" {
+		t.Errorf("%+v: %v", cluster, err)
 	}
 }
