@@ -19,8 +19,11 @@ const (
 // phraseWord is a word of a phrase. It has no character with a meaning in CEL's strings or in shells, and none that hides.
 var phraseWord = regexp.MustCompile(`^[A-Za-z0-9_.+:/=@-]{1,32}$`)
 
-// plainName matches the name of a command that is written out. In a pattern of CEL.
-const plainName = `^[A-Za-z0-9_.+:/=@,%-]+$`
+// plainName matches the name of a command that is written out, also of the test [. In a pattern of CEL.
+const plainName = `^([A-Za-z0-9_.+:/=@,%-]+|\[)$`
+
+// readsCommands are the programs that run what they read elsewhere, such as a here-document. In a pattern of CEL.
+const readsCommands = `^(.*/)?(bash|sh|python3|perl|ruby|node|xargs|eval|source|[.])$`
 
 // phrase is a program with arguments that a call has to name, in any order, so that a person decides about it.
 type phrase struct {
@@ -59,27 +62,32 @@ func (p phrase) rule(name string) v1alpha1.PolicyRule {
 }
 
 // expression is true for commands that name the program, or another program that starts it, with all arguments; for commands of which not
-// every word is written out and that could be such a command; and for a text within which the words stand, as of sh -c or of code.
+// every word is written out and that could be such a command; and for a text within which the words stand: an argument, code, or the
+// script or standard input of a call that starts a shell or an interpreter.
 func (p phrase) expression() string {
 	named := fmt.Sprintf(`(c.name == %[1]s || c.name.endsWith(%[2]s) || c.args.exists(a, a == %[1]s || a.endsWith(%[2]s)))`, strconv.Quote(p.program), strconv.Quote("/"+p.program))
 	hidden := "!c.literal && !c.name.matches(" + strconv.Quote(plainName) + ")"
 	whole := named
 	if len(p.args) > 0 {
-		with := p.each(p.args, func(word string) string { return word + " in c.args" })
+		with := p.each(p.args, func(word string) string {
+			return fmt.Sprintf("c.args.exists(a, a == %s || a.endsWith(%s))", strconv.Quote(word), strconv.Quote("="+word))
+		})
 		whole = named + " && (!c.literal || " + with + ")"
 		hidden = "!c.literal && (!c.name.matches(" + strconv.Quote(plainName) + ") || " + with + ")"
 	}
 	within := func(text string) string {
-		return p.each(append([]string{p.program}, p.args...), func(word string) string { return text + ".contains(" + word + ")" })
+		return p.each(append([]string{p.program}, p.args...), func(word string) string { return text + ".contains(" + strconv.Quote(word) + ")" })
 	}
-	return "action.commands.exists(c, " + whole + " || " + hidden + " || c.args.exists(a, " + within("a") + ")) || " + within("action.source")
+	read := "action.commands.exists(c, c.name.matches(" + strconv.Quote(readsCommands) + ")) && (" + within("action.command") +
+		" || has(call.spec.stdin) && " + within("call.spec.stdin") + ")"
+	return "action.commands.exists(c, " + whole + " || " + hidden + " || c.args.exists(a, " + within("a") + ")) || " + within("action.source") + " || " + read
 }
 
-// each joins a condition about each word, which it gets as a string of CEL.
+// each joins a condition about each word.
 func (p phrase) each(words []string, condition func(word string) string) string {
 	var all []string
 	for _, word := range words {
-		all = append(all, condition(strconv.Quote(word)))
+		all = append(all, condition(word))
 	}
 	return strings.Join(all, " && ")
 }

@@ -27,7 +27,8 @@ rights, and a kubeconfig for the agent. At the end, init prints the lines of Pyt
 
 The policy is one of four, and every call under it is restricted by the node's kernel:
 
-  read-only  bash, git and programs that read; no writing, no network
+  read-only  bash, git and programs that read; no writing, no network. Mount what they read below /workspace,
+             by volumes of the environment
   coding     bash, git, make, python and the usual utilities; writes below /workspace and /tmp
   data       python code and files in the workspace; no shell, no network
   ci         as coding, for longer, and programs that a call builds may run
@@ -35,8 +36,8 @@ The policy is one of four, and every call under it is restricted by the node's k
 --tools replaces the tools of the policy: "bash" are shell lines with the usual utilities, "python", "javascript", "ruby"
 and "perl" are code and the interpreter, "file.read" and "file.write" are file actions, and any other name is a program.
 Calls run in the image of --image; the default is that of the local node. They reach no host but those of --hosts.
---approve has a person decide about calls that name these words; it reads the text of calls, and a program can hide a
-command from it.
+--approve has a person decide about calls that name these words. It reads the text of calls, and aliases, scripts in
+files or a program can hide a command from it: it is a reminder. The wall is --hosts and the kernel.
 
 init can be repeated: it changes only what differs. It never changes objects that it didn't write, and an existing
 namespace stays as it is. A field that somebody else has changed since stays too, unless you set --force-conflicts.
@@ -87,7 +88,7 @@ func (o *options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "))
 	flags.StringSliceVar(&o.tools, "tools", nil, "tools that the agent may use, instead of the policy's own, e.g. bash,python,git")
 	flags.StringSliceVar(&o.hosts, "hosts", nil, "hosts that calls may reach, each HOST or HOST:PORT: a name, *. and a name, an address or a CIDR (default port 443)")
-	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a person approves the calls that name them; repeat it for several")
+	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a person approves the calls whose text names them; repeat it for several")
 	flags.StringVar(&o.image, "image", defaultImage, "image that calls run in; the default is that of the local node")
 	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"

@@ -183,9 +183,13 @@ func TestWhatAPersonDecidesAbout(t *testing.T) {
 		shell("echo $(git push)"), shell(`g=git; $g push`), shell(`git "$verb"`), shell(`{git,push}`), shell("env $g push"), shell("xargs git push < list"),
 		shell(`bash -c 'git push'`), shell(`eval "git push"`), shell("gi? push"), shell("~/bin/x"), shell("git `cat verb`"),
 		&v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: `import subprocess; subprocess.run(["git", "push"])`}},
+		shell("bash <<'EOF'\ngit push\nEOF"), shell("bash <<< 'git push'"), shell("cat <<E | /bin/bash\ngit push\nE"), fed("git push", "bash", "-s"),
+		shell("PROMPT_COMMAND='git push' bash -i"), shell("echo push | xargs git"), shell("xargs -n1 git <<< push"), shell(`bash -c 'git "$1"' _ push`),
+		shell("git -c alias.x=push x"), shell("tee x <<< 'git push'; sh x"), shell(". /dev/stdin <<< 'git push'"),
 	)
 	add(v1alpha1.ExpectAllow,
 		structured("git", "status"), structured("ls", "push"), shell("git fetch && git status"), shell("for i in 1 2 3; do echo $i; done"), shell("ls *.go | wc -l"),
+		shell(`if [ -f "$f" ]; then echo y; fi`), shell(`[ "$a" = b ] && ls`), shell("bash <<< 'git status'"), fed("push", "sort", "-u"),
 		shell(firstLine), shell("cd $HOME && cat *.txt > all; test -f pushed"), code("python"),
 		&v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "/workspace/push"}},
 	)
@@ -198,6 +202,13 @@ func TestWhatAPersonDecidesAbout(t *testing.T) {
 			t.Errorf("%s comes out as %s %s, not %s", o.Example.Call.Raw, o, o.Message, o.Expected())
 		}
 	}
+}
+
+// fed is a structured call with a standard input.
+func fed(stdin, program string, args ...string) *v1alpha1.ToolCallSpec {
+	call := structured(program, args...)
+	call.Stdin = stdin
+	return call
 }
 
 // An address can have a user's password in it.
