@@ -72,7 +72,10 @@ export class ToolcallEditor implements Editor {
     });
   }
 
-  /** Changes a file, and keeps its permissions. With `moveTo` it gets that path, where no file may be. */
+  /**
+   * Changes a file, and keeps its permissions. With `moveTo` it gets that path, where no file may be; if it then can't be written, the
+   * message says where it is.
+   */
   updateFile({ path, diff, moveTo }: Operation<"update_file">): Promise<ApplyPatchResult> {
     return attempt(async () => {
       const { text, sha256 } = await this.read(path);
@@ -82,7 +85,11 @@ export class ToolcallEditor implements Editor {
         await this.session.files.mkdir(posix.dirname(to));
         await this.session.files.move(path, to);
       }
-      await this.session.files.write(to, changed, { ifSHA256: sha256 });
+      try {
+        await this.session.files.write(to, changed, { ifSHA256: sha256 });
+      } catch (error) {
+        throw to === path ? error : new InvalidArgument(`${path} was moved to ${to}, but not changed: ${asAnswer(error).message}`);
+      }
       return `changed ${path}${to === path ? "" : `, which is ${to} now`}`;
     });
   }

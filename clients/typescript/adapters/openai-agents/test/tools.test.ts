@@ -14,6 +14,19 @@ setTracingDisabled(true);
 const shell = (callId: string, action: ShellAction): AgentOutputItem[] => [{ type: "shell_call", callId, status: "completed", action }];
 const patch = (callId: string, operation: ApplyPatchOperation): AgentOutputItem[] => [{ type: "apply_patch_call", callId, status: "completed", operation }];
 
+it("says where a moved file is that can't be written", async () => {
+  const files = {
+    stat: () => Promise.resolve({ size: 2 }),
+    read: () => Promise.resolve(Buffer.from("x\n")),
+    mkdir: () => Promise.resolve(),
+    move: () => Promise.resolve(),
+    write: () => Promise.reject(new InvalidArgument("no space")),
+  };
+  const editor = new ToolcallEditor({ files } as unknown as Session);
+  const answer = await editor.updateFile({ type: "update_file", path: "a.txt", diff: "@@\n-x\n+y", moveTo: "b.txt" });
+  assert.deepEqual(answer, { status: "failed", output: "a.txt was moved to b.txt, but not changed: no space" });
+});
+
 describe("OpenAI Agents SDK", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONFIG", timeout: 180_000 }, () => {
   let namespace: TestNamespace;
   let client: Toolcall;
