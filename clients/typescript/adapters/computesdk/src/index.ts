@@ -78,12 +78,16 @@ async function getById({ client }: ToolcallConfig, sandboxId: string): Promise<N
 }
 
 /** All sessions of the namespace that haven't ended, whoever started them. */
-async function list(config: ToolcallConfig): Promise<Named[]> {
+async function list({ client }: ToolcallConfig): Promise<Named[]> {
   const found: Named[] = [];
-  for await (const { name, phase } of config.client.sessions()) {
-    const session = phase === "Ended" ? null : await getById(config, name);
-    if (session) {
-      found.push(session);
+  for await (const { name, phase } of client.sessions()) {
+    if (phase === "Ended") {
+      continue;
+    }
+    try {
+      found.push(named(await client.connect(name)));
+    } catch (error) {
+      absent(error, undefined);
     }
   }
   return found;
