@@ -40,6 +40,11 @@ unpack() {
   rm -rf "$dir"
 }
 
+# node_at_least VERSION PROGRAMS fails where the machine's Node.js is older than the programs need.
+node_at_least() {
+  (($(node -p 'Number.parseInt(process.versions.node)') >= $1)) || die "node is $(node --version): $2 need $1 or newer"
+}
+
 # node_packages NAME FOLDER installs what a folder's package-lock.json lists into bin/test/node/NAME, unless it is there.
 node_packages() {
   local to=bin/test/node/$1
@@ -91,10 +96,11 @@ debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'
 debian python3-yaml /usr/bin/python3 -c 'import yaml'
 # For the client in TypeScript, and the MCP clients of test/e2e.
 debian npm npm --version
-node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
+node_at_least 18 "the MCP clients of the tests"
 node_packages mcp test/e2e/mcp
 
 [[ ${TOOLCALL_FULL:-} == 1 ]] || exit 0
+node_at_least 20 "the packages of test/e2e/mcp/agents"
 
 # For test/monitoring.
 unpack prometheus prometheus promtool
