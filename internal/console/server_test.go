@@ -64,6 +64,21 @@ func TestListsAreRows(t *testing.T) {
 	}
 }
 
+// The calls of a session are selected by the API server.
+func TestCallsOfASession(t *testing.T) {
+	f := newFixture(t)
+	f.newCall("a", "true")
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "b"}}
+	call.Spec.Shell, call.Spec.SessionRef = &v1alpha1.ShellAction{Command: "true"}, &v1alpha1.SessionReference{Name: "s"}
+	must(t, f.admin.Create(t.Context(), call))
+	body := read(t, send(t, f.console, f.list()+"?fieldSelector=spec.sessionRef.name%3Ds", withToken(f.user("viewer", reads()...))))
+	table := &metav1.Table{}
+	must(t, json.Unmarshal([]byte(body), table))
+	if table.Kind != "Table" || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "b" {
+		t.Errorf("%.300s", body)
+	}
+}
+
 // A watch brings events as they come, and ends with the console.
 func TestWatchesAreLive(t *testing.T) {
 	f := newFixture(t)

@@ -69,6 +69,12 @@ const (
 	budgets   = "toolbudgets"
 )
 
+// Fields whose values are names.
+const (
+	ownName     = "metadata.name"
+	sessionName = "spec.sessionRef.name"
+)
+
 // selection is a field by which objects of a resource are selected.
 type selection struct {
 	// resource is one of namespaced or clusterScoped; empty for all of them.
@@ -80,11 +86,12 @@ type selection struct {
 
 // selections are all that the console passes on. Objects are whole where something is shown that rows don't have.
 var selections = []selection{
-	{field: "metadata.name", answer: objects},
+	{field: ownName, answer: objects},
 	{resource: "toolcalls", field: "status.reason", values: []string{v1alpha1.ReasonAwaitingApproval}, answer: rows},
 	{resource: "toolcalls", field: "status.reason", answer: objects, values: []string{
 		v1alpha1.ReasonDeniedByRule, v1alpha1.ReasonGuardError, v1alpha1.ReasonApprovalDenied, v1alpha1.ReasonApprovalExpired,
 	}},
+	{resource: "toolcalls", field: sessionName, answer: rows},
 	{resource: approvals, field: "spec.approver.username", answer: rows},
 }
 
@@ -208,7 +215,7 @@ func answerOf(resource, selector string) (answer, error) {
 	}
 	for _, s := range selections {
 		if (s.resource == "" || s.resource == resource) && s.field == by.Field && (len(s.values) == 0 || slices.Contains(s.values, by.Value)) {
-			if s.field == "metadata.name" {
+			if s.field == ownName || s.field == sessionName {
 				return s.answer, checkName(by.Value)
 			}
 			return s.answer, nil

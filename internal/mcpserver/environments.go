@@ -82,11 +82,10 @@ type policiesOf struct {
 	known map[string]*reply.Allowed
 }
 
-// describe says what the policy of an environment lets calls do. An environment without a policy has the defaults.
+// describe says what the policy of an environment lets calls do. For one that names none, the cluster may have a default policy.
 func (p *policiesOf) describe(ctx context.Context, e *v1alpha1.ExecutionEnvironment, d *reply.Environment) {
 	name := e.Spec.PolicyName()
 	if name == "" {
-		d.Allowed = reply.AllowedBy(&v1alpha1.ExecutionPolicySpec{})
 		return
 	}
 	allowed, known := p.known[name]

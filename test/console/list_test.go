@@ -90,14 +90,26 @@ func TestTheListByKeyboard(t *testing.T) {
 	t.Error("no key gets to the call")
 }
 
-// manyCalls answers lists of calls with a table of 2,000, and watches with nothing.
+// rowOfMany is a row of manyCalls.
+func rowOfMany(i int) any {
+	name := fmt.Sprintf("call-%04d", i)
+	return map[string]any{
+		"cells": []any{name, "Succeeded", "Completed", 0, 1500 + i, ""},
+		"object": map[string]any{"metadata": map[string]any{
+			"uid": name, "name": name, "namespace": "many", "creationTimestamp": fmt.Sprintf("2026-01-01T%02d:%02d:%02dZ", i/3600, i/60%60, i%60),
+		}},
+	}
+}
+
+// manyCalls answers lists of calls with a table of 2,000, or of one for a session. By a watch, there is one more, and another is gone.
 func manyCalls(w http.ResponseWriter, r *http.Request) bool {
 	if !strings.HasSuffix(r.URL.Path, "/toolcalls") {
 		return false
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Has("watch") {
-		w.WriteHeader(http.StatusOK)
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": map[string]any{"kind": "Table", "rows": []any{rowOfMany(2000)}}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "DELETED", "object": map[string]any{"kind": "Table", "rows": []any{rowOfMany(1999)}}})
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 		return true
@@ -107,13 +119,10 @@ func manyCalls(w http.ResponseWriter, r *http.Request) bool {
 	}
 	rows := make([]any, 2000)
 	for i := range rows {
-		name := fmt.Sprintf("call-%04d", i)
-		rows[i] = map[string]any{
-			"cells": []any{name, "Succeeded", "Completed", 0, 1500 + i, ""},
-			"object": map[string]any{"metadata": map[string]any{
-				"uid": name, "name": name, "namespace": "many", "creationTimestamp": fmt.Sprintf("2026-01-01T%02d:%02d:%02dZ", i/3600, i/60%60, i%60),
-			}},
-		}
+		rows[i] = rowOfMany(i)
+	}
+	if r.URL.Query().Get("fieldSelector") == "spec.sessionRef.name=last" {
+		rows = []any{rowOfMany(3000)}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"kind": "Table", "metadata": map[string]any{"resourceVersion": "1"}, "rows": rows,
@@ -127,8 +136,8 @@ func TestAListOfManyCalls(t *testing.T) {
 	f := newFixture(t, manyCalls)
 	p := f.open("/")
 	p.signIn(f.viewer(), f.namespace)
-	p.awaitText("#state", "2000 calls, live.")
-	p.await("document.querySelector('tbody tr').dataset.call === 'call-1999'")
+	p.awaitText("#state", "1999 calls, live. There are more: use kubectl toolcall get.")
+	p.await("document.querySelector('tbody tr').dataset.call === 'call-2000'")
 	if n := p.count("tbody tr"); n > 400 {
 		t.Errorf("%d rows are made at once", n)
 	}
@@ -136,4 +145,7 @@ func TestAListOfManyCalls(t *testing.T) {
 	p.await("(window.scrollTo(0, document.body.scrollHeight), document.querySelectorAll('tbody tr').length > " + fmt.Sprint(before) + ")")
 	p.enter("#search", "call-0007")
 	p.rows("call-0007")
+	// The calls of a session are asked for by its name, as they may be behind those.
+	p.show("#/sessions/many/last")
+	p.await("document.querySelector('[data-call=call-3000]')")
 }

@@ -60,7 +60,10 @@ export class CallList {
 
   put(row) {
     this.#keep(row);
-    while (this.#entries.size > maxObjects) this.#entries.delete(this.#oldest());
+    while (this.#entries.size > maxObjects) {
+      this.#entries.delete(this.#oldest());
+      this.#more = true;
+    }
     this.#soon();
   }
 
@@ -111,7 +114,7 @@ export class CallList {
     clearTimeout(this.#frame);
     this.#frame = 0;
     const now = Date.now();
-    const entries = [...this.#entries.values()].filter(({session}) => !this.#session || session === this.#session);
+    const entries = [...this.#entries.values()];
     const {found, counts} = find(entries, this.#filter);
     const lines = this.#lines(sort(found, this.#filter, now));
     this.#place(lines.slice(0, this.#limit).map((line) => this.#rowOf(line, now)));
@@ -172,8 +175,8 @@ export class CallList {
 
   #tell(count, found) {
     const all = `${count} ${count === 1 ? 'call' : 'calls'}`;
-    const text = count === 0 ? 'There are none.' :
-      `${isFiltered(this.#filter) ? `${found} of ${all}` : all}, live.${this.#more || count >= maxObjects ? ' There are more: choose a namespace, or use kubectl toolcall get.' : ''}`;
+    const more = this.#more ? ` There are more: ${this.#namespace ? '' : 'choose a namespace, or '}use kubectl toolcall get.` : '';
+    const text = count === 0 && !more ? 'There are none.' : `${isFiltered(this.#filter) ? `${found} of ${all}` : all}, live.${more}`;
     if (this.#message) this.#state.replaceChildren(this.#message);
     else if (this.#state.textContent !== text) this.#state.textContent = text;
   }
@@ -184,5 +187,5 @@ export async function showCalls(namespace, session, into, signal) {
   const shown = new CallList(namespace, session, into);
   const timer = setInterval(() => shown.tick(), 1000);
   signal.addEventListener('abort', () => clearInterval(timer), {once: true});
-  await keep(listPath('toolcalls', namespace), {}, shown, signal);
+  await keep(listPath('toolcalls', namespace), session ? {fieldSelector: `spec.sessionRef.name=${session}`} : {}, shown, signal);
 }

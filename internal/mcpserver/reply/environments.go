@@ -18,7 +18,7 @@ type Environment struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 	Languages  []string `json:"languages,omitempty"`
 	Keeps      []string `json:"keeps,omitempty"`
-	// Allowed is what its policy lets calls do, nil if the requester may not read the policy.
+	// Allowed is what its policy lets calls do, nil if it names none, or the requester may not read the policy.
 	Allowed *Allowed `json:"allowed,omitempty"`
 }
 

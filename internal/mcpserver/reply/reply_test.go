@@ -138,20 +138,23 @@ func TestHintsNameTheToolThatReadsTheRest(t *testing.T) {
 func TestRetrySafe(t *testing.T) {
 	t.Parallel()
 	read, edit := &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a"}, &v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a"}
+	remove, removeAll := &v1alpha1.FileAction{Operation: v1alpha1.FileDelete, Path: "a"}, &v1alpha1.FileAction{Operation: v1alpha1.FileDelete, Path: "a", Recursive: true}
 	for name, test := range map[string]struct {
 		call *v1alpha1.ToolCall
 		want bool
 	}{
-		"a read that failed":              {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileNotFound, read), true},
-		"a read whose pod is lost":        {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, read), true},
-		"an edit that matched nothing":    {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonEditNotFound, edit), true},
-		"an edit on a file that changed":  {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileChanged, edit), true},
-		"an edit whose pod is lost":       {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, edit), false},
-		"an edit that took too long":      {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonTimedOut, edit), false},
-		"an edit that ran out of space":   {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNoSpace, edit), false},
-		"a command that failed":           {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil), false},
-		"a command without its directory": {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileNotFound, nil), false},
-		"a denied command":                {ended(v1alpha1.PhaseDenied, v1alpha1.ReasonShellDisabled, nil), true},
+		"a read that failed":               {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileNotFound, read), true},
+		"a read whose pod is lost":         {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, read), true},
+		"an edit that matched nothing":     {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonEditNotFound, edit), true},
+		"an edit on a file that changed":   {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileChanged, edit), true},
+		"an edit whose pod is lost":        {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, edit), false},
+		"an edit that took too long":       {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonTimedOut, edit), false},
+		"an edit that ran out of space":    {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNoSpace, edit), false},
+		"a file that can't be deleted":     {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPermissionDenied, remove), true},
+		"a tree of which some may be gone": {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonPermissionDenied, removeAll), false},
+		"a command that failed":            {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil), false},
+		"a command without its directory":  {ended(v1alpha1.PhaseFailed, v1alpha1.ReasonFileNotFound, nil), false},
+		"a denied command":                 {ended(v1alpha1.PhaseDenied, v1alpha1.ReasonShellDisabled, nil), true},
 	} {
 		if got := Of(test.call).RetrySafe; got == nil || *got != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -159,6 +162,26 @@ func TestRetrySafe(t *testing.T) {
 	}
 	if got := Of(ended(v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, read)).RetrySafe; got != nil {
 		t.Errorf("a success: %v", *got)
+	}
+}
+
+// A call that has not started says what it waits for, and has no output to read.
+func TestWhatACallWaitsFor(t *testing.T) {
+	t.Parallel()
+	asked := []metav1.Condition{{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown}}
+	for want, status := range map[string]v1alpha1.ToolCallStatus{
+		"call mcp-abcdefghijkl waits to be started":                                    {},
+		"call mcp-abcdefghijkl waits: its turn":                                        {Phase: v1alpha1.PhasePending, Message: "its turn"},
+		"call mcp-abcdefghijkl has not finished; read_output has what it wrote so far": {Phase: v1alpha1.PhaseRunning, Message: "m"},
+		`call mcp-abcdefghijkl waits: a person has to approve it; ask ["the owners"]`: {
+			Phase: v1alpha1.PhasePending, Message: "a person has to approve it", Conditions: asked, Approval: &v1alpha1.ApprovalStatus{Approvers: []string{"the owners"}},
+		},
+	} {
+		call := ended("", "", nil)
+		call.Status = status
+		if got := Running(call); got.Output != want || got.Reason != ReasonNotFinished || !got.Succeeded {
+			t.Errorf("got %q, want %q", got.Output, want)
+		}
 	}
 }
 

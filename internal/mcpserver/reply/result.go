@@ -128,7 +128,12 @@ func changedNothing(call *v1alpha1.ToolCall) bool {
 	if call.Status.Phase == v1alpha1.PhaseDenied {
 		return true
 	}
-	return call.Spec.File != nil && (!call.Spec.File.Operation.Writes() || slices.Contains(refusals, call.Status.Reason))
+	file := call.Spec.File
+	if file == nil {
+		return false
+	}
+	// What can't be deleted in a directory says nothing of the rest.
+	return !file.Operation.Writes() || !file.Recursive && slices.Contains(refusals, call.Status.Reason)
 }
 
 // outputOf is the text of a call, in the words of this server.
@@ -162,6 +167,20 @@ func Running(call *v1alpha1.ToolCall) *Result {
 	if r.Phase == "" {
 		r.Phase = string(v1alpha1.PhasePending)
 	}
-	r.Output = fmt.Sprintf("call %s has not finished; read_output has what it wrote so far", call.Name)
+	r.Output = progressOf(call)
 	return r
+}
+
+// progressOf says that a call runs, or what it waits for.
+func progressOf(call *v1alpha1.ToolCall) string {
+	switch s := &call.Status; {
+	case s.Phase == v1alpha1.PhaseRunning:
+		return fmt.Sprintf("call %s has not finished; read_output has what it wrote so far", call.Name)
+	case s.Message == "":
+		return fmt.Sprintf("call %s waits to be started", call.Name)
+	case call.AwaitsApproval() && len(s.Approval.Approvers) > 0:
+		return fmt.Sprintf("call %s waits: %s; ask %q", call.Name, OwnWords(s.Message), s.Approval.Approvers)
+	default:
+		return fmt.Sprintf("call %s waits: %s", call.Name, OwnWords(s.Message))
+	}
 }
