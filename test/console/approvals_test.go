@@ -194,7 +194,7 @@ func TestAnApproverDeniesByKeyboard(t *testing.T) {
 	f.waits("push", "git push --force")
 	p := f.open("/#/approvals/" + f.namespace + "/push")
 	p.signIn(token, f.namespace)
-	p.awaitText("#difference", "You approved no call of this session")
+	p.awaitText("#difference", "calls that you approved, none is of this session")
 	deny := "[...document.querySelectorAll('main > .toolbar button')].find((b) => b.textContent === 'Deny…')"
 	p.await(deny + "?.disabled === false")
 	p.eval(deny+".focus()", nil)

@@ -2,12 +2,12 @@
 import {ApiError, listPath, whoAmI} from './api.js';
 import {Confirmation} from './confirm.js';
 import {button, element, fields, link} from './dom.js';
-import {lastApproved} from './lastapproved.js';
+import {lastApproved, maxCompared} from './lastapproved.js';
 import {Live} from './live.js';
 import {problem, untilRetried} from './problem.js';
 import {differenceOf, requestOf} from './request.js';
 import {head, reachable, section} from './reviews.js';
-import {asked, awaits, comparable, digestOf, strictLine} from './summary.js';
+import {asked, awaits, comparable, digestOf, requestKey, strictLine} from './summary.js';
 import {shorten} from './text.js';
 import {keep, metadataOf} from './watch.js';
 
@@ -83,7 +83,7 @@ class ApprovalView {
     this.#call = call;
     this.#gone = false;
     this.#facts.replaceChildren(factsOf(call));
-    const key = `${metadataOf(call).uid} ${call.status?.approval?.digest}`;
+    const key = requestKey(call);
     if (key !== this.#shown) this.#begin(call, key);
     this.#confirmation?.update(call, awaits(call));
     this.#tell();
@@ -147,7 +147,7 @@ class ApprovalView {
     try {
       this.#user ??= await whoAmI(this.#signal);
       const before = await lastApproved(this.#user, call, this.#signal);
-      shown = before ? comparison(before, call) : [element('p', 'note', 'You approved no call of this session, or of this requester, that is still there.')];
+      shown = before ? comparison(before, call) : [element('p', 'note', `Of the last ${maxCompared} calls that you approved, none is of this session, or of this requester, and still there.`)];
     } catch (error) {
       if (this.#signal.aborted) return;
       shown = [element('p', '', 'It can\'t be compared. ', problem(error))];

@@ -3,6 +3,9 @@
 // maxCells bounds the work: texts with more lines that differ stand as removed and added.
 const maxCells = 4_000_000;
 
+// maxLines bounds what is shown: each line becomes an element.
+const maxLines = 2000;
+
 // lengths has, for each pair of lines, how many lines the rests of both texts have in common, in the same order.
 function lengths(a, b) {
   const width = b.length + 1;
@@ -28,7 +31,7 @@ function changed(a, b) {
 }
 
 // difference is the lines that differ, with a few around them: each has a mark, -, + or a space, and … stands for what is left out.
-// It is empty when there is no difference.
+// It is empty when there is no difference. After very many lines, the last one says how many more differ.
 export function difference(before, after, context = 2) {
   const a = before.split('\n'), b = after.split('\n');
   let first = 0, last = 0;
@@ -36,7 +39,9 @@ export function difference(before, after, context = 2) {
   while (last < a.length - first && last < b.length - first && a.at(-1 - last) === b.at(-1 - last)) last++;
   const same = (lines) => lines.map((text) => ({mark: ' ', text}));
   const all = [...same(a.slice(0, first)), ...changed(a.slice(first, a.length - last), b.slice(first, b.length - last)), ...same(a.slice(a.length - last))];
-  const shown = new Set();
-  all.forEach(({mark}, at) => { if (mark !== ' ') for (let i = at - context; i <= at + context; i++) shown.add(i); });
-  return all.flatMap((line, at) => (shown.has(at) ? [line] : at > 0 && shown.has(at - 1) ? [{mark: '…', text: ''}] : []));
+  const near = new Uint8Array(all.length);
+  all.forEach(({mark}, at) => { if (mark !== ' ') near.fill(1, Math.max(0, at - context), at + context + 1); });
+  const shown = all.flatMap((line, at) => (near[at] ? [line] : at > 0 && near[at - 1] ? [{mark: '…', text: ''}] : []));
+  const more = shown.slice(maxLines).filter(({mark}) => mark === '-' || mark === '+').length;
+  return more ? [...shown.slice(0, maxLines), {mark: '…', text: `${more} more lines differ`}] : shown;
 }

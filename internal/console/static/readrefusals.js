@@ -6,13 +6,13 @@ import {policiesOf} from './refusals.js';
 // detailed are the reasons of which the status says which rule or requirement it was: those calls are read whole.
 const detailed = ['DeniedByRule', 'GuardError', 'ApprovalDenied', 'ApprovalExpired'];
 
-// What is read at most: pages of rows, and pages of whole calls, each of which may be large.
-const maxPages = 4, maxWhole = 10, perPage = 500, wholePerPage = 40;
+// What is read at most: rows, and whole calls, each of which may be large.
+const maxRows = 2000, maxWhole = 400, perPage = 500, wholePerPage = 40;
 
 async function readRows(path, signal) {
   const all = [];
   let complete = true;
-  for await (const {answer, isLast} of pages(path, {limit: perPage}, maxPages, signal)) {
+  for await (const {answer, isLast} of pages(path, {limit: perPage}, maxRows, signal)) {
     all.push(...rows(answer));
     complete = isLast;
   }

@@ -10,7 +10,7 @@ export function differenceOf(before, after, same) {
   const shown = element('pre', 'difference');
   for (const {mark, text} of lines) {
     const line = element({'-': 'del', '+': 'ins'}[mark] ?? 'span');
-    line.textContent = mark === '…' ? '…\n' : `${mark} ${text}\n`;
+    line.textContent = `${mark} ${text}\n`;
     shown.append(line);
   }
   return shown;

@@ -82,5 +82,8 @@ export async function digestOf(summary) {
   return `sha256:${Array.from(new Uint8Array(hash), (byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 }
 
+// requestKey is another one whenever anything of what is decided about is: the digest alone may be kept with another summary.
+export function requestKey({metadata, status}) { return JSON.stringify([metadata.uid, status?.approval?.digest, status?.approval?.summary]); }
+
 // selectorOf selects the objects that have a value in a field.
 export function selectorOf(field, value) { return `${field}=${value.replace(/[\\,=]/g, '\\$&')}`; }

@@ -7,7 +7,7 @@ export const maxObjects = 2000;
 // maxPage bounds the objects of one answer, and fewPage those of one where their metadata is as large as it may be: the console
 // breaks longer answers off.
 const maxPage = 500;
-const fewPage = 40;
+export const fewPage = 40;
 
 // maxLabels bounds the labels that are kept of an object.
 const maxLabels = 32;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import {asked, awaits, comparable, digestOf, inShort, indented, isAlike, isCounted, selectorOf, strict, strictLine} from '../static/summary.js';
+import {asked, awaits, comparable, digestOf, inShort, indented, isAlike, isCounted, requestKey, selectorOf, strict, strictLine} from '../static/summary.js';
 
 test('every character that nobody sees is visible', () => {
   assert.equal(strict('a\r\nb\x1b[2J\u202ec\u200dd\ufe0fe\u00a0f\u3164 g'), 'a^M\nb^[[2J<U+202E>c<U+200D>d<U+FE0F>e<U+00A0>f<U+3164> g');
@@ -24,6 +24,13 @@ test('what each call has another of is not compared', () => {
 test('a summary has the digest that the operator gives it', async () => {
   assert.equal(await digestOf('{"a":"é"}'), 'sha256:b3a092a6af48807fa9482b2ee140105575daa26d5b24b3c0e60a7e2dee6683b1');
   assert.equal(await digestOf(''), 'sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855');
+});
+
+test('another summary with the same digest is another request', () => {
+  const key = (summary) => requestKey({metadata: {uid: 'a'}, status: {approval: {digest: 'sha256:1', summary}}});
+  assert.equal(key('a'), key('a'));
+  assert.notEqual(key('a'), key('b'));
+  assert.doesNotThrow(() => requestKey({metadata: {uid: 'a'}}));
 });
 
 test('a script stands apart from what else was asked for, and nothing is left out', () => {
