@@ -9,10 +9,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,8 +36,6 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 	// Requesters vouches for approvers.
 	Requesters *access.Requesters
-	// last has the last known state of calls, by the names of decisions that may have to be judged when the call is gone.
-	last sync.Map
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcallapprovals,verbs=get;list;watch;patch;delete
@@ -49,37 +45,21 @@ type Reconciler struct {
 // is written of the decision doesn't compete with that.
 const statusDelay = 250 * time.Millisecond
 
-// linger is how long a decision stays that was judged after its call was deleted: who made it asks again and again what became of it.
-const linger = 2 * time.Second
-
-// SetupWithManager registers the controller.
+// SetupWithManager registers the controller. What becomes of a call that people decide about has its decisions looked at.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolCallApproval{}).
-		Watches(&v1alpha1.ToolCall{}, r.Calls()).
+		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { r.enqueueDecisions(ctx, e.ObjectNew, q) },
+			// So a call disappears from the cache that has ended.
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
+		}).
 		Complete(r)
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Calls has the decisions about a call looked at when that changes, or leaves the cache because it has ended or is deleted: then at once,
-// since it may be gone soon, and nothing is left that the status would compete with.
-func (r *Reconciler) Calls() handler.Funcs {
-	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
-			r.eachDecision(ctx, e.ObjectNew, func(_ *v1alpha1.ToolCall, decision reconcile.Request) { q.AddAfter(decision, statusDelay) })
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
-			r.eachDecision(ctx, e.Object, func(call *v1alpha1.ToolCall, decision reconcile.Request) {
-				r.last.Store(decision.NamespacedName, call)
-				q.Add(decision)
-			})
-		},
-	}
-}
-
-// eachDecision visits the decisions about a call that people decide about.
-func (r *Reconciler) eachDecision(ctx context.Context, o client.Object, visit func(call *v1alpha1.ToolCall, decision reconcile.Request)) {
+func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q requests) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if !ok || call.Status.Approval == nil {
 		return
@@ -89,19 +69,18 @@ func (r *Reconciler) eachDecision(ctx context.Context, o client.Object, visit fu
 		return
 	}
 	for i := range decisions {
-		visit(call, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&decisions[i])})
+		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&decisions[i])}, statusDelay)
 	}
 }
 
 // Reconcile looks at a decision.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	decision := &v1alpha1.ToolCallApproval{}
-	err := r.Objects.Get(ctx, req.NamespacedName, decision)
-	if apierrors.IsNotFound(err) || err == nil && isDone(decision) {
-		r.last.Delete(req.NamespacedName)
+	if err := r.Objects.Get(ctx, req.NamespacedName, decision); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if decision.DeletionTimestamp != nil || isJudged(decision) {
 		return ctrl.Result{}, nil
-	} else if err != nil {
-		return ctrl.Result{}, err
 	}
 	if waits, err := r.waits(ctx, decision); err != nil || waits {
 		return ctrl.Result{}, err
@@ -112,58 +91,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if call == nil || string(call.UID) != decision.Spec.CallRef.UID {
-		return r.endWithoutCall(ctx, decision)
-	}
-	if err := r.report(ctx, call, decision); err != nil || !isJudged(decision) {
+		err := r.Client.Delete(ctx, decision, client.Preconditions{UID: &decision.UID})
 		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(r.setOwner(ctx, decision, call))
-}
-
-// report writes once whether a decision counts, if that is known.
-func (r *Reconciler) report(ctx context.Context, call *v1alpha1.ToolCall, decision *v1alpha1.ToolCallApproval) error {
-	if isJudged(decision) {
-		return nil
 	}
 	verdict, err := r.judge(ctx, call, decision)
 	if err != nil || verdict == nil {
-		return err
+		return ctrl.Result{}, err
 	}
-	return r.writeStatus(ctx, decision, verdict)
-}
-
-// endWithoutCall deletes a decision whose call is gone. One that the call's last known state has an answer to gets that first, and stays
-// for a moment.
-func (r *Reconciler) endWithoutCall(ctx context.Context, decision *v1alpha1.ToolCallApproval) (ctrl.Result, error) {
-	last, _ := r.last.Load(client.ObjectKeyFromObject(decision))
-	if call, ok := last.(*v1alpha1.ToolCall); ok && string(call.UID) == decision.Spec.CallRef.UID {
-		if err := r.report(ctx, call, decision); err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(err)
-		}
+	if err := r.setOwner(ctx, decision, call); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if said := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionAccepted); said != nil {
-		if left := said.LastTransitionTime.Add(linger).Sub(r.Clock.Now()); left > 0 {
-			return ctrl.Result{RequeueAfter: left}, nil
-		}
-	}
-	err := r.Client.Delete(ctx, decision, client.Preconditions{UID: &decision.UID})
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, client.IgnoreNotFound(r.writeStatus(ctx, decision, verdict))
 }
 
 // waits says that the controller of calls is about to count a decision. The call's next change has the decision looked at again.
 func (r *Reconciler) waits(ctx context.Context, decision *v1alpha1.ToolCallApproval) (bool, error) {
-	if isJudged(decision) {
-		return false, nil
-	}
 	call := &v1alpha1.ToolCall{}
 	err := r.Objects.Get(ctx, callOf(decision), call)
 	if err != nil || string(call.UID) != decision.Spec.CallRef.UID {
 		return false, client.IgnoreNotFound(err)
 	}
 	verdict, err := r.judge(ctx, call, decision)
-	if verdict != nil {
-		r.last.Store(client.ObjectKeyFromObject(decision), call)
-	}
 	return verdict == nil, err
 }
 
@@ -175,20 +123,10 @@ func isJudged(decision *v1alpha1.ToolCallApproval) bool {
 	return decision.Status.Phase == v1alpha1.ApprovalAccepted || decision.Status.Phase == v1alpha1.ApprovalRejected
 }
 
-// isDone says that nothing is left to do about a decision.
-func isDone(decision *v1alpha1.ToolCallApproval) bool {
-	return decision.DeletionTimestamp != nil || isJudged(decision) && isOwned(decision)
-}
-
-// isOwned says that a decision is part of its call.
-func isOwned(decision *v1alpha1.ToolCallApproval) bool {
-	return slices.ContainsFunc(decision.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == decision.Spec.CallRef.UID })
-}
-
-// setOwner makes a decision part of its call once it says whether it counts: nothing is written before, since that would compete with the start
-// of an approved call, and a decision whose call is gone would be deleted without an answer. Until then, this controller deletes it.
+// setOwner makes a decision part of its call. Nothing is written before the decision is judged: such a write would compete with the start
+// of an approved call. Until then, this controller deletes the decision of a call that is gone.
 func (r *Reconciler) setOwner(ctx context.Context, decision *v1alpha1.ToolCallApproval, call *v1alpha1.ToolCall) error {
-	if isOwned(decision) {
+	if slices.ContainsFunc(decision.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == call.UID }) {
 		return nil
 	}
 	before := decision.DeepCopy()
