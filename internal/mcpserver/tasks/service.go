@@ -40,8 +40,8 @@ type Service struct {
 	// Enter finds out on whose behalf a request acts, and takes a place for it. The function gives the place back.
 	Enter func(*mcp.RequestExtra) (*identity.Requester, func(), error)
 	// Answer is what the request that created a finished call would have been answered with, had it the given _meta. An error is one of the
-	// protocol.
-	Answer func(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
+	// protocol. What it takes up is given back after the answer to the request that has extra.
+	Answer func(ctx context.Context, extra *mcp.RequestExtra, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
 	// Inputs are what calls wait for from clients.
 	Inputs Inputs
 }
@@ -77,6 +77,7 @@ type params struct {
 // caller is who sent a request about a task.
 type caller struct {
 	*identity.Requester
+	extra *mcp.RequestExtra
 	// fills says that the client can show a form.
 	fills bool
 }
@@ -102,7 +103,7 @@ func (s *Service) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, internalError(err)
 			}
 			defer leave()
-			return next(context.WithValue(ctx, callerKey{}, &caller{who, declared.forms()}), method, req)
+			return next(context.WithValue(ctx, callerKey{}, &caller{who, req.GetExtra(), declared.forms()}), method, req)
 		case declared.tasks():
 			return s.offer(ctx, next, req)
 		default:
@@ -198,7 +199,7 @@ func (s *Service) get(ctx context.Context, _ *mcp.ServerSession, p *params) (*ta
 	t := describe(i, call)
 	switch {
 	case t.Status == completed:
-		t.end(s.Answer(ctx, p.GetMeta(), by.Requester, call))
+		t.end(s.Answer(ctx, by.extra, p.GetMeta(), by.Requester, call))
 	case t.Status == working && by.fills:
 		if t.InputRequests = s.Inputs.Pending(ctx, by.Requester, call); len(t.InputRequests) > 0 {
 			t.Status = inputRequired
