@@ -233,6 +233,9 @@ func (i suiteInputs) Pending(ctx context.Context, who *identity.Requester, call 
 }
 
 func (i suiteInputs) Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error {
+	if _, asked := i.Pending(ctx, who, call)[key]; !asked {
+		return nil
+	}
 	if call.Spec.Shell.Command != askTwiceCommand {
 		if err := i.Approvals.Take(ctx, who, call, key, answer); err != nil {
 			return err

@@ -50,7 +50,7 @@ type Service struct {
 type Inputs interface {
 	// Pending returns the questions that the requester can answer, each under a key of its own.
 	Pending(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) mcp.InputRequestMap
-	// Take takes the answer to one of them.
+	// Take takes an answer to one of them. It ignores one to a question that the call doesn't have for the requester.
 	Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error
 }
 
@@ -208,19 +208,15 @@ func (s *Service) get(ctx context.Context, _ *mcp.ServerSession, p *params) (*ta
 	return t, nil
 }
 
-// update takes answers to questions. It ignores those to questions that aren't pending.
+// update takes answers to questions.
 func (s *Service) update(ctx context.Context, _ *mcp.ServerSession, p *params) (*acknowledgement, error) {
 	by, _, call, err := find(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(p.InputResponses) == 0 || call.Status.Phase.Terminal() {
-		return &acknowledgement{ResultType: typeComplete}, nil
-	}
-	for key := range s.Inputs.Pending(ctx, by.Requester, call) {
-		answer, given := p.InputResponses[key]
-		if !given {
-			continue
+	for key, answer := range p.InputResponses {
+		if call.Status.Phase.Terminal() {
+			break
 		}
 		if err := s.Inputs.Take(ctx, by.Requester, call, key, answer); err != nil {
 			return nil, err
