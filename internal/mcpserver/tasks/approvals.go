@@ -30,6 +30,8 @@ const (
 	// maxNote is the largest number of characters that the API allows in a note, maxCallName what a decision's name has of the call's.
 	maxNote     = 1024
 	maxCallName = 200
+	// maxAsked bounds what was asked for in a form, in bytes: nobody reads more there.
+	maxAsked = 16 << 10
 )
 
 // Approvals asks those who may decide about a call that waits for people.
@@ -38,7 +40,7 @@ type Approvals struct{}
 // Pending returns the question about the call, if the requester can answer it: it is somebody else's call, admission lets the requester
 // decide, and the requester didn't decide yet.
 func (Approvals) Pending(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) mcp.InputRequestMap {
-	if !asks(call) {
+	if !asks(call) || askedFor(call) == "" {
 		return nil
 	}
 	name, uid, err := who.Identify(ctx)
@@ -61,19 +63,33 @@ func asks(call *v1alpha1.ToolCall) bool {
 	return call.AwaitsApproval() && approval.Digest(request.Summary) == request.Digest
 }
 
+// askedFor is what was asked for, as a form shows it; empty when it is too long for one.
+func askedFor(call *v1alpha1.ToolCall) string {
+	asked, err := approval.AskedFor(&call.Spec)
+	if err != nil || len(asked) > maxAsked {
+		return ""
+	}
+	if asked = terminal.SafeStrict(asked); len(asked) > maxAsked {
+		return ""
+	}
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(asked, "\n"), "\n", "\n  ")
+}
+
 // keyOf is the key of the question that a call waits for now: another digest has another key.
 func keyOf(call *v1alpha1.ToolCall) string {
 	return keyPrefix + strings.TrimPrefix(call.Status.Approval.Digest, "sha256:")[:keyDigits]
 }
 
-// question shows what will happen, and asks for a decision about exactly that.
+// question shows what was asked for, whole, and what will happen, and asks for a decision about exactly that.
 func question(call *v1alpha1.ToolCall) *mcp.ElicitParams {
 	note := &jsonschema.Schema{Type: "string", Title: "Note", Description: "for who asks", MaxLength: new(maxNote)}
 	confirm := &jsonschema.Schema{Type: "boolean", Title: "Approve", Description: "true approves the call for one start, false denies it"}
+	request := call.Status.Approval
 	return &mcp.ElicitParams{
-		Message: fmt.Sprintf("%s asks to run call %s in namespace %s. This will happen (long texts, values and input stand as their SHA-256; "+
-			"the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
-			line(call.RequesterName()), line(call.Name), line(call.Namespace), terminal.SafeStrict(indented(call.Status.Approval.Summary)), call.Status.Approval.Digest),
+		Message: fmt.Sprintf("%s asks to run call %s in namespace %s.\nBecause of: %s\nSays: %s\nWaits: since %s, until %s\nAsked for:\n%s\n"+
+			"This will happen (long texts, values and input stand as their SHA-256; the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
+			line(call.RequesterName()), line(call.Name), line(call.Namespace), line(strings.Join(request.Causes, ", ")), line(strings.Join(request.Messages, "; ")),
+			stamp(request.RequestedAt.Time), stamp(request.ExpiresAt.Time), askedFor(call), terminal.SafeStrict(indented(request.Summary)), request.Digest),
 		RequestedSchema: &jsonschema.Schema{
 			Type: "object", Required: []string{"confirm"},
 			Properties: map[string]*jsonschema.Schema{"confirm": confirm, "note": note}, PropertyOrder: []string{"confirm", "note"},
