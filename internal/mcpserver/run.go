@@ -69,6 +69,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 			return nil, err
 		}
 	}
+	tasks.Prepare(ctx, call)
 	inConversation := s.joins(call)
 	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.ID != "")
 	if err != nil {
