@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
@@ -56,6 +57,17 @@ func Summary(s *decide.Snapshot, d *decide.Decision, asked time.Time) (summary, 
 
 // Digest is the digest of a summary.
 func Digest(summary string) string { return "sha256:" + sum([]byte(summary)) }
+
+// AskedFor is the action as its caller wrote it, whole.
+func AskedFor(spec *v1alpha1.ToolCallSpec) (string, error) {
+	asked := spec.DeepCopy()
+	asked.RequestedBy = nil
+	text, err := yaml.Marshal(asked)
+	if err != nil {
+		return "", fmt.Errorf("write what was asked for: %w", err)
+	}
+	return string(text), nil
+}
 
 func sum(text []byte) string {
 	hash := sha256.Sum256(text)

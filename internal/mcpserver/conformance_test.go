@@ -155,11 +155,11 @@ func (s *site) addSuiteTools() {
 		err := json.Unmarshal(req.Params.Arguments, &read)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Hello, " + read.Name + "!"}}}, err
 	})
-	s.server.tasks.Answer = func(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
+	s.server.tasks.Answer = func(ctx context.Context, extra *mcp.RequestExtra, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
 		if call.Spec.Shell.Command == brokenCommand {
 			return nil, errors.New("the tool is broken")
 		}
-		return s.server.answerOf(ctx, asked, who, call)
+		return s.server.answerOf(ctx, extra, asked, who, call)
 	}
 	s.server.tasks.Inputs = suiteInputs{f: s.fixture}
 }
@@ -233,6 +233,9 @@ func (i suiteInputs) Pending(ctx context.Context, who *identity.Requester, call 
 }
 
 func (i suiteInputs) Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error {
+	if _, asked := i.Pending(ctx, who, call)[key]; !asked {
+		return nil
+	}
 	if call.Spec.Shell.Command != askTwiceCommand {
 		if err := i.Approvals.Take(ctx, who, call, key, answer); err != nil {
 			return err

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -10,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
+	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
@@ -38,6 +41,21 @@ func fileServer(t *testing.T, path string, content []byte) *identity.Requester {
 	return &identity.Requester{Output: client}
 }
 
+// sumOf has a call know the hash of what it read.
+func sumOf(content []byte) func(*v1alpha1.ToolCall) {
+	return func(c *v1alpha1.ToolCall) { c.Status.File.SHA256 = fmt.Sprintf("%x", sha256.Sum256(content)) }
+}
+
+// readsImage is a call that has read the file of a fileServer.
+func readsImage(path string) *v1alpha1.ToolCall {
+	call := &v1alpha1.ToolCall{}
+	call.Namespace = "n"
+	call.Spec.File, call.Spec.SessionRef = &v1alpha1.FileAction{Operation: v1alpha1.FileRead}, &v1alpha1.SessionReference{Name: "s"}
+	call.Status.Phase, call.Status.Output = v1alpha1.PhaseSucceeded, "described"
+	call.Status.File = &v1alpha1.FileStatus{Path: path, Binary: true}
+	return call
+}
+
 func TestAnImageIsShownAsOne(t *testing.T) {
 	t.Parallel()
 	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 60_000)...)
@@ -46,27 +64,28 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 		content []byte
 		change  func(*v1alpha1.ToolCall)
 		kind    string
+		later   bool
 	}{
-		"a PNG":                   {"/w/p.png", png, func(*v1alpha1.ToolCall) {}, "image/png"},
-		"a JPEG in capitals":      {"/w/p.JPG", []byte("\xff\xd8\xff\xe0\x00\x10JFIF"), func(*v1alpha1.ToolCall) {}, "image/jpeg"},
-		"only called like one":    {"/w/p.png", make([]byte, 100), func(*v1alpha1.ToolCall) {}, ""},
-		"too large":               {"/w/p.png", append(png, make([]byte, maxImage)...), func(*v1alpha1.ToolCall) {}, ""},
-		"another kind of file":    {"/w/p.bin", png, func(*v1alpha1.ToolCall) {}, ""},
-		"a file that isn't there": {"/w/other.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Path = "/w/p.png" }, ""},
-		"without a session":       {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Spec.SessionRef = nil }, ""},
-		"a part":                  {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Spec.File.Limit = new(int64(3)) }, ""},
-		"in bytes":                {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Binary = false }, ""},
+		"a PNG":                   {"/w/p.png", png, func(*v1alpha1.ToolCall) {}, "image/png", false},
+		"a JPEG in capitals":      {"/w/p.JPG", []byte("\xff\xd8\xff\xe0\x00\x10JFIF"), func(*v1alpha1.ToolCall) {}, "image/jpeg", false},
+		"only called like one":    {"/w/p.png", make([]byte, 100), func(*v1alpha1.ToolCall) {}, "", false},
+		"too large":               {"/w/p.png", append(png, make([]byte, maxImage)...), func(*v1alpha1.ToolCall) {}, "", false},
+		"another kind of file":    {"/w/p.bin", png, func(*v1alpha1.ToolCall) {}, "", false},
+		"a file that isn't there": {"/w/other.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Path = "/w/p.png" }, "", false},
+		"without a session":       {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Spec.SessionRef = nil }, "", false},
+		"a part":                  {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Spec.File.Limit = new(int64(3)) }, "", false},
+		"as the call read it":     {"/w/p.png", png, sumOf(png), "image/png", true},
+		"changed since":           {"/w/p.png", png, sumOf(png[1:]), "", false},
+		"later, without a hash":   {"/w/p.png", png, func(*v1alpha1.ToolCall) {}, "", true},
+		"in bytes":                {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Binary = false }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			call := &v1alpha1.ToolCall{}
-			call.Namespace = "n"
-			call.Spec.File, call.Spec.SessionRef = &v1alpha1.FileAction{Operation: v1alpha1.FileRead}, &v1alpha1.SessionReference{Name: "s"}
-			call.Status.Phase, call.Status.Output = v1alpha1.PhaseSucceeded, "described"
-			call.Status.File = &v1alpha1.FileStatus{Path: test.path, Binary: true}
+			call := readsImage(test.path)
 			test.change(call)
 			result := reply.Of(call)
-			addImage(t.Context(), fileServer(t, test.path, test.content), call, result)
+			server := &Server{images: limits.New(maxImageBytes, 0, maxImageBytes)}
+			server.addImage(t.Context(), nil, fileServer(t, test.path, test.content), call, result, test.later)
 			answer, err := result.Encode(nil, reply.DefaultLimit)
 			if err != nil {
 				t.Fatal(err)
@@ -83,4 +102,22 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Images that clients haven't read yet take up so much memory and no more: beyond that, they are described.
+func TestImagesHaveABoundOfMemory(t *testing.T) {
+	t.Parallel()
+	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 60_000)...)
+	server := &Server{images: limits.New(1_000_000, 0, 1_000_000)}
+	who, call := fileServer(t, "/w/p.png", png), readsImage("/w/p.png")
+	request, answered := context.WithCancel(t.Context())
+	extra := &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{extraSender: &sender{request: request}}}}
+	for _, shown := range []bool{true, false} {
+		result := reply.Of(call)
+		if server.addImage(t.Context(), extra, who, call, result, false); (result.Image != nil) != shown {
+			t.Errorf("shown: %t, want %t, with %d bytes in use", !shown, shown, server.images.Used())
+		}
+	}
+	answered()
+	eventually(t, "free memory", func() bool { return server.images.Used() == 0 })
 }

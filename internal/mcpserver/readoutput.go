@@ -34,7 +34,7 @@ const (
 const reasonOutputUnavailable = "OutputUnavailable"
 
 // readOutput returns a part of a stream of a call.
-func (s *Server) readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, query *outputclient.Query) (*reply.Result, error) {
+func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, query *outputclient.Query) (*reply.Result, error) {
 	if query.Namespace != "" && query.Namespace != who.Namespace {
 		return nil, &failure{reason: reply.ReasonNotFound, message: fmt.Sprintf(
 			"the artifact is of a call in another namespace than %s, which this connection is for", who.Namespace)}
@@ -47,7 +47,7 @@ func (s *Server) readOutput(ctx context.Context, _ *mcp.CallToolRequest, who *id
 		return nil, err
 	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	if image := s.imageOf(ctx, who, call, query); image != nil {
+	if image := s.imageOf(ctx, req.Extra, who, call, query); image != nil {
 		return image, nil
 	}
 	query.Limit = min(query.Limit, int64(reply.Room(s.options.MaxAnswer)))

@@ -69,6 +69,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 			return nil, err
 		}
 	}
+	tasks.Prepare(ctx, call)
 	inConversation := s.joins(call)
 	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.ID != "")
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 	}
 	result := resultOf(done)
 	result.KnowsSession = r.Spec.SessionRef != nil
-	addImage(ctx, who, done, result)
+	s.addImage(ctx, req.Extra, who, done, result, earlier)
 	if inConversation {
 		s.leaveConversation(req, done, result)
 	}
@@ -94,9 +95,9 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 }
 
 // answerOf is the answer to a request with the given _meta that created a call which has finished.
-func (s *Server) answerOf(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
+func (s *Server) answerOf(ctx context.Context, extra *mcp.RequestExtra, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error) {
 	result := resultOf(call)
-	addImage(ctx, who, call, result)
+	s.addImage(ctx, extra, who, call, result, true)
 	return result.Encode(asked, s.options.MaxAnswer)
 }
 

@@ -71,6 +71,8 @@ type Server struct {
 	tracer  trace.Tracer
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limits.Limit
+	// images bounds the memory of answers with images.
+	images *limits.Limit
 	// lists are the lists of environments that are read.
 	lists         *fair.Turns[string]
 	conversations *conversations
@@ -90,6 +92,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		options: o, tracer: newTracer(o.Traces), calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		images:  limits.New(maxImageBytes, maxImageBytesPerTenant, maxImageBytesPerUser),
 		// Not more can wait than the limit of queries lets in.
 		lists: fair.NewTurns[string](maxLists, maxListsPerTenant),
 	}

@@ -2,6 +2,9 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +144,53 @@ func (s *site) ignoresOthers(agent, human, task, key string) {
 	}
 	if got := s.decisions(); len(got) > 0 {
 		s.t.Errorf("decisions: %+v", got)
+	}
+}
+
+// No denial is lost: not where somebody else took the name of the decision, not where the same user approved before, and who may not decide
+// is told so.
+func TestNoDenialIsLost(t *testing.T) {
+	t.Parallel()
+	s := newTaskSite(t)
+	s.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if call.Status.Approval != nil && !call.Spec.Cancel {
+			return nil
+		}
+		return s.awaitPeople(call)
+	})
+	agent, human, other := s.user("agent", runsCalls()), s.user("human", approves()...), s.user("other", runsCalls())
+	made := s.command(agent, fields{"command": "x"})
+	key := ""
+	for asked := range s.awaitState(human, made.TaskID, "input_required").InputRequests {
+		key = asked
+	}
+	call := s.only("the one that waits", func(*v1alpha1.ToolCall) bool { return true })
+	name := "system:serviceaccount:" + s.namespace + ":human"
+	sum := sha256.Sum256(fmt.Appendf(nil, "[%q,%q,%q,%q]", name, "", call.UID, call.Status.Approval.Digest))
+	taken := &v1alpha1.ToolCallApproval{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("%s-%x", call.Name, sum[:16])}}
+	taken.Spec = v1alpha1.ToolCallApprovalSpec{
+		CallRef: v1alpha1.CallReference{Name: call.Name, UID: string(call.UID)}, Digest: call.Status.Approval.Digest, Decision: v1alpha1.DecisionApprove,
+	}
+	answer := func(token, action string, want int) {
+		t.Helper()
+		given := fields{key: fields{"action": action, "content": fields{"confirm": true}}}
+		if _, code := s.rpc(token, "tasks/update", fields{"taskId": made.TaskID, "inputResponses": given}, declares); code != want {
+			t.Errorf("%s: error %d, want %d", action, code, want)
+		}
+	}
+	answer(other, "decline", -32603)
+	must(t, s.admin.Create(t.Context(), taken))
+	s.awaitState(human, made.TaskID, "input_required")
+	answer(human, "accept", 0)
+	answer(human, "decline", 0)
+	var own []v1alpha1.ApprovalDecision
+	for _, d := range s.decisions() {
+		if d.ApproverName() == name && d.GenerateName == taken.Name+"-" {
+			own = append(own, d.Spec.Decision)
+		}
+	}
+	slices.Sort(own)
+	if !slices.Equal(own, []v1alpha1.ApprovalDecision{v1alpha1.DecisionApprove, v1alpha1.DecisionDeny}) {
+		t.Errorf("the user's decisions are %v", own)
 	}
 }

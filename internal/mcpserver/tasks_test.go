@@ -296,14 +296,27 @@ func TestARepeatedRequestHasTheSameCall(t *testing.T) {
 	s.awaitState(token, second.TaskID, "cancelled")
 }
 
-// Without the right to change the call, which a task needs, the client waits for the end as before.
+// A call is created with its task: nobody writes to it later. That of an earlier request gets another task only with the right to change the
+// call; without it, the client waits for the end.
 func TestACallThatCannotHaveATask(t *testing.T) {
 	t.Parallel()
 	s := newTaskSite(t)
-	s.operate(echo)
-	rule := runsCalls()
+	var may atomic.Bool
+	s.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if !may.Load() {
+			return nil
+		}
+		return echo(call)
+	})
+	rule, arguments := runsCalls(), fields{"command": "x", "request_id": "1"}
 	rule.Verbs = []string{"create", "get", "list", "watch"}
-	got, code := s.rpc(s.user("agent", rule), "tools/call", fields{"name": "run_command", "arguments": fields{"command": "x"}}, declares)
+	agent := s.user("agent", rule)
+	s.command(agent, arguments)
+	time.AfterFunc(200*time.Millisecond, func() {
+		may.Store(true)
+		s.touchCalls()
+	})
+	got, code := s.rpc(agent, "tools/call", fields{"name": "run_command", "arguments": arguments}, declares)
 	if code != 0 || got.ResultType != "complete" || !(&taskResult{Content: got.Content}).says("x") {
 		t.Errorf("%+v, error %d", got, code)
 	}

@@ -30,6 +30,8 @@ const (
 	// maxNote is the largest number of characters that the API allows in a note, maxCallName what a decision's name has of the call's.
 	maxNote     = 1024
 	maxCallName = 200
+	// maxAsked bounds what was asked for in a form, in bytes: nobody reads more there.
+	maxAsked = 16 << 10
 )
 
 // Approvals asks those who may decide about a call that waits for people.
@@ -38,8 +40,7 @@ type Approvals struct{}
 // Pending returns the question about the call, if the requester can answer it: it is somebody else's call, admission lets the requester
 // decide, and the requester didn't decide yet.
 func (Approvals) Pending(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) mcp.InputRequestMap {
-	request := call.Status.Approval
-	if !call.AwaitsApproval() || approval.Digest(request.Summary) != request.Digest {
+	if !asks(call) || askedFor(call) == "" {
 		return nil
 	}
 	name, uid, err := who.Identify(ctx)
@@ -49,10 +50,29 @@ func (Approvals) Pending(ctx context.Context, who *identity.Requester, call *v1a
 	// The decision itself, which isn't stored, asks admission and finds an earlier one.
 	trial := decision(call, name, uid)
 	trial.Spec.Decision = v1alpha1.DecisionApprove
-	if who.Objects.Create(ctx, trial, client.DryRunAll) != nil {
+	err = who.Objects.Create(ctx, trial, client.DryRunAll)
+	if err != nil && (!apierrors.IsAlreadyExists(err) || recorded(ctx, who, trial) != nil) {
 		return nil
 	}
 	return mcp.InputRequestMap{keyOf(call): question(call)}
+}
+
+// asks says that a call waits for people, and says truly for what.
+func asks(call *v1alpha1.ToolCall) bool {
+	request := call.Status.Approval
+	return call.AwaitsApproval() && approval.Digest(request.Summary) == request.Digest
+}
+
+// askedFor is what was asked for, as a form shows it; empty when it is too long for one.
+func askedFor(call *v1alpha1.ToolCall) string {
+	asked, err := approval.AskedFor(&call.Spec)
+	if err != nil || len(asked) > maxAsked {
+		return ""
+	}
+	if asked = terminal.SafeStrict(asked); len(asked) > maxAsked {
+		return ""
+	}
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(asked, "\n"), "\n", "\n  ")
 }
 
 // keyOf is the key of the question that a call waits for now: another digest has another key.
@@ -60,14 +80,16 @@ func keyOf(call *v1alpha1.ToolCall) string {
 	return keyPrefix + strings.TrimPrefix(call.Status.Approval.Digest, "sha256:")[:keyDigits]
 }
 
-// question shows what will happen, and asks for a decision about exactly that.
+// question shows what was asked for, whole, and what will happen, and asks for a decision about exactly that.
 func question(call *v1alpha1.ToolCall) *mcp.ElicitParams {
 	note := &jsonschema.Schema{Type: "string", Title: "Note", Description: "for who asks", MaxLength: new(maxNote)}
 	confirm := &jsonschema.Schema{Type: "boolean", Title: "Approve", Description: "true approves the call for one start, false denies it"}
+	request := call.Status.Approval
 	return &mcp.ElicitParams{
-		Message: fmt.Sprintf("%s asks to run call %s in namespace %s. This will happen (long texts, values and input stand as their SHA-256; "+
-			"the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
-			line(call.RequesterName()), line(call.Name), line(call.Namespace), terminal.SafeStrict(indented(call.Status.Approval.Summary)), call.Status.Approval.Digest),
+		Message: fmt.Sprintf("%s asks to run call %s in namespace %s.\nBecause of: %s\nSays: %s\nWaits: since %s, until %s\nAsked for:\n%s\n"+
+			"This will happen (long texts, values and input stand as their SHA-256; the content of files that it reads or runs isn't part of it):\n%s\nDigest: %s",
+			line(call.RequesterName()), line(call.Name), line(call.Namespace), line(strings.Join(request.Causes, ", ")), line(strings.Join(request.Messages, "; ")),
+			stamp(request.RequestedAt.Time), stamp(request.ExpiresAt.Time), askedFor(call), terminal.SafeStrict(indented(request.Summary)), request.Digest),
 		RequestedSchema: &jsonschema.Schema{
 			Type: "object", Required: []string{"confirm"},
 			Properties: map[string]*jsonschema.Schema{"confirm": confirm, "note": note}, PropertyOrder: []string{"confirm", "note"},
@@ -96,8 +118,12 @@ type form struct {
 	} `json:"content"`
 }
 
-// Take records the decision of the requester, which the operator judges. Who closes the form without an answer decides nothing.
+// Take records the decision of the requester, which the operator judges, or returns an error: no decision is lost. Who closes the form without
+// an answer decides nothing.
 func (Approvals) Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error {
+	if !asks(call) || key != keyOf(call) {
+		return nil
+	}
 	var f form
 	if err := json.Unmarshal(answer, &f); err != nil {
 		return invalidAnswer(key, "it is no answer to a form: "+err.Error())
@@ -108,7 +134,7 @@ func (Approvals) Take(ctx context.Context, who *identity.Requester, call *v1alph
 	}
 	d := decision(call, name, uid)
 	switch {
-	case f.Action == "cancel":
+	case f.Action == "cancel", name == call.RequesterName():
 		return nil
 	case f.Action == "decline", f.Action == "accept" && f.Content.Confirm != nil && !*f.Content.Confirm:
 		d.Spec.Decision = v1alpha1.DecisionDeny
@@ -123,10 +149,37 @@ func (Approvals) Take(ctx context.Context, who *identity.Requester, call *v1alph
 		return invalidAnswer(key, fmt.Sprintf("note must have at most %d characters", maxNote))
 	}
 	d.Spec.Note = f.Content.Note
-	if err := who.Objects.Create(ctx, d); err != nil && !apierrors.IsAlreadyExists(err) {
+	return record(ctx, who, d)
+}
+
+// record stores a decision. Under another name if somebody else, or another decision of the same user, has its own.
+func record(ctx context.Context, who *identity.Requester, d *v1alpha1.ToolCallApproval) error {
+	err := who.Objects.Create(ctx, d.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		if earlier := recorded(ctx, who, d); earlier != nil && earlier.Spec.Decision == d.Spec.Decision {
+			return nil
+		}
+		d.GenerateName, d.Name = d.Name+"-", ""
+		err = who.Objects.Create(ctx, d)
+	}
+	if err != nil {
 		return internalError(fmt.Errorf("record the decision: %w", err))
 	}
 	return nil
+}
+
+// recorded is what has the name of a decision, if the same user made it about the same.
+func recorded(ctx context.Context, who *identity.Requester, d *v1alpha1.ToolCallApproval) *v1alpha1.ToolCallApproval {
+	found := &v1alpha1.ToolCallApproval{}
+	if who.Objects.Get(ctx, client.ObjectKeyFromObject(d), found) != nil {
+		return nil
+	}
+	name, uid, err := who.Identify(ctx)
+	by := found.Spec.Approver
+	if err != nil || by == nil || by.Username != name || by.UID != uid || found.Spec.CallRef != d.Spec.CallRef || found.Spec.Digest != d.Spec.Digest {
+		return nil
+	}
+	return found
 }
 
 func invalidAnswer(key, problem string) error {

@@ -29,13 +29,11 @@ type id struct {
 	secret string
 }
 
-// newID returns an id of a call that nobody can guess.
-func newID(call *v1alpha1.ToolCall) id {
+// newSecret returns the random part of an id.
+func newSecret() string {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails
-	return id{
-		key: types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, uid: call.UID, secret: base64.RawURLEncoding.EncodeToString(secret),
-	}
+	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
 // String is the id as clients get it. The name of a call can have dots, the other parts can't.

@@ -14,6 +14,9 @@ func newCall() *v1alpha1.ToolCall {
 	return &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "mcp-a.b", UID: "6f9c3c5e-0f2c-4a53-9d55-0d2f8f0d9a0e"}}
 }
 
+// newID is an id of a call that nobody can guess.
+func newID(call *v1alpha1.ToolCall) id { return (&offer{secret: newSecret()}).idOf(call) }
+
 // An id leads to its call, and to no other.
 func TestIDs(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,8 @@ const createTimeout = 10 * time.Second
 // offer is what a request can be answered with instead of the end of its call.
 type offer struct {
 	after time.Duration
+	// secret is the random part of the id that the client may get.
+	secret string
 	// task is nil until the client gets one.
 	task *task
 }
@@ -31,12 +33,24 @@ type offerKey struct{}
 
 // offer lets the tool of a request end with a task.
 func (s *Service) offer(ctx context.Context, next mcp.MethodHandler, req mcp.Request) (mcp.Result, error) {
-	o := &offer{after: s.After}
+	o := &offer{after: s.After, secret: newSecret()}
 	result, err := next(context.WithValue(ctx, offerKey{}, o), methodCall, req)
 	if err != nil || o.task == nil {
 		return result, err
 	}
 	return o.task, nil
+}
+
+// Prepare lets a call that is to be created have a task from the beginning, if the client knows tasks: nobody has to write to it later.
+func Prepare(ctx context.Context, call *v1alpha1.ToolCall) {
+	if o, ok := ctx.Value(offerKey{}).(*offer); ok {
+		o.idOf(call).addTo(call)
+	}
+}
+
+// idOf is the id of a call that the client may get.
+func (o *offer) idOf(call *v1alpha1.ToolCall) id {
+	return id{key: client.ObjectKeyFromObject(call), uid: call.UID, secret: o.secret}
 }
 
 // Await waits for the end of a call. If that takes long and the client knows tasks, it gets one, and the error is ErrTask. If
@@ -54,7 +68,7 @@ func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall
 		select {
 		case <-waiting.Done():
 		case <-time.After(o.after):
-			if t, err := create(waiting, who, call); err == nil {
+			if t, err := create(waiting, who, o.idOf(call)); err == nil {
 				made <- t
 				cancel()
 			}
@@ -69,17 +83,20 @@ func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall
 	return done, err
 }
 
-// create gives a call an id that its client can ask with.
-func create(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) (*task, error) {
+// create makes the task of an id. The call of an earlier request doesn't have the id yet.
+func create(ctx context.Context, who *identity.Requester, i id) (*task, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	i, current := newID(call), &v1alpha1.ToolCall{}
+	current := &v1alpha1.ToolCall{}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := who.Objects.Get(ctx, i.key, current); err != nil {
 			return err
 		}
 		if current.UID != i.uid {
 			return errNotFound
+		}
+		if i.isOf(current) {
+			return nil
 		}
 		before := current.DeepCopy()
 		i.addTo(current)

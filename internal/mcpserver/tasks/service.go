@@ -40,8 +40,8 @@ type Service struct {
 	// Enter finds out on whose behalf a request acts, and takes a place for it. The function gives the place back.
 	Enter func(*mcp.RequestExtra) (*identity.Requester, func(), error)
 	// Answer is what the request that created a finished call would have been answered with, had it the given _meta. An error is one of the
-	// protocol.
-	Answer func(ctx context.Context, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
+	// protocol. What it takes up is given back after the answer to the request that has extra.
+	Answer func(ctx context.Context, extra *mcp.RequestExtra, asked mcp.Meta, who *identity.Requester, call *v1alpha1.ToolCall) (*mcp.CallToolResult, error)
 	// Inputs are what calls wait for from clients.
 	Inputs Inputs
 }
@@ -50,7 +50,7 @@ type Service struct {
 type Inputs interface {
 	// Pending returns the questions that the requester can answer, each under a key of its own.
 	Pending(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall) mcp.InputRequestMap
-	// Take takes the answer to one of them.
+	// Take takes an answer to one of them. It ignores one to a question that the call doesn't have for the requester.
 	Take(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, key string, answer json.RawMessage) error
 }
 
@@ -77,6 +77,7 @@ type params struct {
 // caller is who sent a request about a task.
 type caller struct {
 	*identity.Requester
+	extra *mcp.RequestExtra
 	// fills says that the client can show a form.
 	fills bool
 }
@@ -102,7 +103,7 @@ func (s *Service) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, internalError(err)
 			}
 			defer leave()
-			return next(context.WithValue(ctx, callerKey{}, &caller{who, declared.forms()}), method, req)
+			return next(context.WithValue(ctx, callerKey{}, &caller{who, req.GetExtra(), declared.forms()}), method, req)
 		case declared.tasks():
 			return s.offer(ctx, next, req)
 		default:
@@ -198,7 +199,7 @@ func (s *Service) get(ctx context.Context, _ *mcp.ServerSession, p *params) (*ta
 	t := describe(i, call)
 	switch {
 	case t.Status == completed:
-		t.end(s.Answer(ctx, p.GetMeta(), by.Requester, call))
+		t.end(s.Answer(ctx, by.extra, p.GetMeta(), by.Requester, call))
 	case t.Status == working && by.fills:
 		if t.InputRequests = s.Inputs.Pending(ctx, by.Requester, call); len(t.InputRequests) > 0 {
 			t.Status = inputRequired
@@ -207,19 +208,15 @@ func (s *Service) get(ctx context.Context, _ *mcp.ServerSession, p *params) (*ta
 	return t, nil
 }
 
-// update takes answers to questions. It ignores those to questions that aren't pending.
+// update takes answers to questions.
 func (s *Service) update(ctx context.Context, _ *mcp.ServerSession, p *params) (*acknowledgement, error) {
 	by, _, call, err := find(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(p.InputResponses) == 0 || call.Status.Phase.Terminal() {
-		return &acknowledgement{ResultType: typeComplete}, nil
-	}
-	for key := range s.Inputs.Pending(ctx, by.Requester, call) {
-		answer, given := p.InputResponses[key]
-		if !given {
-			continue
+	for key, answer := range p.InputResponses {
+		if call.Status.Phase.Terminal() {
+			break
 		}
 		if err := s.Inputs.Take(ctx, by.Requester, call, key, answer); err != nil {
 			return nil, err

@@ -85,7 +85,7 @@ func statusMessage(call *v1alpha1.ToolCall) string {
 	s := &call.Status
 	message := s.Message
 	if call.AwaitsApproval() {
-		message = awaitedApproval(s.Approval) + ": " + s.Message
+		message = awaitedApproval(call) + ": " + s.Message
 	}
 	if s.Reason != "" && message != "" {
 		message = s.Reason + ": " + message
@@ -94,10 +94,14 @@ func statusMessage(call *v1alpha1.ToolCall) string {
 }
 
 // awaitedApproval says whose decision a call waits for.
-func awaitedApproval(a *v1alpha1.ApprovalStatus) string {
+func awaitedApproval(call *v1alpha1.ToolCall) string {
+	a := call.Status.Approval
 	text := fmt.Sprintf("%d of %d approvals, until %s", len(a.ApprovedBy), a.Minimum, stamp(a.ExpiresAt.Time))
 	if len(a.Approvers) > 0 {
 		text += fmt.Sprintf("; ask %q", a.Approvers)
+	}
+	if askedFor(call) == "" {
+		text += fmt.Sprintf("; the action is too long for a form: decide with kubectl toolcall approve %s, or in the console", call.Name)
 	}
 	return text
 }

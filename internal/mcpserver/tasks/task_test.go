@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/approval"
 )
 
 func TestStates(t *testing.T) {
@@ -43,6 +44,32 @@ func TestStates(t *testing.T) {
 		got := describe(newID(call), call)
 		if got.Status != test.state || got.StatusMessage != test.message || got.PollIntervalMs != test.poll || got.LastUpdatedAt != test.since || got.CreatedAt != "2026-01-02T03:04:05Z" {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A form shows the whole of what was asked for, and there is none for what is longer.
+func TestAFormShowsWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	call := newCall()
+	call.Status = v1alpha1.ToolCallStatus{
+		Phase: v1alpha1.PhasePending, Reason: v1alpha1.ReasonAwaitingApproval,
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown}},
+		Approval:   &v1alpha1.ApprovalStatus{Summary: "{}", Digest: approval.Digest("{}"), Causes: []string{"pushes"}, Messages: []string{"look at the branch"}},
+	}
+	for length, fits := range map[int]bool{2000: true, maxAsked: false} {
+		call.Spec.Shell = &v1alpha1.ShellAction{Command: "git push #" + strings.Repeat("x", length) + "\u200dend"}
+		if got := asks(call) && askedFor(call) != ""; got != fits || strings.Contains(statusMessage(call), "kubectl toolcall approve mcp-a.b") == fits {
+			t.Errorf("%d bytes: asks %t, %s", length, got, statusMessage(call))
+		}
+		if !fits {
+			continue
+		}
+		message := question(call).Message
+		for _, part := range []string{"git push #" + strings.Repeat("x", length) + "<U+200D>end", "pushes", "look at the branch"} {
+			if !strings.Contains(message, part) {
+				t.Errorf("the form doesn't show %.20q", part)
+			}
 		}
 	}
 }

@@ -165,7 +165,7 @@ func TestALongActionIsInShortBesideTheQuestion(t *testing.T) {
 	call := &v1alpha1.ToolCall{}
 	call.Spec.RequestedBy = &v1alpha1.Requester{Username: "alice\x1b"}
 	call.Spec.Shell = &v1alpha1.ShellAction{Command: "git\tpush\u200d\x1b[2J\n" + strings.Repeat("#\n", 500)}
-	asked, err := askedFor(&call.Spec)
+	asked, err := approval.AskedFor(&call.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

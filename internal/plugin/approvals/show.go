@@ -12,9 +12,9 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/approval"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
@@ -31,7 +31,7 @@ func show(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, now time
 	if err := d.Flush(); err != nil {
 		return err
 	}
-	asked, err := askedFor(&call.Spec)
+	asked, err := approval.AskedFor(&call.Spec)
 	if err != nil {
 		return err
 	}
@@ -87,17 +87,6 @@ func actionText(spec *v1alpha1.ToolCallSpec) string {
 		}
 		return string(text)
 	}
-}
-
-// askedFor is the action as its caller wrote it, whole.
-func askedFor(spec *v1alpha1.ToolCallSpec) (string, error) {
-	asked := spec.DeepCopy()
-	asked.RequestedBy = nil
-	text, err := yaml.Marshal(asked)
-	if err != nil {
-		return "", fmt.Errorf("write what was asked for: %w", err)
-	}
-	return string(text), nil
 }
 
 // indented is a summary that can be read and compared by lines.
