@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -30,10 +32,11 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 	lines = strings.Split(strings.TrimSpace(wide), "\n")
 	expectSame(t, "wide columns", []string{"REQUESTED-BY", "SESSION", "STARTED", "CPU-MS", "MEMORY", "POD", "NODE"}, columns(lines[0])[8:])
 	used := call.Status.Usage
-	if used == nil || used.CPUMilliseconds == nil {
-		t.Fatalf("the call's usage is %+v", used)
+	if used == nil || used.CPUMilliseconds == nil || call.Status.StartTime == nil {
+		t.Fatalf("the call's usage is %+v, it started at %v", used, call.Status.StartTime)
 	}
-	want := []string{call.Spec.RequestedBy.Username, fmt.Sprint(*used.CPUMilliseconds)}
+	started := call.Status.StartTime.UTC().Format(metav1.RFC3339Micro)
+	want := []string{call.Spec.RequestedBy.Username, started, fmt.Sprint(*used.CPUMilliseconds)}
 	if used.MaxRSSBytes != nil {
 		// Otherwise the cell is empty: the command took no more memory than the runner.
 		want = append(want, fmt.Sprint(*used.MaxRSSBytes))
