@@ -78,7 +78,7 @@ func (sp *space) follower(t *testing.T, args ...string) (lines *bufio.Scanner, s
 func nextLine(t *testing.T, lines *bufio.Scanner) string {
 	t.Helper()
 	for lines.Scan() {
-		if !strings.HasPrefix(lines.Text(), "call ") {
+		if !strings.HasPrefix(lines.Text(), "call ") && !strings.HasPrefix(lines.Text(), "waiting for ") {
 			return lines.Text()
 		}
 	}
