@@ -57,7 +57,7 @@ func (Approvals) Pending(ctx context.Context, who *identity.Requester, call *v1a
 	return mcp.InputRequestMap{keyOf(call): question(call)}
 }
 
-// asks says that a call waits for people, and says truly for what.
+// asks says that a call waits for people, and that its summary has the digest that they decide about.
 func asks(call *v1alpha1.ToolCall) bool {
 	request := call.Status.Approval
 	return call.AwaitsApproval() && approval.Digest(request.Summary) == request.Digest
@@ -152,7 +152,7 @@ func (Approvals) Take(ctx context.Context, who *identity.Requester, call *v1alph
 	return record(ctx, who, d)
 }
 
-// record stores a decision. Under another name if somebody else, or another decision of the same user, has its own.
+// record stores a decision. If an object of its name is another decision, it gets a generated name.
 func record(ctx context.Context, who *identity.Requester, d *v1alpha1.ToolCallApproval) error {
 	err := who.Objects.Create(ctx, d.DeepCopy())
 	if apierrors.IsAlreadyExists(err) {
@@ -168,7 +168,7 @@ func record(ctx context.Context, who *identity.Requester, d *v1alpha1.ToolCallAp
 	return nil
 }
 
-// recorded is what has the name of a decision, if the same user made it about the same.
+// recorded returns the stored decision of that name, if the same user made it about the same request; nil otherwise.
 func recorded(ctx context.Context, who *identity.Requester, d *v1alpha1.ToolCallApproval) *v1alpha1.ToolCallApproval {
 	found := &v1alpha1.ToolCallApproval{}
 	if who.Objects.Get(ctx, client.ObjectKeyFromObject(d), found) != nil {
