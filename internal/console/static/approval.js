@@ -6,7 +6,7 @@ import {lastApproved, maxCompared} from './lastapproved.js';
 import {Live} from './live.js';
 import {problem, untilRetried} from './problem.js';
 import {differenceOf, requestOf} from './request.js';
-import {head, reachable, section} from './reviews.js';
+import {head, reachable, section} from './elements.js';
 import {asked, awaits, comparable, digestOf, requestKey, strictLine} from './summary.js';
 import {shorten} from './text.js';
 import {keep, metadataOf} from './watch.js';

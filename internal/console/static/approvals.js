@@ -3,7 +3,7 @@ import {listPath} from './api.js';
 import {showApproval} from './approval.js';
 import {element, link} from './dom.js';
 import {Live} from './live.js';
-import {head, named, redraw} from './reviews.js';
+import {head, named, redraw} from './elements.js';
 import {strictLine} from './summary.js';
 import {age, shorten} from './text.js';
 import {metadataOf} from './watch.js';

@@ -6,7 +6,7 @@ import {showPolicy} from './policypage.js';
 import {readRefusals} from './readrefusals.js';
 import {tally} from './refusals.js';
 import {problem} from './problem.js';
-import {head, named, redraw} from './reviews.js';
+import {head, named, redraw} from './elements.js';
 import {metadataOf} from './watch.js';
 
 const yes = (value) => (String(value) === 'true' ? 'yes' : '');

@@ -5,7 +5,7 @@ import {Live} from './live.js';
 import {problem} from './problem.js';
 import {stateOf, tally} from './refusals.js';
 import {readRefusals} from './readrefusals.js';
-import {head, named, reachable, section} from './reviews.js';
+import {head, named, reachable, section} from './elements.js';
 import {shorten} from './text.js';
 
 function codeBlock(text) { return text ? block(text) : ''; }

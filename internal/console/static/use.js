@@ -2,7 +2,7 @@
 import {listPath} from './api.js';
 import {element} from './dom.js';
 import {Live} from './live.js';
-import {head, named, section} from './reviews.js';
+import {head, named, section} from './elements.js';
 import {age, bytes, milliseconds, safeLine, shorten} from './text.js';
 import {limitsOf, subjectsOf, sumBy, total} from './usage.js';
 import {metadataOf} from './watch.js';
