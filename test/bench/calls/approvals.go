@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
@@ -52,7 +53,7 @@ func (a *approver) ask(ctx context.Context) (err error) {
 // measureApprovals measures warm calls that wait for approval, from the approval on, in turns with those that need none.
 func (p *part) measureApprovals(ctx context.Context) error {
 	var a *approver
-	err := p.inTurns(ctx, p.scenario(warmCall, warmPerRound), &measure.Scenario{
+	warm, approved := p.scenario(warmCall, warmPerRound), &measure.Scenario{
 		Name: approvedCall.title, Against: []string{warmCall.title}, Each: warmPerRound,
 		Prepare: func(ctx context.Context) (err error) {
 			a, err = p.newApprover(ctx)
@@ -65,7 +66,10 @@ func (p *part) measureApprovals(ctx context.Context) error {
 			}
 			return a.ask(ctx)
 		},
-	})
+	}
+	// People take longer than what asking them, and starting another pod, leave to do.
+	warm.Rest, approved.Rest = time.Second, time.Second
+	err := p.inTurns(ctx, warm, approved)
 	if a != nil {
 		p.addWarmShare(approvedCall.title, a.producer)
 	}

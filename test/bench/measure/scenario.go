@@ -30,6 +30,8 @@ type Scenario struct {
 	// so is what is used within the time Settle after it: what follows from the operation.
 	Spent  func() (Counts, error)
 	Settle time.Duration
+	// Rest is waited before each operation, so that nothing that made room for it goes on while it is measured.
+	Rest time.Duration
 	// Clear makes room for the next operation. Nothing of it is measured.
 	Clear func(ctx context.Context) error
 }
@@ -89,6 +91,9 @@ func inTurns(ctx context.Context, rounds, turns int, all []*measured) error {
 
 // operate measures one operation.
 func (m *measured) operate(ctx context.Context) error {
+	if err := Pause(ctx, m.Rest); err != nil {
+		return err
+	}
 	before, err := m.look()
 	if err != nil {
 		return err

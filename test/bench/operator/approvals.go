@@ -25,8 +25,8 @@ func (b *bench) measureApprovals(ctx context.Context) error {
 		scenarios = append(scenarios, b.alone(plain.newPodCaller(warm, finishedPool)), b.approvals(approved, warm))
 	}
 	for _, s := range scenarios {
-		// What follows from a call isn't measured with the next one's.
-		s.Settle = settleTime / 10
+		// What follows from a call, or from asking for an approval, isn't measured with the next one.
+		s.Rest = settleTime / 10
 	}
 	return b.report.InTurns(ctx, b.part, rounds, scenarios...)
 }
