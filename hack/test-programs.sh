@@ -3,7 +3,7 @@
 # programs into bin/, others into bin/test/, the local node's programs into the cache.
 #
 # Node.js packages go into bin/test/node/. With TOOLCALL_FULL=1 it also gets what the tests need that only `make test-full` runs:
-# a browser, Prometheus, the packages of the examples, what packs the clients, and an image of network clients.
+# a browser, Prometheus, the OpenTelemetry collector, the packages of the examples, what packs the clients, and an image of network clients.
 #
 # It installs the Debian packages that tests need; with TOOLCALL_NO_INSTALL=1 it only names the missing ones.
 source "$(dirname "$0")/lib.sh"
@@ -102,6 +102,8 @@ node_packages mcp test/e2e/mcp
 [[ ${TOOLCALL_FULL:-} == 1 ]] || exit 0
 node_at_least 20 "the packages of test/e2e/mcp/agents"
 
+# For what is exported to OpenTelemetry.
+counted go -C hack/collector build -v -o "$PWD/bin/test/collector" .
 # For test/monitoring.
 unpack prometheus prometheus promtool
 # For test/console.

@@ -110,9 +110,9 @@ fi
 # older_api_server VERSION tests what the API server of another version takes of the manifests, the Jobs and the identities, and
 # an upgrade from it to the newest. It takes minutes to build the first time.
 older_api_server() {
-  local version=$1
+  local version=$1 newest=$KUBEBUILDER_ASSETS
   stage "assets-$version" go -C hack/cluster run . assets --version "$version" || return
-  KUBEBUILDER_ASSETS=$(cluster assets --version "$version") TOOLCALL_NEWER_ASSETS=$KUBEBUILDER_ASSETS \
+  KUBEBUILDER_ASSETS=$(cluster assets --version "$version") TOOLCALL_NEWER_ASSETS=$newest \
     tests "api-server-$version" . pkgname "${flags[@]}" ./test/api ./test/namespaces ./internal/jobspec ./internal/operator || true
 }
 

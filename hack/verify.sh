@@ -20,7 +20,7 @@ unformatted=$(gofmt -l api cmd config controllers hack internal test)
 [[ -z $unformatted ]] || die "not formatted: $unformatted: run gofmt -w"
 
 step "modules"
-modules=(. hack hack/cluster hack/cluster/modules/provisioner hack/images/store hack/release)
+modules=(. hack hack/cluster hack/cluster/modules/provisioner hack/collector hack/images/store hack/release)
 for dir in "${modules[@]}" hack/tools hack/tools/lint hack/tools/manifests hack/tools/chart; do
   (cd "$dir" && go mod tidy -diff) || die "go.mod of $dir is not tidy: run 'go mod tidy' there"
 done

@@ -36,7 +36,7 @@ func TestAnEndedCallIsASpanAndAPointOfTheMetric(t *testing.T) {
 	w := fixture.NewWorld(t)
 	w.Environment("env", fixture.AsDefault)
 	for _, o := range []tracing.Options{{}, {Arguments: true, Results: true}} {
-		endpoint := otlptest.New(t)
+		endpoint := otlptest.Collector(t)
 		export, lost := traced(t, w, endpoint, o)
 		outcome := fixture.Completed
 		outcome.Reason, outcome.ExitCode = result.NonZeroExit, result.Exit(3)

@@ -16,7 +16,7 @@ import (
 
 // With an endpoint for logs each record is in the file, and at the collector.
 func TestAuditRecordsAreExported(t *testing.T) {
-	endpoint := otlptest.New(t)
+	endpoint := otlptest.Collector(t)
 	export, err := otlp.New(t.Context(), endpoint.Getenv, otlp.Options{
 		Service: "toolcall-operator", Signals: []otlp.Signal{otlp.Logs}, Lost: func(otlp.Signal, int) { t.Error("a record is lost") }, Log: func(error) {},
 	})

@@ -196,7 +196,7 @@ func TestABrokenContextIsIgnored(t *testing.T) {
 }
 
 func TestCallsReachTheCollector(t *testing.T) {
-	endpoint := otlptest.New(t)
+	endpoint := otlptest.Collector(t)
 	export, err := otlp.New(t.Context(), endpoint.Getenv, otlp.Options{
 		Service: "toolcall-operator", Version: "v1", Signals: []otlp.Signal{otlp.Traces, otlp.Metrics},
 		Lost: func(signal otlp.Signal, n int) { t.Errorf("%d of %s are lost", n, signal) }, Log: func(err error) { t.Error(err) },

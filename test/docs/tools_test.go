@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 // helper gives a program that only tests start.

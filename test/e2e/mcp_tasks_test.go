@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/built"
 	"toolcall.dev/operator/internal/testing/full"
-	"toolcall.dev/operator/test/internal/built"
 )
 
 // ownServer starts a server over HTTP, for a user's namespace, at a port of this machine.

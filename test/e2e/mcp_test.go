@@ -24,8 +24,8 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	mcpreply "toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/testing/built"
 	"toolcall.dev/operator/internal/testing/full"
-	"toolcall.dev/operator/test/internal/built"
 )
 
 const mcpName = "toolcall-mcp"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 // clientFolder makes a folder with a program and the packages that it imports.

@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 // fetching is a shell line that fetches from $HOST, whose certificate the file ca.pem is for, and what it prints.

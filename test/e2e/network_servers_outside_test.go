@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 // outsideNetworks are parts of TEST-NET-2, which no machine uses. Each run of the tests takes one.

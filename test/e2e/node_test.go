@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 // onNode runs a command inside the local node, as root there, and returns what it printed.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/output"
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 	"toolcall.dev/operator/test/internal/stream"
 )
 

@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 	"toolcall.dev/operator/test/internal/overlay"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/internal/testing/apiservertest"
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 const config = "../../config/monitoring/"

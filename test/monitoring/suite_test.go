@@ -22,7 +22,7 @@ import (
 
 	"toolcall.dev/operator/internal/operator"
 	"toolcall.dev/operator/internal/testing/apiservertest"
-	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/internal/testing/built"
 )
 
 const (

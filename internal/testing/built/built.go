@@ -14,7 +14,7 @@ import (
 // Program returns the absolute path of a program of the project: manager, runner, kubectl-toolcall or mcp.
 func Program(name string) (string, error) { return find("bin", name) }
 
-// Helper returns the absolute path of a program that only tests start: cluster, images or helm.
+// Helper returns the absolute path of a program that only tests start: cluster, images, helm or collector.
 func Helper(name string) (string, error) { return find("bin", "test", name) }
 
 // NodeModules returns the absolute path of the node_modules folder with the given installation.
