@@ -78,7 +78,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 		err = fsys.Enter(dir)
 	}
 	if err != nil {
-		return "", newDirError(ReasonNotFound, req, "", err)
+		return "", req.notFound(err)
 	}
 	for _, allowed := range req.allowed() {
 		root, err := walk(fsys, req.absolute(allowed))
@@ -86,7 +86,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", newDirError(ReasonNotAllowed, req, dir, nil)
+	return "", req.notAllowed(dir)
 }
 
 // absolute joins without cleaning, because "link/.." isn't ".".
@@ -94,7 +94,7 @@ func (r DirRequest) absolute(path string) string {
 	if strings.HasPrefix(path, "/") {
 		return path
 	}
-	return "/" + r.ImageWorkingDir + "/" + path
+	return strings.TrimSuffix("/"+strings.TrimPrefix(r.ImageWorkingDir, "/"), "/") + "/" + path
 }
 
 // AllowedRoots are the allowed paths as absolute ones, otherwise as they are written: a link may lead elsewhere.
