@@ -84,17 +84,15 @@ func (r *redaction) shown() func(string) string {
 	return r.text
 }
 
-// inFiles has operations on files show nothing of the values. They count by themselves: one can go on when its call has ended.
-func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *files.Rules {
+// inFiles has operations on files show nothing of the values.
+func (r *redaction) inFiles(rules *files.Rules) *files.Rules {
 	if r.matcher == nil {
 		return rules
 	}
 	for _, v := range r.values {
 		rules.HiddenAround = max(rules.HiddenAround, longestForm(v.Value)*files.HiddenForm)
 	}
-	counted := map[string]int64{}
-	rules.Hidden, rules.Replaced = r.matcher.Spans, func(name string) { counted[name]++ }
-	*replaced = counted
+	rules.Hidden = r.matcher.Spans
 	return rules
 }
 

@@ -62,16 +62,16 @@ func (c *call) edit() (Result, error) {
 
 // readWhole reads a file that can be edited.
 func (c *call) readWhole(p *place) ([]byte, error) {
-	fd, st, err := p.openFile()
+	fd, err := p.openFile()
 	if err != nil {
 		return nil, err
 	}
 	defer sys.Close(fd)
-	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); st.Size > limit {
+	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); p.st.Size > limit {
 		return nil, sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
-			"to %d be edited.", sys.Quote(p.path), st.Size, limit)
+			"to %d be edited.", sys.Quote(p.path), p.st.Size, limit)
 	}
-	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: st.Size})
+	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: p.st.Size})
 	return content, sys.FileError("read", p.path, err)
 }
 

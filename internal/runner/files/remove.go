@@ -84,7 +84,7 @@ func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
 	fd, err := sys.OpenSameMount(dir, name)
 	if errors.Is(err, unix.EXDEV) {
 		return sys.NewError(reason.PermissionDenied, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
-			sys.Quote(path)).Caused(err)
+			sys.Quote(path))
 	}
 	if err != nil {
 		return sys.FileError("open", path, err)

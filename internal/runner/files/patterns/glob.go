@@ -10,7 +10,7 @@ import (
 )
 
 // Glob is a glob of paths below a directory. It is matched as a regular expression, in linear time: matchers that
-// backtrack take exponential time for some globs.
+// backtrack take exponential time for some globs. Nil matches everything.
 type Glob struct {
 	expr *regexp.Regexp
 	// prefix are the leading names without a wildcard; nothing else has to be walked.
@@ -52,10 +52,13 @@ func CompileGlob(text string, anywhere bool) (*Glob, error) {
 }
 
 // IsMatch says whether a path matches.
-func (p *Glob) IsMatch(path string) bool { return p.expr.MatchString(path) }
+func (p *Glob) IsMatch(path string) bool { return p == nil || p.expr.MatchString(path) }
 
 // MayMatchBelow says whether a directory that is depth names below the path can contain a match.
 func (p *Glob) MayMatchBelow(path string, depth int) bool {
+	if p == nil {
+		return true
+	}
 	if p.depth > 0 && depth >= p.depth {
 		return false
 	}
