@@ -1,6 +1,7 @@
 package envresolve
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -200,22 +201,25 @@ func (m *merge) render(c candidate) (string, error) {
 	value := c.v.Value
 	if c.v.Ref != "" {
 		ref := m.refs[c.v.Ref]
-		if ref == nil {
-			return "", &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref, RefersTo: c.v.RefersTo}
+		switch {
+		case ref == nil && c.v.RefersTo != "":
+			return "", fmt.Errorf("variable %s of layer %s needs %s, which wasn't there when the pod started: create it, or make the reference optional, "+
+				"and run the call in a pod that starts afterwards", quote(c.v.Name), c.source, c.v.RefersTo)
+		case ref == nil:
+			return "", varError(c.v, c.source, "its value comes from reference "+quote(c.v.Ref)+", which doesn't exist")
 		}
 		value, m.given[c.v.Ref] = *ref, true
 	}
 	if c.v.File {
 		if m.plan.FileDir == "" {
-			return "", errNoFileDir
+			return "", errors.New("a variable names a file, and there is no directory for it")
 		}
 		path := m.plan.FileDir + "/" + c.v.Name
 		m.files = append(m.files, File{Path: path, Content: value})
 		value = path
 	}
 	if size := len(c.v.Name) + 1 + len(value); size > MaxVarBytes {
-		reason := fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes)
-		return "", &VarError{Name: c.v.Name, Source: c.source, Reason: reason}
+		return "", varError(c.v, c.source, fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes))
 	}
 	return c.v.Name + "=" + value, nil
 }

@@ -37,16 +37,13 @@ func CompileGlob(text string, anywhere bool) (*Glob, error) {
 	if anywhere && !strings.Contains(text, "/") {
 		text, expr = "**/"+text, "(?:.*/)?(?:"+expr+")"
 	}
-	names, p := strings.Split(text, "/"), &Glob{}
+	p := &Glob{prefix: glob.Prefix(text)}
 	if p.expr, err = regexp.Compile("(?s)^(?:" + expr + ")$"); err != nil {
 		return nil, sys.NewError(reason.InvalidPattern, "The glob %s is too large: make it simpler.", sys.Quote(asked))
 	}
-	for len(p.prefix) < len(names)-1 && !strings.ContainsAny(names[len(p.prefix)], `*?[]{}\`) {
-		p.prefix = append(p.prefix, names[len(p.prefix)])
-	}
 	// Braces and classes can contain slashes.
 	if !strings.Contains(text, "**") && !strings.ContainsAny(text, `[{\`) {
-		p.depth = len(names)
+		p.depth = strings.Count(text, "/") + 1
 	}
 	return p, nil
 }
