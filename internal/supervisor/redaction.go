@@ -76,14 +76,6 @@ func (r *redaction) hostText(text string) string {
 	return text
 }
 
-// shown is text, for what may be nil; nil when nothing is replaced.
-func (r *redaction) shown() func(string) string {
-	if r.matcher == nil {
-		return nil
-	}
-	return r.text
-}
-
 // inFiles has operations on files show nothing of the values.
 func (r *redaction) inFiles(rules *files.Rules) *files.Rules {
 	if r.matcher == nil {

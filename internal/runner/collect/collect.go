@@ -24,7 +24,7 @@ type Request struct {
 	WorkingDir, Home string
 	// RunnerPaths are those of the runner's own, of which nothing is kept.
 	RunnerPaths []string
-	// Shown is what is said of a path, and what the file is kept as; nil for the path.
+	// Shown is what is said of a path, and what the file is kept as.
 	Shown func(path string) string
 	// Dir is where the file is made that has them; /tmp when empty.
 	Dir string
@@ -95,10 +95,7 @@ func (c *collector) visit(f *files.Candidate) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	path := f.Path
-	if c.Shown != nil {
-		path = c.Shown(path)
-	}
+	path := c.Shown(f.Path)
 	switch {
 	case c.paths[path] && path == f.Path, !f.IsLink() && c.seen[f.Real]:
 		// Another glob matched it too.
