@@ -2,12 +2,13 @@ package files
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
+	"math/rand/v2"
+	"path"
 	"strconv"
 	"strings"
 
@@ -19,18 +20,17 @@ import (
 )
 
 // Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
-const temporaryPrefix, temporarySuffix, temporaryDigits = ".toolcall-", ".tmp", 16
+const temporaryPrefix, temporarySuffix = ".toolcall-", ".tmp"
+
+var temporaryGlob = temporaryPrefix + strings.Repeat("[0-9a-f]", 16) + temporarySuffix
 
 func isTemporary(name string) bool {
-	digits, hasPrefix := strings.CutPrefix(name, temporaryPrefix)
-	digits, hasSuffix := strings.CutSuffix(digits, temporarySuffix)
-	return hasPrefix && hasSuffix && len(digits) == temporaryDigits && strings.Trim(digits, "0123456789abcdef") == ""
+	is, _ := path.Match(temporaryGlob, name)
+	return is
 }
 
 func temporaryName() string {
-	var random [temporaryDigits / 2]byte
-	_, _ = rand.Read(random[:])
-	return temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
+	return fmt.Sprintf(temporaryPrefix+"%016x"+temporarySuffix, rand.Uint64())
 }
 
 // Target is a file in the making: it appears at its place as a whole, or not at all. Until then it has no name, where the file
