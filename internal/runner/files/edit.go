@@ -15,7 +15,7 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-func (c *call) edit() (Result, error) {
+func (c *call) edit(p *place) (Result, error) {
 	edits, err := edits(c.req)
 	if err != nil {
 		return Result{}, err
@@ -24,11 +24,6 @@ func (c *call) edit() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	if err := p.needReplaceable(want); err != nil {
 		return Result{}, err
 	}

@@ -12,7 +12,7 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
-func (c *call) grep() (Result, error) {
+func (c *call) grep(p *place) (Result, error) {
 	wanted, err := patterns.Compile(c.req.Pattern, c.req.Literal)
 	var glob *patterns.Glob
 	if err == nil && c.req.Glob != "" {
@@ -24,11 +24,6 @@ func (c *call) grep() (Result, error) {
 	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
 		return Result{}, sys.NewError(reason.InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
 	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	if !sys.IsDir(&p.st) {
 		return c.grepFile(p, wanted)
 	}

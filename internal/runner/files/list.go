@@ -50,16 +50,11 @@ func (r *results) finish(p *place, err error) (Result, error) {
 	return Result{Path: p.path, Matches: r.matches, Truncated: errors.Is(err, errEnough)}, sys.Ignoring(err, errEnough)
 }
 
-func (c *call) list() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
+func (c *call) list(p *place) (Result, error) {
 	w, out := c.underRules(p), &results{call: c}
 	w.respectGitIgnore(p)
 	descend := func(string, int) bool { return c.req.Recursive }
-	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
+	err := w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
 		entry, err := describe(dir, relative, e.name)
 		if err != nil {
 			w.skipped.Unreadable++
@@ -79,12 +74,7 @@ func describe(dir *directory, relative, name string) (Entry, error) {
 	return newEntry(relative, &st, dir.fd, name), nil
 }
 
-func (c *call) stat() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
+func (c *call) stat(p *place) (Result, error) {
 	entry := newEntry(p.path, &p.st, p.fd, "")
 	sum, err := c.sumOfEntry(p, &entry)
 	if err != nil {

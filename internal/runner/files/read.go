@@ -53,8 +53,7 @@ func openRegular(dir int, name, path string, devices *sys.Devices) (fd int, st u
 func lookAt(fd int, asked, path string, devices *sys.Devices) (unix.Stat_t, error) {
 	st, err := sys.Fstat(fd)
 	if err == nil && devices.IsKernels(fd, &st) {
-		err = sys.NewError(reason.PathNotAllowed, "%s leads to %s, on a file system of the kernel's own, such as /proc: choose another path.",
-			sys.Quote(asked), sys.Quote(path))
+		err = sys.NewError(reason.PathNotAllowed, "%s is on a file system of the kernel's own, such as /proc: choose another path.", leadsTo(asked, path))
 	}
 	if err != nil {
 		sys.Close(fd)
@@ -73,7 +72,7 @@ func needFile(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-func (c *call) read() (Result, error) {
+func (c *call) read(p *place) (Result, error) {
 	switch unit := c.req.Unit; {
 	case unit != "" && unit != spec.UnitLines && unit != spec.UnitBytes:
 		return Result{}, sys.NewError(reason.InvalidRequest, "There is no unit %s: use Lines or Bytes.", sys.Quote(string(unit)))
@@ -81,11 +80,6 @@ func (c *call) read() (Result, error) {
 		return Result{}, sys.NewError(reason.InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
 			c.req.Offset, c.req.Limit)
 	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	fd, err := p.openFile()
 	if err != nil {
 		return Result{}, err

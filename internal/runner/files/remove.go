@@ -10,16 +10,11 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
-func (c *call) remove() (Result, error) {
+func (c *call) remove(p *place) (Result, error) {
 	condition, err := conditionOf(c.req)
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := c.resolve(c.req.Path, how{itself: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	switch {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)

@@ -109,16 +109,28 @@ var operations = map[spec.Operation]struct {
 	do     func(*call) (Result, error)
 	writes bool
 }{
-	spec.OperationRead:          {do: (*call).read},
+	spec.OperationRead:          {do: at(how{follow: true}, (*call).read)},
 	spec.OperationWrite:         {do: (*call).write, writes: true},
-	spec.OperationEdit:          {do: (*call).edit, writes: true},
-	spec.OperationList:          {do: (*call).list},
+	spec.OperationEdit:          {do: at(how{follow: true}, (*call).edit), writes: true},
+	spec.OperationList:          {do: at(how{follow: true}, (*call).list)},
 	spec.OperationGlob:          {do: (*call).glob},
-	spec.OperationGrep:          {do: (*call).grep},
-	spec.OperationStat:          {do: (*call).stat},
-	spec.OperationDelete:        {do: (*call).remove, writes: true},
+	spec.OperationGrep:          {do: at(how{follow: true}, (*call).grep)},
+	spec.OperationStat:          {do: at(how{}, (*call).stat)},
+	spec.OperationDelete:        {do: at(how{itself: true}, (*call).remove), writes: true},
 	spec.OperationMakeDirectory: {do: (*call).makeDirectory, writes: true},
 	spec.OperationMove:          {do: (*call).move, writes: true},
+}
+
+// at does something with what is at the path of a request.
+func at(how how, do func(*call, *place) (Result, error)) func(*call) (Result, error) {
+	return func(c *call) (Result, error) {
+		p, err := c.resolve(c.req.Path, how)
+		if err != nil {
+			return Result{}, err
+		}
+		defer p.close()
+		return do(c, p)
+	}
 }
 
 // Do carries out a request. Its error is an *Error or that of the context.
