@@ -43,16 +43,16 @@ func (s *Set) variables(in *Input) (all map[string]any, absent string, err error
 	action, absent := s.action(in)
 	all = map[string]any{
 		varCall: map[string]any{
-			"metadata": map[string]any{"namespace": in.Call.Namespace, "name": in.Call.Name, "labels": labelsOf(in.Call.Labels)},
+			"metadata": map[string]any{"namespace": in.Call.Namespace, "name": in.Call.Name, "labels": in.Call.Labels},
 			"spec":     spec,
 		},
 		varAction:      action,
 		varCaller:      callerOf(in.Caller),
-		varEnvironment: map[string]any{"name": in.Environment.Name, "image": in.Environment.Spec.Image, "labels": labelsOf(in.Environment.Labels)},
+		varEnvironment: map[string]any{"name": in.Environment.Name, "image": in.Environment.Spec.Image, "labels": in.Environment.Labels},
 		varSession:     nil,
 	}
 	if in.Session != nil {
-		all[varSession] = map[string]any{"name": in.Session.Name, "labels": labelsOf(in.Session.Labels)}
+		all[varSession] = map[string]any{"name": in.Session.Name, "labels": in.Session.Labels}
 	}
 	for _, name := range []string{varCall, varAction, varCaller, varEnvironment, varSession} {
 		if path, what := tooLarge(all[name], 0); what != "" {
@@ -62,25 +62,11 @@ func (s *Set) variables(in *Input) (all map[string]any, absent string, err error
 	return all, absent, nil
 }
 
-func labelsOf(labels map[string]string) map[string]string {
-	if labels == nil {
-		return map[string]string{}
-	}
-	return labels
-}
-
 func callerOf(caller *v1alpha1.Requester) map[string]any {
 	if caller == nil {
 		caller = &v1alpha1.Requester{}
 	}
-	return map[string]any{"username": caller.Username, "uid": caller.UID, "groups": texts(caller.Groups)}
-}
-
-func texts(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
+	return map[string]any{"username": caller.Username, "uid": caller.UID, "groups": caller.Groups}
 }
 
 // action is the variable of that name. All texts and lists are there, empty where the action has none. Commands and modules that can't
@@ -88,7 +74,7 @@ func texts(list []string) []string {
 func (s *Set) action(in *Input) (fields map[string]any, absent string) {
 	a := in.Action
 	fields = map[string]any{
-		"type": string(a.Type), "tool": a.Tool(), "binary": a.Binary, "args": texts(a.Args), "command": a.Command, "language": a.Language,
+		"type": string(a.Type), "tool": a.Tool(), "binary": a.Binary, "args": a.Args, "command": a.Command, "language": a.Language,
 		"source": a.Source, "network": a.Network, "operation": "", "path": "", "destination": "",
 		"commands": []any{}, "modules": []string{},
 	}
@@ -135,14 +121,14 @@ func addCommands(fields map[string]any, a *guards.Action, shell []string) error 
 }
 
 func command(c guards.Command) map[string]any {
-	return map[string]any{"name": c.Name, "args": texts(c.Args), "literal": c.Literal}
+	return map[string]any{"name": c.Name, "args": c.Args, "literal": c.Literal}
 }
 
 func addModules(fields map[string]any, source, language string) error {
 	delete(fields, "modules")
 	modules, err := guards.Modules(source, language)
 	if err == nil {
-		fields["modules"] = texts(modules)
+		fields["modules"] = modules
 	}
 	return err
 }

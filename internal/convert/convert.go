@@ -2,15 +2,13 @@ package convert
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
+	"go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 )
 
 // MaxSourceBytes bounds the document. The time that the TOML library takes is quadratic in the number of keys in one
@@ -132,28 +130,11 @@ func render(objects []any) ([]byte, error) {
 				delete(spec, name)
 			}
 		}
-		text, err := json.Marshal(fields)
-		if err != nil {
-			return nil, fmt.Errorf("encode the manifests: %w", err)
-		}
-		document, err := yaml.JSONToYAML(escapeUnprintable(text))
+		document, err := yaml.Marshal(fields)
 		if err != nil {
 			return nil, fmt.Errorf("encode the manifests: %w", err)
 		}
 		documents = append(documents, document)
 	}
 	return bytes.Join(documents, []byte("---\n")), nil
-}
-
-// escapeUnprintable escapes the characters that are valid in JSON but not in YAML. Both have the same escapes.
-func escapeUnprintable(data []byte) []byte {
-	var out []byte
-	for _, r := range string(data) {
-		if (r >= 0x7f && r <= 0x9f) || r == 0xfeff || r == 0xfffe || r == 0xffff {
-			out = fmt.Appendf(out, `\u%04x`, r)
-		} else {
-			out = utf8.AppendRune(out, r)
-		}
-	}
-	return out
 }

@@ -61,10 +61,7 @@ func (c *converter) defaultName(defaults []candidate) string {
 	if len(defaults) > 1 {
 		c.fail(t.at(keyDefaultEnv), "is set in %s too: keep one of them", defaults[1].tables[0])
 	}
-	name, ok := t.values[keyDefaultEnv].(string)
-	if !ok {
-		c.fail(t.at(keyDefaultEnv), "must be a string: the name of an environment")
-	}
+	name, _ := value[string](c, t, keyDefaultEnv, "a string: the name of an environment")
 	return name
 }
 
@@ -103,12 +100,9 @@ var defaultAllowed = []string{"/workspace", "/tmp"}
 
 // workingDir converts cwd. The author of an environment is trusted, so the directory becomes an allowed path.
 func (c *converter) workingDir(t table) (dir string, allowed []string) {
-	dir, ok := t.values[keyCwd].(string)
+	dir, _ = value[string](c, t, keyCwd, "a string")
 	at := t.at(keyCwd)
 	switch {
-	case !ok && t.has(keyCwd):
-		c.fail(at, "must be a string")
-		return "", nil
 	case dir == "":
 		return "", nil
 	case strings.HasPrefix(dir, "~") || strings.Contains(dir, "$"):
@@ -138,10 +132,7 @@ var (
 
 // variables converts the env of an environment.
 func (c *converter) variables(t table) (made []v1alpha1.EnvVar) {
-	values, ok := t.values[keyEnv].(map[string]any)
-	if !ok && t.has(keyEnv) {
-		c.fail(t.at(keyEnv), "must be a table of names and values")
-	}
+	values, _ := value[map[string]any](c, t, keyEnv, "a table of names and values")
 	env := table{t.at(keyEnv), values}
 	for _, name := range env.foreign() {
 		if text, ok := c.variable(env, name); ok {

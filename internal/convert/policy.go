@@ -49,12 +49,9 @@ func (c *converter) policy(t table) *v1alpha1.ExecutionPolicy {
 }
 
 func (c *converter) shell(t table) *v1alpha1.ShellPolicy {
-	if !t.has(keyShellMode) {
-		return nil
-	}
-	enabled, ok := t.values[keyShellMode].(bool)
+	enabled, ok := value[bool](c, t, keyShellMode, "true or false")
 	if !ok {
-		c.fail(t.at(keyShellMode), "must be true or false")
+		return nil
 	}
 	return &v1alpha1.ShellPolicy{Enabled: &enabled}
 }
@@ -137,13 +134,9 @@ func (c *converter) timeouts(t table) *v1alpha1.TimeoutsPolicy {
 
 // seconds reads a whole number of seconds, 0 for none that is a limit.
 func (c *converter) seconds(t table, key string) int32 {
-	if !t.has(key) {
-		return 0
-	}
-	n, ok := t.values[key].(int64)
+	n, ok := value[int64](c, t, key, "a whole number of seconds")
 	switch {
 	case !ok:
-		c.fail(t.at(key), "must be a whole number of seconds")
 		return 0
 	case n < 1:
 		c.warn(t.at(key), "left out: %d is not a time limit; the built-in limit applies", n)
@@ -186,17 +179,23 @@ func (c *converter) envBlocklist(t table) []string {
 
 // list reads an array of strings. It returns false if there is none.
 func (c *converter) list(t table, key string) (list []string, ok bool) {
-	if !t.has(key) {
-		return nil, false
-	}
-	elements, ok := t.values[key].([]any)
+	const want = "an array of strings"
+	elements, ok := value[[]any](c, t, key, want)
 	for _, element := range elements {
 		text, isText := element.(string)
-		ok = ok && isText
+		if !isText {
+			c.fail(t.at(key), "must be %s", want)
+			return nil, false
+		}
 		list = append(list, text)
 	}
-	if !ok {
-		c.fail(t.at(key), "must be an array of strings")
-	}
 	return list, ok
+}
+
+// value reads a key that has to be of a type. It returns false if there is none.
+func value[T any](c *converter, t table, key, want string) (v T, ok bool) {
+	if v, ok = t.values[key].(T); !ok && t.has(key) {
+		c.fail(t.at(key), "must be %s", want)
+	}
+	return v, ok
 }

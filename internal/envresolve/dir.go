@@ -58,14 +58,6 @@ const (
 	maxLookups   = 1024
 )
 
-var (
-	errNotDirectory = errors.New("not a directory")
-	errTooManyLinks = errors.New("too many symbolic links, or a loop of them")
-	errTooDeep      = errors.New("too many path components")
-	errPathTooLong  = errors.New("the path is too long")
-	errNUL          = errors.New("the path contains a NUL byte")
-)
-
 // ResolveDir returns the directory in which a process starts, with links resolved, or a *DirError.
 //
 // It follows paths as the kernel does, one component after the other: ".." is the parent of the directory that a link
@@ -78,7 +70,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 		err = fsys.Enter(dir)
 	}
 	if err != nil {
-		return "", newDirError(ReasonNotFound, req, "", err)
+		return "", req.notFound(err)
 	}
 	for _, allowed := range req.allowed() {
 		root, err := walk(fsys, req.absolute(allowed))
@@ -86,7 +78,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", newDirError(ReasonNotAllowed, req, dir, nil)
+	return "", req.notAllowed(dir)
 }
 
 // absolute joins without cleaning, because "link/.." isn't ".".
@@ -94,7 +86,7 @@ func (r DirRequest) absolute(path string) string {
 	if strings.HasPrefix(path, "/") {
 		return path
 	}
-	return "/" + r.ImageWorkingDir + "/" + path
+	return strings.TrimSuffix("/"+strings.TrimPrefix(r.ImageWorkingDir, "/"), "/") + "/" + path
 }
 
 // AllowedRoots are the allowed paths as absolute ones, otherwise as they are written: a link may lead elsewhere.
@@ -126,9 +118,9 @@ func within(root, dir string) bool {
 func walk(fsys FS, path string) (string, error) {
 	switch {
 	case len(path) > maxPathBytes*2:
-		return "", errPathTooLong
+		return "", errors.New("the path is too long")
 	case hasNUL(path):
-		return "", errNUL
+		return "", errors.New("the path contains a NUL byte")
 	}
 	w := walker{fsys: fsys, at: "/", rest: path}
 	for w.rest != "" {
@@ -158,7 +150,7 @@ func (w *walker) step() error {
 	}
 	path := strings.TrimSuffix(w.at, "/") + "/" + name
 	if w.lookups++; w.lookups > maxLookups {
-		return &fs.PathError{Op: "look up", Path: path, Err: errTooDeep}
+		return &fs.PathError{Op: "look up", Path: path, Err: errors.New("too many path components")}
 	}
 	entry, err := w.fsys.Lookup(path)
 	if err != nil {
@@ -173,12 +165,12 @@ func (w *walker) enter(path string, entry Entry) error {
 		w.at = path
 		return nil
 	case entry.Kind != KindLink:
-		return &fs.PathError{Op: "look up", Path: path, Err: errNotDirectory}
+		return &fs.PathError{Op: "look up", Path: path, Err: errors.New("not a directory")}
 	case entry.Target == "":
 		return &fs.PathError{Op: "follow", Path: path, Err: fs.ErrNotExist}
 	}
 	if w.links++; w.links > maxLinks {
-		return &fs.PathError{Op: "follow", Path: path, Err: errTooManyLinks}
+		return &fs.PathError{Op: "follow", Path: path, Err: errors.New("too many symbolic links, or a loop of them")}
 	}
 	if strings.HasPrefix(entry.Target, "/") {
 		w.at = "/"

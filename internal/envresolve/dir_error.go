@@ -1,6 +1,7 @@
 package envresolve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,62 +21,43 @@ const (
 
 // DirError says which working directory was refused, why, and what is allowed.
 type DirError struct {
-	Reason DirReason
-	// Path is the requested path, made absolute.
-	Path string
-	// Resolved is the directory that the path leads to, for ReasonNotAllowed.
-	Resolved string
-	// Allowed are the allowed paths of the environment.
-	Allowed []string
-	// Cause is set for ReasonNotFound.
-	Cause error
+	Reason  DirReason
+	message string
+	// cause is set for ReasonNotFound.
+	cause error
 }
 
-func newDirError(reason DirReason, req DirRequest, resolved string, cause error) *DirError {
-	path := req.absolute(req.WorkingDir)
-	if !strings.HasPrefix(req.WorkingDir, "/") {
-		path = strings.TrimSuffix(collapseSlashes(path), "/")
-	}
-	if path == "" {
-		path = "/"
-	}
-	return &DirError{Reason: reason, Path: path, Resolved: resolved, Allowed: req.allowed(), Cause: cause}
+func (e *DirError) Error() string { return e.message }
+
+func (e *DirError) Unwrap() error { return e.cause }
+
+func (r DirRequest) notFound(cause error) *DirError {
+	message := fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s", quotePath(r.path()), describe(cause), list(r.allowed()))
+	return &DirError{ReasonNotFound, message, cause}
 }
 
-// collapseSlashes removes double slashes, for messages.
-func collapseSlashes(path string) string {
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
+func (r DirRequest) notAllowed(resolved string) *DirError {
+	where := quotePath(r.path())
+	if resolved != r.path() {
+		where += " leads to " + quotePath(resolved) + ", which"
 	}
-	return path
+	message := fmt.Sprintf("working directory %s is outside of the environment's allowed paths: choose one in %s", where, list(r.allowed()))
+	return &DirError{ReasonNotAllowed, message, nil}
 }
 
-func (e *DirError) Unwrap() error { return e.Cause }
-
-func (e *DirError) Error() string {
-	if e.Reason == ReasonNotFound {
-		return fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s",
-			quotePath(e.Path), describe(e.Cause), list(e.Allowed))
-	}
-	where := ""
-	if e.Resolved != e.Path {
-		where = " leads to " + quotePath(e.Resolved) + ", which"
-	}
-	return fmt.Sprintf("working directory %s%s is outside of the environment's allowed paths: choose one in %s",
-		quotePath(e.Path), where, list(e.Allowed))
+// path is the requested one, made absolute, for messages.
+func (r DirRequest) path() string {
+	return cmp.Or(strings.TrimRight(r.absolute(r.WorkingDir), "/"), "/")
 }
 
 // describe describes an error of the file system for a person.
 func describe(err error) string {
-	what := "unknown error"
-	if err != nil {
-		what = err.Error()
-	}
 	var at *fs.PathError
 	if !errors.As(err, &at) {
-		return what
+		return err.Error()
 	}
-	switch what = at.Err.Error(); {
+	what := at.Err.Error()
+	switch {
 	case errors.Is(at.Err, fs.ErrNotExist):
 		what = "no such file or directory"
 	case errors.Is(at.Err, fs.ErrPermission):
@@ -87,12 +69,12 @@ func describe(err error) string {
 // list returns the first of the paths, and how many more there are.
 func list(paths []string) string {
 	const limit = 8
-	shown := make([]string, 0, limit)
+	var shown []string
 	for _, path := range paths[:min(limit, len(paths))] {
 		shown = append(shown, quote(path))
 	}
 	text := strings.Join(shown, ", ")
-	if more := len(paths) - len(shown); more > 0 {
+	if more := len(paths) - limit; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

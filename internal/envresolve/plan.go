@@ -178,10 +178,5 @@ func (p *Plan) Blocks(name string) bool { return !p.Trusted && isBlocked(p.Block
 
 // isBlocked reports whether the name starts with one of the prefixes.
 func isBlocked(prefixes []string, name string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -1,6 +1,7 @@
 package envresolve
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,9 +85,6 @@ func lookUpRefs(p *Plan, image []string) map[string]*string {
 	for _, k := range p.Known {
 		refs[k.Ref] = nil
 	}
-	if len(refs) == 0 {
-		return nil
-	}
 	for _, kv := range image {
 		name, value, ok := strings.Cut(kv, "=")
 		if have, wanted := refs[name]; ok && wanted && have == nil && !hasNUL(kv) {
@@ -96,11 +94,10 @@ func lookUpRefs(p *Plan, image []string) map[string]*string {
 	return refs
 }
 
-// candidate is a variable that one source sets: as KEY=VALUE for the image's.
+// candidate is a variable that one source sets.
 type candidate struct {
 	source Source
 	v      *Var
-	kv     string
 }
 
 // merge collects the variables of all sources, the least specific ones first: the one that is added last counts.
@@ -124,37 +121,30 @@ func (m *merge) internal(name string) bool {
 
 // addBase adds the variables of the image, and the two defaults that count as variables of the image.
 func (m *merge) addBase(image []string) {
-	m.addBaseVar("LANG", "LANG="+defaultLang)
+	m.addBaseVar("LANG", defaultLang)
 	// The candidate that is added last counts, which must be the first one of the image.
 	for _, kv := range slices.Backward(image) {
-		if name, ok := m.baseName(kv); ok {
-			m.addBaseVar(name, kv)
+		if name, value, ok := strings.Cut(kv, "="); ok && len(kv) <= MaxVarBytes && !hasNUL(kv) && m.inherits(name) {
+			m.addBaseVar(name, value)
 		}
 	}
-	m.addBaseVar("TERM", "TERM="+defaultTerm)
+	m.addBaseVar("TERM", defaultTerm)
 }
 
-func (m *merge) addBaseVar(name, kv string) {
+func (m *merge) addBaseVar(name, value string) {
 	if isBlocked(m.plan.Blocklist, name) {
 		m.stripped = append(m.stripped, name)
 		return
 	}
-	m.vars[name] = candidate{source: SourceImage, kv: kv}
+	m.vars[name] = candidate{SourceImage, &Var{Name: name, Value: value}}
 }
 
 // minimal are the variables that a plan with InheritMinimal takes from the image.
 var minimal = []string{"HOME", "USER", "LOGNAME", "PATH"}
 
-// baseName returns the name of a variable of the image, if the process may inherit it.
-func (m *merge) baseName(kv string) (string, bool) {
-	name, _, ok := strings.Cut(kv, "=")
-	if !ok || !IsName(name) || len(kv) > MaxVarBytes || hasNUL(kv) {
-		return "", false
-	}
-	if m.plan.InheritMinimal && !slices.Contains(minimal, name) {
-		return "", false
-	}
-	return name, !m.internal(name)
+// inherits says that the process may have a variable of the image.
+func (m *merge) inherits(name string) bool {
+	return IsName(name) && (!m.plan.InheritMinimal || slices.Contains(minimal, name)) && !m.internal(name)
 }
 
 func (m *merge) addLayers() {
@@ -168,7 +158,7 @@ func (m *merge) addLayers() {
 			case v.Ref != "" && v.Optional && m.refs[v.Ref] == nil:
 				// It leaves the variable to a less specific source.
 			default:
-				m.vars[v.Name] = candidate{source: layer.Source, v: v}
+				m.vars[v.Name] = candidate{layer.Source, v}
 			}
 		}
 	}
@@ -181,9 +171,7 @@ func (m *merge) finish() (Resolved, error) {
 		Stripped: slices.Compact(m.stripped), Trusted: m.plan.Trusted,
 	}
 	total := 0
-	names := slices.AppendSeq(make([]string, 0, len(m.vars)), maps.Keys(m.vars))
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(m.vars)) {
 		c := m.vars[name]
 		kv, err := m.render(c)
 		if err != nil {
@@ -192,7 +180,7 @@ func (m *merge) finish() (Resolved, error) {
 		total += len(kv) + perVarOverhead
 		out.Env = append(out.Env, kv)
 		out.Vars = append(out.Vars, ResolvedVar{Name: name, Source: c.source})
-		if c.v != nil && c.v.Apart {
+		if c.v.Apart {
 			out.Apart = append(out.Apart, name)
 		}
 	}
@@ -210,28 +198,28 @@ func (m *merge) finish() (Resolved, error) {
 
 // render returns a candidate as KEY=VALUE.
 func (m *merge) render(c candidate) (string, error) {
-	if c.v == nil {
-		return c.kv, nil
-	}
 	value := c.v.Value
 	if c.v.Ref != "" {
 		ref := m.refs[c.v.Ref]
-		if ref == nil {
-			return "", &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref, RefersTo: c.v.RefersTo}
+		switch {
+		case ref == nil && c.v.RefersTo != "":
+			return "", fmt.Errorf("variable %s of layer %s needs %s, which wasn't there when the pod started: create it, or make the reference optional, "+
+				"and run the call in a pod that starts afterwards", quote(c.v.Name), c.source, c.v.RefersTo)
+		case ref == nil:
+			return "", varError(c.v, c.source, "its value comes from reference "+quote(c.v.Ref)+", which doesn't exist")
 		}
 		value, m.given[c.v.Ref] = *ref, true
 	}
 	if c.v.File {
 		if m.plan.FileDir == "" {
-			return "", errNoFileDir
+			return "", errors.New("a variable names a file, and there is no directory for it")
 		}
 		path := m.plan.FileDir + "/" + c.v.Name
 		m.files = append(m.files, File{Path: path, Content: value})
 		value = path
 	}
 	if size := len(c.v.Name) + 1 + len(value); size > MaxVarBytes {
-		reason := fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes)
-		return "", &VarError{Name: c.v.Name, Source: c.source, Reason: reason}
+		return "", varError(c.v, c.source, fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes))
 	}
 	return c.v.Name + "=" + value, nil
 }

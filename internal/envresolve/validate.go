@@ -22,43 +22,17 @@ const (
 // perVarOverhead is a final NUL and a pointer.
 const perVarOverhead = 1 + 8
 
-// errEmptyPrefix is an error, because an empty prefix would block every name.
-var errEmptyPrefix = errors.New("the blocklist contains an empty prefix: a prefix needs at least one character")
-
-// VarError says which variable of which layer is invalid, and why. It never holds a value.
-type VarError struct {
-	Name   string
-	Source Source
-	Reason string
-}
-
-func (e *VarError) Error() string {
-	return fmt.Sprintf("variable %s of layer %s: %s", quote(e.Name), e.Source, e.Reason)
-}
-
-// MissingRefError says that a reference that isn't optional has no value.
-type MissingRefError struct {
-	Name   string
-	Source Source
-	Ref    string
-	// RefersTo is the variable's.
-	RefersTo string
-}
-
-func (e *MissingRefError) Error() string {
-	if e.RefersTo != "" {
-		return fmt.Sprintf("variable %s of layer %s needs %s, which wasn't there when the pod started: create it, or make the reference optional, "+
-			"and run the call in a pod that starts afterwards", quote(e.Name), e.Source, e.RefersTo)
-	}
-	return fmt.Sprintf("variable %s of layer %s: its value comes from reference %s, which doesn't exist",
-		quote(e.Name), e.Source, quote(e.Ref))
+// varError says which variable of which layer is invalid, and why. It never holds a value.
+func varError(v *Var, source Source, why string) error {
+	return fmt.Errorf("variable %s of layer %s: %s", quote(v.Name), source, why)
 }
 
 // Validate returns an error for a plan that Resolve can't apply. The error names the variable or the layer. The API
 // has the same rules for environments, skills and calls; this check doesn't rely on them.
 func (p *Plan) Validate() error {
 	if slices.Contains(p.Blocklist, "") {
-		return errEmptyPrefix
+		// It would block every name.
+		return errors.New("the blocklist contains an empty prefix: a prefix needs at least one character")
 	}
 	for i := range p.Layers {
 		if err := p.Layers[i].validate(); err != nil {
@@ -68,15 +42,12 @@ func (p *Plan) Validate() error {
 	return nil
 }
 
-// errNoFileDir is a mistake of the one who resolves the plan.
-var errNoFileDir = errors.New("a variable names a file, and there is no directory for it")
-
 func (l *Layer) validate() error {
 	size := 0
 	for i := range l.Vars {
 		v := &l.Vars[i]
 		if reason := l.problemOf(v); reason != "" {
-			return &VarError{Name: v.Name, Source: l.Source, Reason: reason}
+			return varError(v, l.Source, reason)
 		}
 		size += len(v.Name) + len(v.Value)
 	}

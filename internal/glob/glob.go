@@ -28,11 +28,11 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 		rest, absolute := strings.CutPrefix(one, "/")
 		rest = strings.TrimSuffix(rest, "/")
 		if rest == "" {
-			return nil, &DeniedError{one, errors.New("it names nothing below the root")}
+			return nil, fmt.Errorf("%.512q: it names nothing below the root", one)
 		}
 		expr, err := Expression(rest)
 		if err != nil {
-			return nil, &DeniedError{one, err}
+			return nil, fmt.Errorf("%.512q: %w", one, err)
 		}
 		if !absolute {
 			expr = "(?:.*/)?" + expr
@@ -43,7 +43,7 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	expr := strings.Join(all, "|")
-	tooLarge := &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+	tooLarge := fmt.Errorf("%.512q: all globs together are too many or too long", globs[0])
 	if len(expr) > maxDeniedBytes {
 		return nil, tooLarge
 	}
@@ -53,16 +53,6 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 	}
 	return denied, nil
 }
-
-// DeniedError says which glob can't be used, and why.
-type DeniedError struct {
-	Glob string
-	Err  error
-}
-
-func (e *DeniedError) Error() string { return fmt.Sprintf("%.512q: %v", e.Glob, e.Err) }
-
-func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Expression translates a glob: "*" and "?" don't match a slash, "**" as a whole name matches any number of names,
 // "[a-z]", "[^a]" and "[!a]" match one character, "{a,b}" either, and "\" quotes.

@@ -2,6 +2,7 @@ package glob
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -31,8 +32,7 @@ func TestWhatIsNoGlobIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, glob := range []string{"", "/", "[", "a{b", "b}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9)} {
 		_, err := Denied([]string{"ok", glob})
-		var refused *DeniedError
-		if !errors.As(err, &refused) || refused.Glob != glob || refused.Err == nil {
+		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%q: ", glob)) {
 			t.Errorf("%q: %v", glob, err)
 		}
 	}

@@ -2,7 +2,7 @@ package glob
 
 import (
 	"errors"
-	"path"
+	"slices"
 	"strings"
 )
 
@@ -16,15 +16,8 @@ func Split(glob string) (dir, rest string, err error) {
 	if _, err := Expression(relative); err != nil {
 		return "", "", err
 	}
-	var plain []string
-	for rest = relative; ; {
-		name, after, more := strings.Cut(rest, "/")
-		if !more || !IsPlain(name) {
-			break
-		}
-		plain, rest = append(plain, name), after
-	}
-	dir = path.Join(plain...)
+	dir = strings.Join(Prefix(relative), "/")
+	rest = strings.TrimPrefix(strings.TrimPrefix(relative, dir), "/")
 	switch {
 	case isAbsolute:
 		dir = "/" + dir
@@ -32,6 +25,16 @@ func Split(glob string) (dir, rest string, err error) {
 		dir = "."
 	}
 	return dir, rest, nil
+}
+
+// Prefix are the leading names of a glob that match themselves alone, without its last name.
+func Prefix(glob string) []string {
+	names := strings.Split(glob, "/")
+	last := len(names) - 1
+	if n := slices.IndexFunc(names[:last], func(name string) bool { return !IsPlain(name) }); n >= 0 {
+		last = n
+	}
+	return names[:last]
 }
 
 // IsPlain says that a glob matches itself alone.

@@ -46,11 +46,16 @@ type File struct {
 
 // SkippedFiles counts what wasn't looked at.
 type SkippedFiles struct {
-	Binary     int64 `json:"binary,omitempty"`
-	Denied     int64 `json:"denied,omitempty"`
+	// Binary files contain a NUL byte.
+	Binary int64 `json:"binary,omitempty"`
+	// Denied files and directories are denied by the rules, or are the kernel's or the runner's own.
+	Denied int64 `json:"denied,omitempty"`
+	// Unreadable files and directories can't be opened, or vanished.
 	Unreadable int64 `json:"unreadable,omitempty"`
-	Deep       int64 `json:"deep,omitempty"`
-	LongLines  int64 `json:"longLines,omitempty"`
+	// Deep directories are too far below the path, or their paths are too long.
+	Deep int64 `json:"deep,omitempty"`
+	// LongLines were searched at their start only.
+	LongLines int64 `json:"longLines,omitempty"`
 }
 
 func fitsPath(path string) bool {

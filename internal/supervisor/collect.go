@@ -52,7 +52,7 @@ func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, 
 }
 
 func (e *Executor) collectRequest(a *wire.Assignment, dir string, p *prepared) *collect.Request {
-	r := &collect.Request{Collect: *a.Collect, WorkingDir: dir, Home: p.home(), RunnerPaths: privateFilesPaths(), Shown: p.hidden.shown()}
+	r := &collect.Request{Collect: *a.Collect, WorkingDir: dir, Home: p.home(), RunnerPaths: privateFilesPaths(), Shown: p.hidden.text}
 	if r.WritePaths == nil {
 		r.WritePaths = e.defaultWritePaths(a, dir)
 	}

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -43,10 +42,8 @@ type fileRun struct {
 	// dir is the call's directory; empty when it couldn't be opened.
 	dir    string
 	result files.Result
-	output bytes.Buffer
-	// replaced is what isn't shown in the output, by name.
-	replaced map[string]int64
-	err      error
+	output []byte
+	err    error
 }
 
 // executeFile does an operation on files in this process. The time limit holds for all of it: also finding its directory
@@ -112,7 +109,7 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared) 
 	run.dir = dir
 	asked := *a.File
 	asked.WorkingDir, asked.Home = dir, p.home()
-	run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir), &run.replaced), &asked, &run.output)
+	run.output, run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir)), &asked)
 	return run
 }
 
@@ -179,8 +176,8 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	case run.err == nil:
 		o.Reason, o.Message = result.Completed, describeFile(operation, o.File, run.result.Note)
 		// It was redacted before it was cut to its bound.
-		o.Stdout = wholeStream(run.output.Bytes())
-		addReplacements(&o, run.replaced)
+		o.Stdout = wholeStream(run.output)
+		addReplacements(&o, run.result.Redacted)
 	case errors.As(run.err, &refused):
 		o.Reason, o.Message = fileReason(refused.Reason), refused.Message
 	case ctx.Err() != nil:
@@ -234,11 +231,7 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 func fileResult(operation spec.Operation, asked *spec.File, r *files.Result) *result.File {
 	f := &result.File{
 		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
-		Changed: r.Changed, Created: r.Created, Binary: r.Binary,
-		Skipped: result.SkippedFiles{
-			Binary: int64(r.Skipped.Binary), Denied: int64(r.Skipped.Denied), Unreadable: int64(r.Skipped.Unreadable),
-			Deep: int64(r.Skipped.Deep), LongLines: int64(r.Skipped.LongLines),
-		},
+		Changed: r.Changed, Created: r.Created, Binary: r.Binary, Skipped: r.Skipped,
 	}
 	switch operation {
 	case spec.OperationRead:

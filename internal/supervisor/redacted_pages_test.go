@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -66,14 +65,13 @@ func TestNoPageOfAFileShowsAPartOfAValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for at := 0; at < len(content); at += 1 + len(form)/200 {
-			var out bytes.Buffer
-			var replaced map[string]int64
-			rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}}, &replaced)
+			rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}})
 			page := &spec.File{Operation: spec.OperationRead, Path: dir + "/f", Unit: spec.UnitBytes, Offset: int64(at), Limit: 1}
-			if _, err := files.Do(t.Context(), rules, page, &out); err != nil {
+			out, _, err := files.Do(t.Context(), rules, page)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if left := marks.ReplaceAllString(out.String(), ""); left != "" && left != "!" {
+			if left := marks.ReplaceAllString(string(out), ""); left != "" && left != "!" {
 				t.Fatalf("%s: byte %d of %q is shown", name, at-3, form)
 			}
 		}
@@ -84,13 +82,12 @@ func TestNoPageOfAFileShowsAPartOfAValue(t *testing.T) {
 func TestTheTextAroundAPageHasRoomForTheLongestForm(t *testing.T) {
 	t.Parallel()
 	var rules files.Rules
-	var replaced map[string]int64
 	value := strings.Repeat("a\n", redact.MinLength)
 	r, err := newRedaction([]envresolve.KnownValue{{Name: "TOKEN", Value: value + "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.inFiles(&rules, &replaced)
+	r.inFiles(&rules)
 	for name, form := range longForms(strings.ReplaceAll(value, "\n", "\r\n") + "b") {
 		if int64(len(form)) > rules.HiddenAround {
 			t.Errorf("%s takes %d bytes, more than %d", name, len(form), rules.HiddenAround)
@@ -132,16 +129,15 @@ func TestAGrepOfAllLinesShowsWhatIsLeftOfTheWholeFile(t *testing.T) {
 		if err := os.WriteFile(dir+"/f", []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		var replaced map[string]int64
-		rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}}, &replaced)
+		rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}})
 		grep := &spec.File{Operation: spec.OperationGrep, Path: dir + "/f", Pattern: "."}
-		if _, err := files.Do(t.Context(), rules, grep, &out); err != nil {
+		out, _, err := files.Do(t.Context(), rules, grep)
+		if err != nil {
 			t.Fatal(err)
 		}
 		var lines strings.Builder
 		cut := false
-		for object := range strings.Lines(out.String()) {
+		for object := range strings.Lines(string(out)) {
 			var match files.Match
 			if err := json.Unmarshal([]byte(object), &match); err != nil {
 				t.Fatal(err)

@@ -76,25 +76,15 @@ func (r *redaction) hostText(text string) string {
 	return text
 }
 
-// shown is text, for what may be nil; nil when nothing is replaced.
-func (r *redaction) shown() func(string) string {
-	if r.matcher == nil {
-		return nil
-	}
-	return r.text
-}
-
-// inFiles has operations on files show nothing of the values. They count by themselves: one can go on when its call has ended.
-func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *files.Rules {
+// inFiles has operations on files show nothing of the values.
+func (r *redaction) inFiles(rules *files.Rules) *files.Rules {
 	if r.matcher == nil {
 		return rules
 	}
 	for _, v := range r.values {
 		rules.HiddenAround = max(rules.HiddenAround, longestForm(v.Value)*files.HiddenForm)
 	}
-	counted := map[string]int64{}
-	rules.Hidden, rules.Replaced = r.matcher.Spans, func(name string) { counted[name]++ }
-	*replaced = counted
+	rules.Hidden = r.matcher.Spans
 	return rules
 }
 

@@ -162,7 +162,7 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 	default:
 		req.Operation = spec.OperationDelete
 		return end, t.step(func() error {
-			_, err := files.Do(t.ctx, rules, req, nil)
+			_, _, err := files.Do(t.ctx, rules, req)
 			return err
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // pathFlags open a name without following a link, and without the right to read.
@@ -89,29 +90,19 @@ func (t *tree) Enter(name string) error {
 
 // examine returns the entry of an open name.
 func examine(fd int) (envresolve.Entry, error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
+	stat, err := sys.Fstat(fd)
+	if err != nil {
 		return envresolve.Entry{}, err
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return envresolve.Entry{Kind: envresolve.KindDirectory}, nil
 	case unix.S_IFLNK:
-		target, err := readlink(fd)
+		target, err := sys.ReadLink(fd, "")
 		return envresolve.Entry{Kind: envresolve.KindLink, Target: target}, err
 	default:
 		return envresolve.Entry{Kind: envresolve.KindOther}, nil
 	}
-}
-
-// readlink reads the link that the handle refers to. The buffer has the kernel's maximum length.
-func readlink(fd int) (string, error) {
-	buffer := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buffer)
-	if err != nil {
-		return "", err
-	}
-	return string(buffer[:n]), nil
 }
 
 // openat repeats a call that a signal interrupted. On slow file systems the Go runtime's own signals do so.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/sys/unix"
-
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files"
@@ -26,7 +24,7 @@ type Request struct {
 	WorkingDir, Home string
 	// RunnerPaths are those of the runner's own, of which nothing is kept.
 	RunnerPaths []string
-	// Shown is what is said of a path, and what the file is kept as; nil for the path.
+	// Shown is what is said of a path, and what the file is kept as.
 	Shown func(path string) string
 	// Dir is where the file is made that has them; /tmp when empty.
 	Dir string
@@ -38,18 +36,17 @@ func Do(ctx context.Context, r *Request) (*Files, *result.Artifacts) {
 	c.report.shown = r.Shown
 	c.MaxCount = min(max(c.MaxCount, 0), result.MaxArtifacts)
 	c.MaxBytes = min(c.MaxBytes, result.MaxArtifactBytes)
-	defer func() {
-		if c.files == nil && c.file != nil {
-			c.file.Close()
-		}
-	}()
 	for _, one := range r.Globs {
 		c.glob(one)
 	}
+	artifacts := &result.Artifacts{Kept: c.kept, Omitted: c.report.omitted, Message: c.report.message()}
 	if len(c.kept) > 0 {
-		c.files = newFiles(c.file, c.kept, c.offsets)
+		return newFiles(c.file, c.kept), artifacts
 	}
-	return c.files, &result.Artifacts{Kept: c.kept, Omitted: c.report.omitted, Message: c.report.message()}
+	if c.file != nil {
+		c.file.Close()
+	}
+	return nil, artifacts
 }
 
 // collector is one Do.
@@ -59,16 +56,13 @@ type collector struct {
 	report report
 
 	// file has the bytes of all that is kept, one after the other; size is how many. It is made for the first one.
-	file    *os.File
-	size    int64
-	kept    result.ArtifactList
-	offsets []int64
-	files   *Files
+	file *os.File
+	size int64
+	kept result.ArtifactList
 
 	// seen are the files that are kept, by their paths without links, and paths their names.
 	seen, paths map[string]bool
 	pathBytes   int
-	buffer      []byte
 }
 
 // glob keeps what a glob matches.
@@ -101,10 +95,7 @@ func (c *collector) visit(f *files.Candidate) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	path := f.Path
-	if c.Shown != nil {
-		path = c.Shown(path)
-	}
+	path := c.Shown(f.Path)
 	switch {
 	case c.paths[path] && path == f.Path, !f.IsLink() && c.seen[f.Real]:
 		// Another glob matched it too.
@@ -125,7 +116,7 @@ func (c *collector) visit(f *files.Candidate) error {
 		c.report.omit(path, refusal(fmt.Sprintf("more than the %d files that are kept, or than %d bytes of paths", c.MaxCount, result.MaxArtifactPaths)), "")
 		return nil
 	}
-	from, real, err := f.Open()
+	from, err := f.Open()
 	if err != nil {
 		c.report.omitError(path, err)
 		return c.ctx.Err()
@@ -138,7 +129,7 @@ func (c *collector) visit(f *files.Candidate) error {
 		}
 		return c.ctx.Err()
 	}
-	c.seen[real], c.paths[path] = true, true
+	c.seen[from.Path], c.paths[path] = true, true
 	c.pathBytes += result.ArtifactPathSize(path)
 	return nil
 }
@@ -148,28 +139,16 @@ func isControl(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-var errChanged = errors.New("it was written to meanwhile")
+// startBytes is how much of a file its media type is found by.
+const startBytes = 512
 
-// tooLarge is why a file isn't kept for which there is so much room.
-func (c *collector) tooLarge(room int64) error {
-	if room == c.MaxBytes {
-		return refusal(fmt.Sprintf("larger than %d bytes", c.MaxBytes))
-	}
-	return refusal(fmt.Sprintf("that don't fit into %d bytes in all", c.MaxTotalBytes))
-}
-
-// keep copies a file.
-func (c *collector) keep(path string, from *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
-		return fmt.Errorf("look at it: %w", err)
-	}
-	room := min(c.MaxBytes, c.MaxTotalBytes-c.size)
+// keep copies a file behind the others, as far as there is room.
+func (c *collector) keep(path string, from *files.Opened) error {
 	switch {
-	case st.Size > c.MaxBytes:
-		return c.tooLarge(c.MaxBytes)
-	case st.Size > room:
-		return c.tooLarge(room)
+	case from.Size > c.MaxBytes:
+		return refusal(fmt.Sprintf("larger than %d bytes", c.MaxBytes))
+	case from.Size > c.MaxTotalBytes-c.size:
+		return refusal(fmt.Sprintf("that don't fit into %d bytes in all", c.MaxTotalBytes))
 	}
 	if c.file == nil {
 		made, err := kept.CreateFile(c.Dir)
@@ -178,57 +157,17 @@ func (c *collector) keep(path string, from *os.File) error {
 		}
 		c.file = made
 	}
-	bytes, sum, start, err := c.copy(from, room)
-	if err != nil {
+	sum := sha256.New()
+	if err := from.Copy(c.ctx, io.MultiWriter(io.NewOffsetWriter(c.file, c.size), sum)); err != nil {
 		return err
 	}
-	var after unix.Stat_t
-	// One that only became longer, as a log does, is kept as it was somewhere between.
-	if err := unix.Fstat(int(from.Fd()), &after); err != nil || after.Size <= st.Size && after.Mtim != st.Mtim {
-		return errors.Join(err, errChanged)
+	start := make([]byte, min(from.Size, startBytes))
+	if _, err := c.file.ReadAt(start, c.size); err != nil {
+		return fmt.Errorf("look at it: %w", err)
 	}
-	c.kept = append(c.kept, result.Artifact{Path: path, Bytes: bytes, SHA256: sum, MediaType: mediaType(path, start)})
-	c.offsets = append(c.offsets, c.size)
-	c.size += bytes
+	c.kept = append(c.kept, result.Artifact{Path: path, Bytes: from.Size, SHA256: hex.EncodeToString(sum.Sum(nil)), MediaType: mediaType(path, start)})
+	c.size += from.Size
 	return nil
-}
-
-const (
-	bufferBytes = 128 << 10
-	// startBytes is how much of a file its media type is found by.
-	startBytes = 512
-)
-
-// copy copies a file behind the others, as far as there is room. A file that grows meanwhile can need more.
-func (c *collector) copy(from *os.File, room int64) (bytes int64, sum string, start []byte, err error) {
-	if c.buffer == nil {
-		c.buffer = make([]byte, bufferBytes)
-	}
-	hash := sha256.New()
-	for {
-		if err := c.ctx.Err(); err != nil {
-			return 0, "", nil, err
-		}
-		n, err := from.Read(c.buffer)
-		if int64(n) > room-bytes {
-			return 0, "", nil, c.tooLarge(room)
-		}
-		part := c.buffer[:n]
-		if len(start) < startBytes {
-			start = append(start, part[:min(n, startBytes-len(start))]...)
-		}
-		hash.Write(part)
-		if _, err := c.file.WriteAt(part, c.size+bytes); err != nil {
-			return 0, "", nil, fmt.Errorf("keep it: %w", err)
-		}
-		bytes += int64(n)
-		switch {
-		case errors.Is(err, io.EOF):
-			return bytes, hex.EncodeToString(hash.Sum(nil)), start, nil
-		case err != nil:
-			return 0, "", nil, fmt.Errorf("read it: %w", err)
-		}
-	}
 }
 
 // takeBack gives back the room of a file that wasn't kept.

@@ -24,11 +24,12 @@ type artifact struct {
 	info    output.Info
 }
 
-func newFiles(file *os.File, artifacts []result.Artifact, offsets []int64) *Files {
+// newFiles are those whose contents are in a file one after the other.
+func newFiles(file *os.File, artifacts []result.Artifact) *Files {
 	f := &Files{file: file, byPath: map[string]*artifact{}}
 	for i := range artifacts {
 		a := &artifacts[i]
-		f.byPath[a.Path] = &artifact{io.NewSectionReader(file, offsets[i], a.Bytes), output.Info{Bytes: a.Bytes, Complete: true, SHA256: a.SHA256}}
+		f.byPath[a.Path] = &artifact{io.NewSectionReader(file, f.size, a.Bytes), output.Info{Bytes: a.Bytes, Complete: true, SHA256: a.SHA256}}
 		f.size += a.Bytes
 	}
 	return f

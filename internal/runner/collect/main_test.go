@@ -51,6 +51,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.request = Request{
 		WorkingDir: w.root, Collect: spec.Collect{WritePaths: []string{w.root}, MaxCount: result.MaxArtifacts, MaxBytes: 1 << 20, MaxTotalBytes: 8 << 20}, Dir: t.TempDir(),
+		Shown: func(path string) string { return path },
 	}
 	return w
 }

@@ -57,21 +57,13 @@ func (r *report) omitError(path string, err error) {
 	case errors.As(err, &refused) && refused.Reason == result.IsDirectory:
 		// A link to one matches, as the directory itself would.
 	default:
-		detail := err.Error()
-		if r.shown != nil {
-			detail = r.shown(detail)
-		}
-		r.omit(path, "that can't be read", fmt.Sprintf(" (%.200s)", detail))
+		r.omit(path, "that can't be read", fmt.Sprintf(" (%.200s)", r.shown(err.Error())))
 	}
 }
 
-// maxNotes bounds the sentences about globs: there are at most 16 globs.
-const maxNotes = 32
-
+// note adds a sentence about a glob, of which there are at most 16.
 func (r *report) note(format string, args ...any) {
-	if len(r.notes) < maxNotes {
-		r.notes = append(r.notes, fmt.Sprintf(format, args...))
-	}
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 // message says all of it; empty when there is nothing to say.
@@ -83,10 +75,6 @@ func (r *report) message() string {
 	for _, o := range r.omissions {
 		parts = append(parts, fmt.Sprintf("%d %s%s, such as %.100q.", o.count, o.why, o.detail, o.first))
 	}
-	text := strings.Join(append(parts, r.notes...), " ")
-	if r.shown != nil {
-		// Before it is cut to its bound: a part of a value would stay.
-		text = r.shown(text)
-	}
-	return result.ArtifactsMessage(text)
+	// Before it is cut to its bound: a part of a value would stay.
+	return result.ArtifactsMessage(r.shown(strings.Join(append(parts, r.notes...), " ")))
 }

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/text/unicode/norm"
 
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
@@ -36,9 +37,9 @@ func (r *resolver) alike(name string) (other string) {
 		return ""
 	}
 	defer sys.Close(fd)
-	compared := 0
+	compared, wanted := 0, outline(name)
 	_ = readDir(r.c.ctx, fd, func(e dirent) error {
-		if isAlike(e.name, name) && !r.c.rules.isDenied(path.Join(r.at, e.name)) {
+		if outline(e.name) == wanted && !r.c.rules.isDenied(path.Join(r.at, e.name)) {
 			other = e.name
 		}
 		if compared++; other != "" || compared == maxNamesCompared {
@@ -51,54 +52,19 @@ func (r *resolver) alike(name string) (other string) {
 
 // quoteExactly quotes a path so that characters which look alike differ.
 func quoteExactly(path string) string {
-	if isComposedApart(path) {
-		return strconv.QuoteToASCII(path)
+	if norm.NFC.IsNormalString(path) {
+		return sys.Quote(path)
 	}
-	return sys.Quote(path)
+	return strconv.QuoteToASCII(path)
 }
 
-// isAlike says that two names differ only in case, in kinds of blanks, in characters that aren't seen, or in the composition of
-// characters.
-func isAlike(a, b string) bool {
-	return outline(a, false) == outline(b, false) ||
-		(isComposedApart(a) || isComposedApart(b)) && outline(a, true) == outline(b, true)
-}
-
-// isComposedApart says that a text has letters that are encoded with their accents, or syllables with their parts, one by one.
-func isComposedApart(s string) bool { return strings.ContainsFunc(s, isPart) }
-
-func isPart(c rune) bool { return unicode.Is(unicode.Mn, c) || c >= 0x1100 && c <= 0x11FF }
-
-// accented stands for letters beyond ASCII and syllables for those of Hangul, which can be encoded in several ways.
-const (
-	accented  = '\uFFFD'
-	syllables = '\uAC00'
-)
-
-// outline is what is seen of a name, without the case of its letters. Tables of how characters are composed would be larger than
-// this package: with compose, letters with accents and beyond ASCII are all alike.
-func outline(name string, compose bool) string {
-	var out []rune
-	for _, c := range name {
-		last := len(out) - 1
-		switch {
-		case unicode.IsSpace(c):
-			c = ' '
-		case unicode.Is(unicode.Cf, c):
-			continue
-		case compose && unicode.Is(unicode.Mn, c) && last >= 0:
-			out, c = out[:last], accented
-		case compose && unicode.Is(unicode.Hangul, c):
-			c = syllables
-		case compose && c > unicode.MaxASCII && unicode.IsLetter(c) && !unicode.Is(unicode.Han, c):
-			c = accented
-		default:
-			c = unicode.ToLower(c)
+// outline is what is seen of a name, without the case of its letters.
+func outline(name string) string {
+	seen := strings.Map(func(c rune) rune {
+		if unicode.Is(unicode.Cf, c) {
+			return -1
 		}
-		if last = len(out) - 1; last >= 0 && out[last] == c && (c == ' ' || c == accented || c == syllables) {
-			continue
-		}
-		out = append(out, c)
-	}
-	return strings.TrimSpace(string(out))
+		return unicode.ToLower(c)
+	}, norm.NFC.String(name))
+	return strings.Join(strings.Fields(seen), " ")
 }

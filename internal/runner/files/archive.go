@@ -40,7 +40,7 @@ func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 	if !sys.IsDir(&p.st) {
 		return sys.NewError(reason.NotDirectory, "%s is no directory: leave out archive to get a file.", sys.Quote(p.path))
 	}
-	buffered := bufio.NewWriterSize(output{to}, archiveBuffer)
+	buffered := bufio.NewWriterSize(to, archiveBuffer)
 	a := &packing{c: c, to: tar.NewWriter(buffered), top: p.path}
 	w := c.underRules(p)
 	w.hidden = func(e dirent) bool { return isTemporary(e.name) }
@@ -65,41 +65,35 @@ type packing struct {
 	to      *tar.Writer
 	top     string
 	entries int
-	devices sys.Devices
 }
 
 // entry packs what has a name in an open directory.
 func (a *packing) entry(relative string, dir *directory, e dirent) error {
-	at := path.Join(a.top, relative)
-	fd, err := sys.OpenBeneath(dir.fd, e.name, sys.PathFlags, 0)
-	if errors.Is(err, unix.ENOENT) {
+	p := &place{path: path.Join(a.top, relative), dir: dir.fd, name: e.name}
+	err := unix.Fstatat(dir.fd, e.name, &p.st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
 		return nil
-	}
-	if err != nil {
-		return sys.FileError("open", at, err)
-	}
-	defer sys.Close(fd)
-	st, err := sys.Fstat(fd)
-	if err != nil || a.devices.IsKernels(fd, &st) {
-		return sys.FileError("look at", at, err)
+	case err != nil:
+		return sys.FileError("look at", p.path, err)
 	}
 	if a.entries++; a.entries > MaxArchiveEntries {
 		return sys.NewError(reason.NotSupported, "there are more than %d files and directories: get a directory further down.", MaxArchiveEntries)
 	}
-	h := &tar.Header{Name: relative, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
-	switch typeOf(st.Mode) {
+	h := &tar.Header{Name: relative, Mode: int64(p.st.Mode & 0o777), ModTime: time.Unix(p.st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
+	switch typeOf(p.st.Mode) {
 	case TypeDirectory:
 		h.Typeflag, h.Name = tar.TypeDir, relative+"/"
 		return a.to.WriteHeader(h)
 	case TypeLink:
 		h.Typeflag = tar.TypeSymlink
-		if h.Linkname, err = sys.ReadLink(fd, ""); err != nil {
-			return sys.FileError("read the symbolic link", at, err)
+		if h.Linkname, err = sys.ReadLink(dir.fd, e.name); err != nil {
+			return sys.FileError("read the symbolic link", p.path, err)
 		}
 		return a.to.WriteHeader(h)
 	case TypeFile:
 		h.Typeflag = tar.TypeReg
-		return a.file(&place{path: at, dir: dir.fd, name: e.name, fd: -1, st: st}, h)
+		return a.file(p, h)
 	default:
 		return nil
 	}
@@ -107,41 +101,19 @@ func (a *packing) entry(relative string, dir *directory, e dirent) error {
 
 // file packs a regular file as long as it is when it is opened.
 func (a *packing) file(p *place, h *tar.Header) error {
-	fd, st, err := p.openFile()
-	// It was looked at again, if it was replaced.
-	defer sys.Close(fd, p.fd)
-	switch {
-	case err != nil:
+	from, err := p.open()
+	if err != nil {
 		return err
-	case st.Size > a.c.rules.MaxReadBytes:
-		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", sys.Quote(p.path), st.Size, a.c.rules.MaxReadBytes)
 	}
-	h.Size = st.Size
+	defer from.Close()
+	if from.Size > a.c.rules.MaxReadBytes {
+		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", sys.Quote(p.path), from.Size, a.c.rules.MaxReadBytes)
+	}
+	h.Size = from.Size
 	if err := a.to.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := sys.CopyPart(a.c.ctx, a.to, fd, sys.Span{End: st.Size})
-	switch {
-	case err != nil:
-		return sys.FileError("read", p.path, err)
-	case n < st.Size:
-		return sys.NewError(reason.FileChanged, "%s became shorter while it was read: try again.", sys.Quote(p.path))
-	}
-	return checkUnchanged(fd, p.path, st)
-}
-
-// checkUnchanged says whether a file was written to since it was looked at. One that only became longer, as a log does, wasn't: what was
-// read of it is what it had.
-func checkUnchanged(fd int, at string, before *unix.Stat_t) error {
-	after, err := sys.Fstat(fd)
-	switch {
-	case err != nil:
-		return sys.FileError("read", at, err)
-	case after.Size > before.Size, after.Size == before.Size && after.Mtim == before.Mtim:
-		return nil
-	default:
-		return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(at))
-	}
+	return from.Copy(a.c.ctx, a.to)
 }
 
 // Unpack writes what is in a tar archive below the directory that Path of a request names, which is made if it isn't there.
@@ -149,13 +121,15 @@ func checkUnchanged(fd int, at string, before *unix.Stat_t) error {
 // of the directory, over links neither. An entry whose name leads out of it, a link whose text does, and one of another kind than file,
 // directory or link, end it.
 func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) error {
-	if err := makeDir(ctx, rules, r, r.Path, nil); err != nil {
-		return err
-	}
-	inside, err := rules.inside(ctx, r)
+	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
 		return err
 	}
+	made, err := c.makeDirectory()
+	if err != nil {
+		return err
+	}
+	c.rules.roots = []string{made.Path}
 	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
 	for entries := 0; ; entries++ {
 		h, err := archive.Next()
@@ -169,35 +143,14 @@ func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) err
 		case entries >= MaxArchiveEntries:
 			return sys.NewError(reason.InvalidRequest, "The archive has more than %d entries: send it in parts.", MaxArchiveEntries)
 		}
-		if err := unpackEntry(ctx, inside, h, archive); err != nil {
+		if err := c.unpackEntry(h, archive); err != nil {
 			return err
 		}
 	}
 }
 
-// inside are the rules for what is written below a directory that is there: it alone is allowed.
-func (r *Rules) inside(ctx context.Context, req *spec.File) (*Rules, error) {
-	c, err := newCall(ctx, r, req, true)
-	if err != nil {
-		return nil, err
-	}
-	p, err := c.resolve(req.Path, how{follow: true})
-	if err != nil {
-		return nil, err
-	}
-	defer p.close()
-	inside := *r
-	inside.WritePaths = []string{p.path}
-	return &inside, nil
-}
-
-func makeDir(ctx context.Context, rules *Rules, r *spec.File, at string, mode *uint32) error {
-	_, err := Do(ctx, rules, &spec.File{Operation: spec.OperationMakeDirectory, Path: at, WorkingDir: r.WorkingDir, Mode: mode}, nil)
-	return err
-}
-
 // unpackEntry writes one entry below the only directory that the rules allow.
-func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Reader) error {
+func (c *call) unpackEntry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -206,27 +159,25 @@ func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Re
 		return err
 	}
 	mode := uint32(h.Mode) & 0o777
-	r := &spec.File{Path: path.Join(rules.WritePaths[0], name), WorkingDir: rules.WritePaths[0]}
+	c.req = &spec.File{Path: path.Join(c.rules.roots[0], name), Mode: &mode}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		// What follows has to be written into it.
 		mode |= 0o700
-		err = makeDir(ctx, rules, r, r.Path, &mode)
+		_, err = c.makeDirectory()
 	case tar.TypeReg:
-		r.Mode = &mode
-		err = unpackFile(ctx, rules, r, content)
+		err = c.unpackFile(content)
 	case tar.TypeSymlink:
 		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) ||
 			!filepath.IsLocal(path.Join(path.Dir(name), h.Linkname)) || !filepath.IsLocal(name+"/../"+h.Linkname) {
 			return sys.NewError(reason.PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", sys.Quote(h.Name), sys.Quote(h.Linkname))
 		}
-		err = makeLink(ctx, rules, r, h.Linkname)
+		err = c.makeLink(h.Linkname)
 	default:
 		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", sys.Quote(h.Name))
 	}
-	var refused *Error
-	if errors.As(err, &refused) && refused.Reason == reason.PathNotAllowed {
-		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s can't be written: %s", sys.Quote(h.Name), refused.Message)
+	if reasonIs(err, reason.PathNotAllowed) {
+		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s can't be written: %s", sys.Quote(h.Name), err)
 	}
 	return err
 }
@@ -247,30 +198,26 @@ func entryName(h *tar.Header) (string, error) {
 	return path.Clean(h.Name), nil
 }
 
-func unpackFile(ctx context.Context, rules *Rules, r *spec.File, content io.Reader) error {
-	t, err := OpenTarget(ctx, rules, r)
+func (c *call) unpackFile(content io.Reader) error {
+	t, err := c.openTarget()
 	if err != nil {
 		return err
 	}
 	defer t.Close()
 	_, err = io.CopyBuffer(t, content, make([]byte, sys.BufferBytes))
-	if refused := (*Error)(nil); errors.As(err, &refused) || ctx.Err() != nil {
+	if refused := (*Error)(nil); errors.As(err, &refused) || c.ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
-		return sys.NewError(reason.InvalidRequest, "The archive breaks off in %s: %v.", sys.Quote(r.Path), err)
+		return sys.NewError(reason.InvalidRequest, "The archive breaks off in %s: %v.", sys.Quote(c.req.Path), err)
 	}
 	_, err = t.Commit()
 	return err
 }
 
 // makeLink makes a symbolic link where nothing is, or another link.
-func makeLink(ctx context.Context, rules *Rules, r *spec.File, target string) error {
-	c, err := newCall(ctx, rules, r, true)
-	if err != nil {
-		return err
-	}
-	p, err := c.resolve(r.Path, how{parents: true, missing: true, itself: true})
+func (c *call) makeLink(target string) error {
+	p, err := c.resolve(c.req.Path, how{parents: true, missing: true, itself: true})
 	if err != nil {
 		return err
 	}
@@ -279,9 +226,6 @@ func makeLink(ctx context.Context, rules *Rules, r *spec.File, target string) er
 	case p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink:
 		return sys.NewError(reason.FileExists, "%s exists already, and the archive has a link there: remove it first.", sys.Quote(p.path))
 	case p.exists():
-		if now, err := sys.ReadLink(p.fd, ""); err == nil && now == target {
-			return nil
-		}
 		return sys.FileError("replace the symbolic link", p.path, p.replaceLink(target))
 	}
 	return sys.FileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))

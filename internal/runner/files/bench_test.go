@@ -2,7 +2,6 @@ package files
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -56,7 +55,7 @@ func BenchmarkGrep(b *testing.B) {
 		b.Run(p.name+"/files", func(b *testing.B) {
 			for b.Loop() {
 				r := &spec.File{Operation: spec.OperationGrep, Path: w.root, Pattern: p.pattern}
-				if result, err := Do(b.Context(), &w.rules, r, io.Discard); err != nil || result.Matches != 100 {
+				if _, result, err := Do(b.Context(), &w.rules, r); err != nil || result.Matches != 100 {
 					b.Fatal(result, err)
 				}
 			}
@@ -92,7 +91,7 @@ func BenchmarkSmall(b *testing.B) {
 	} {
 		b.Run(string(r.Operation), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Do(b.Context(), &w.rules, &r, io.Discard); err != nil {
+				if _, _, err := Do(b.Context(), &w.rules, &r); err != nil {
 					b.Fatal(err)
 				}
 			}

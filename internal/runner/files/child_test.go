@@ -262,7 +262,7 @@ func writeForever(dir string) {
 	rules := &Rules{FileRules: spec.FileRules{WritePaths: []string{dir}}}
 	for i := 0; ; i++ {
 		r := &spec.File{Operation: spec.OperationWrite, Path: dir + "/f", Content: []byte(killedContents[i%2])}
-		if _, err := Do(context.Background(), rules, r, io.Discard); err != nil {
+		if _, _, err := Do(context.Background(), rules, r); err != nil {
 			fmt.Println(err)
 			os.Exit(99)
 		}

@@ -48,11 +48,13 @@ func (p *place) needReplaceable(condition condition) error {
 	case p.isRoot():
 		return sys.NewError(reason.IsDirectory, "%s is an allowed directory: name a file in it.", sys.Quote(p.path))
 	case !p.exists() && p.mustBeDir:
-		return sys.NewError(reason.IsDirectory, "%s ends like a directory: leave out the slash to write a file.", sys.Quote(p.asked))
+		return sys.NewError(reason.IsDirectory, "%s ends like a directory: leave out the slash to write a file.", sys.Quote(p.path+"/"))
+	case !p.exists() && condition.needsFile():
+		return sys.NewError(reason.FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", sys.Quote(p.path), condition.sha256)
 	case !p.exists():
 		return nil
 	}
-	if err := p.needFile(); err != nil {
+	if err := needFile(p.path, &p.st); err != nil {
 		return err
 	}
 	if condition.absent {
@@ -75,21 +77,18 @@ func (c *call) check(p *place, condition condition) error {
 	if condition.sha256 == "" {
 		return nil
 	}
-	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
-	err := now.lookAgain()
-	defer func() { sys.Close(now.fd) }()
-	if errors.Is(err, unix.ENOENT) || err == nil && !p.exists() {
+	sum, now := sha256.New(), *p
+	err := error(unix.ENOENT)
+	if p.exists() {
+		err = c.copyFile(sum, &now)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
 		return sys.NewError(reason.FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
 			"read it, and decide again.", sys.Quote(p.path), condition.sha256)
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	sum := sha256.New()
-	if err := c.copyFile(sum, now); err != nil {
-		return err
-	}
-	if hexSum(sum) != condition.sha256 {
+	case hexSum(sum) != condition.sha256:
 		return p.changed(condition)
 	}
 	return nil
@@ -101,16 +100,15 @@ func (p *place) changed(condition condition) error {
 }
 
 func (c *call) copyFile(to io.Writer, p *place) error {
-	fd, st, err := p.openFile()
+	from, err := p.open()
 	if err != nil {
 		return err
 	}
-	defer sys.Close(fd)
-	_, err = sys.CopyPart(c.ctx, to, fd, sys.Span{End: st.Size})
-	return err
+	defer from.Close()
+	return from.Copy(c.ctx, to)
 }
 
-// locks keep two calls of this process from both changing what a name stands for after one of them compared it. Other
+// locks keep two calls of this process from both changing what a name stands for, in any directory, after one of them compared it. Other
 // processes have the time between the comparison and the rename.
 var locks = func() (all [64]chan struct{}) {
 	for i := range all {
@@ -123,11 +121,7 @@ var locks = func() (all [64]chan struct{}) {
 func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
 	var indexes []int
 	for _, p := range places {
-		i, err := p.lockIndex()
-		if err != nil {
-			return nil, err
-		}
-		indexes = append(indexes, i)
+		indexes = append(indexes, int(maphash.String(lockSeed, p.name)%uint64(len(locks))))
 	}
 	slices.Sort(indexes)
 	var held []chan struct{}
@@ -149,19 +143,6 @@ func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
 }
 
 var lockSeed = maphash.MakeSeed()
-
-// lockIndex returns which lock a name in a directory has.
-func (p *place) lockIndex() (int, error) {
-	st, err := sys.Fstat(p.dir)
-	if err != nil {
-		return 0, err
-	}
-	name := struct {
-		dev, ino uint64
-		name     string
-	}{st.Dev, st.Ino, p.name}
-	return int(maphash.Comparable(lockSeed, name) % uint64(len(locks))), nil
-}
 
 // rename renames, and replaces nothing if it is exclusive.
 func rename(fromDir int, from string, toDir int, to string, exclusive bool) error {

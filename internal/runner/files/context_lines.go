@@ -10,39 +10,40 @@ import (
 // maxContextBytes is how far before and after a match its context is looked for.
 const maxContextBytes = 32 << 10
 
-// addContext adds the lines around a match to it, as they are shown. What can't be read of them is left out.
-func (s *searcher) addContext(h *hit, m lineMatch) {
-	start, stop := s.at+int64(m.start), s.at+int64(m.stop)
-	low := max(start-maxContextBytes, 0)
-	text, err := sys.ReadSpan(s.ctx, s.fd, sys.Span{Start: low, End: stop + maxContextBytes})
-	if err != nil || low+int64(len(text)) < stop {
-		return
+// contextBytes is how much is read before and after a match for its context.
+func (s *searcher) contextBytes() int64 {
+	if s.req.ContextLines == 0 {
+		return 0
 	}
-	before, after := linesAround(text, int(start-low), int(stop-low))
-	if low > 0 && len(before) > 0 {
+	return maxContextBytes
+}
+
+// addContext adds the lines around a match to it, as they are shown. The match is in the window at an offset.
+func (s *searcher) addContext(h *hit, m lineMatch, w *window, at int) {
+	start, stop := w.start+at, w.start+at+m.stop-m.start
+	low, high := max(start-maxContextBytes, 0), min(stop+maxContextBytes, len(w.around))
+	text := w.around[low:high]
+	before, after := linesAround(text, start-low, stop-low)
+	if len(before) > 0 && s.at+int64(m.start) > maxContextBytes {
 		// It may be a part of one.
 		before = before[1:]
 	} else if len(before) > 0 && bytes.HasPrefix(text, []byte(byteOrderMark)) {
 		before[0].Start = int64(len(byteOrderMark))
 	}
-	if n := len(after); n > 0 && low+int64(len(text)) == stop+maxContextBytes && text[len(text)-1] != '\n' && after[n-1].End-after[n-1].Start < MaxLineBytes {
+	if n := len(after); n > 0 && high == stop+maxContextBytes && text[len(text)-1] != '\n' && after[n-1].End-after[n-1].Start < MaxLineBytes {
 		after = after[:n-1]
 	}
-	before, after = before[max(len(before)-s.around, 0):], after[:min(len(after), s.around)]
-	w, err := s.rules.window(s.ctx, s.fd, low, text)
-	if err != nil {
-		return
-	}
+	before, after = before[max(len(before)-s.req.ContextLines, 0):], after[:min(len(after), s.req.ContextLines)]
 	for i, line := range slices.Concat(before, after) {
-		shown, hidden := w.show(int(line.Start), int(line.End))
+		shown, hidden := w.show(low+int(line.Start)-w.start, low+int(line.End)-w.start)
 		if shown = bytes.TrimSuffix(shown, []byte{'\r'}); len(shown) > MaxLineBytes {
 			shown = cutRunes(shown[:MaxLineBytes], false)
 		}
 		text, _ := exact(string(shown))
 		if i < len(before) {
-			h.before = append(h.before, text)
+			h.Before = append(h.Before, text)
 		} else {
-			h.after = append(h.after, text)
+			h.After = append(h.After, text)
 		}
 		h.hidden = append(h.hidden, hidden...)
 		s.hits.bytes += int64(len(text))

@@ -41,7 +41,7 @@ func TestTheLinesAroundAMatchShowNoValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.rules.Hidden, w.rules.Replaced = matcher.Spans, func(string) {}
+	w.rules.Hidden = matcher.Spans
 	w.rules.HiddenAround = int64(len(value)) * HiddenForm
 	w.file("f", "a\nb\nmatch\ncorrect-horse\nbattery-staple\nz\n")
 	for context := 1; context <= 3; context++ {

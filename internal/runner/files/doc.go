@@ -1,8 +1,7 @@
 // Package files reads, writes and searches files for a call, without a process: the runner does it itself.
 //
-// Its input is a Request and the Rules that hold for it. Do writes what was asked for to a stream (the bytes of a Read,
-// and one JSON object a line for List, Glob, Grep and Stat), and returns a Result, or an *Error whose Reason is part of
-// the API.
+// Its input is a request and the Rules that hold for it. Do returns what was asked for (the bytes of a Read, and one JSON
+// object a line for List, Glob, Grep and Stat) and a Result, or an *Error whose Reason is part of the API.
 //
 // Invariants:
 //   - Rules are checked on what the kernel opened. A path is resolved name by name, each with openat2 beneath the
@@ -13,7 +12,7 @@
 //     can't tell hard links: a file with an allowed name and a denied one is allowed by the first;
 //   - nothing reaches the paths of the runner's own, by their names. What another process moved or linked elsewhere has
 //     another name;
-//   - nothing is written to the output that Rules.Hidden names, whatever is cut: a line, a page or the results. It is
+//   - nothing is in the output that Rules.Hidden names, whatever is cut: a line, a page or the results. It is
 //     asked for a page, and for the lines that a Grep found, with as much around them as can matter: it hides texts of several
 //     lines. Sums, offsets and what a Grep matches are those of the file;
 //   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
@@ -34,6 +33,6 @@
 // Package sys opens and reads, patterns has what names and lines are compared with.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
-// processes, or import other modules than the standard library and golang.org/x/sys: it is linked into the supervisor that runs
-// in every pod. It works on Linux only.
+// processes, or import other modules than the standard library, golang.org/x/sys and golang.org/x/text: it is linked into the
+// supervisor that runs in every pod. It works on Linux only.
 package files

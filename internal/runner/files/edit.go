@@ -15,7 +15,7 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-func (c *call) edit() (Result, error) {
+func (c *call) edit(p *place) (Result, error) {
 	edits, err := edits(c.req)
 	if err != nil {
 		return Result{}, err
@@ -24,11 +24,6 @@ func (c *call) edit() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	if err := p.needReplaceable(want); err != nil {
 		return Result{}, err
 	}
@@ -62,16 +57,16 @@ func (c *call) edit() (Result, error) {
 
 // readWhole reads a file that can be edited.
 func (c *call) readWhole(p *place) ([]byte, error) {
-	fd, st, err := p.openFile()
+	fd, err := p.openFile()
 	if err != nil {
 		return nil, err
 	}
 	defer sys.Close(fd)
-	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); st.Size > limit {
+	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); p.st.Size > limit {
 		return nil, sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
-			"to %d be edited.", sys.Quote(p.path), st.Size, limit)
+			"to %d be edited.", sys.Quote(p.path), p.st.Size, limit)
 	}
-	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: st.Size})
+	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: p.st.Size})
 	return content, sys.FileError("read", p.path, err)
 }
 
@@ -117,7 +112,7 @@ func ofEdit(i, count int, err error) error {
 
 // apply returns a content after a change, and how often the text was replaced.
 func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int, error) {
-	t := newEditText(content, e)
+	t := newEditText(content, e.OldString)
 	count := bytes.Count(t.text, []byte(e.OldString))
 	if count == 0 {
 		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path), t.whyNotFound(e.OldString))
@@ -131,19 +126,17 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 			"replaceAll.", count, sys.Quote(p.path))
 	}
 	with := []byte(e.NewString)
-	if t.ends != nil {
+	withReturns := with
+	if t.returns != nil {
 		with = bytes.ReplaceAll(with, []byte("\r\n"), []byte("\n"))
+		withReturns = bytes.ReplaceAll(with, []byte("\n"), []byte("\r\n"))
 	}
-	size := int64(len(content)) + int64(count)*int64(len(with)-len(e.OldString))
-	if t.ends != nil {
-		size += int64(count) * int64(bytes.Count(with, []byte("\n")))
-	}
+	size := int64(len(content)) + int64(count)*int64(len(withReturns)-len(e.OldString))
 	if size > c.rules.MaxWriteBytes {
 		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
 			sys.Quote(p.path), size, c.rules.MaxWriteBytes)
 	}
-	t.replace([]byte(e.OldString), with)
-	return t.content(), count, nil
+	return t.replace([]byte(e.OldString), with, withReturns), count, nil
 }
 
 // byteOrderMark is how some editors begin a file of UTF-8.
@@ -152,67 +145,70 @@ const byteOrderMark = "\uFEFF"
 // editText is a content as an Edit compares it: without the byte-order mark, and with "\n" for each line end, unless the text to
 // replace has them itself.
 type editText struct {
-	mark, text []byte
-	// ends says of each line end whether it is "\r\n" in the file; nil if none is.
-	ends []bool
+	content, text []byte
+	// mark is the size of the byte-order mark.
+	mark int
+	// returns are where the text has the "\n" of a "\r\n"; nil if it has none.
+	returns []int
 }
 
-func newEditText(content []byte, e *spec.Replacement) *editText {
-	t := &editText{text: content}
-	if rest, ok := bytes.CutPrefix(content, []byte(byteOrderMark)); ok && !strings.HasPrefix(e.OldString, byteOrderMark) {
-		t.mark, t.text = content[:len(byteOrderMark)], rest
+func newEditText(content []byte, old string) *editText {
+	t := &editText{content: content, text: content}
+	if rest, ok := bytes.CutPrefix(content, []byte(byteOrderMark)); ok && !strings.HasPrefix(old, byteOrderMark) {
+		t.text, t.mark = rest, len(byteOrderMark)
 	}
-	if strings.Contains(e.OldString, "\r") || !bytes.Contains(t.text, []byte("\r\n")) {
+	if strings.Contains(old, "\r") || !bytes.Contains(t.text, []byte("\r\n")) {
 		return t
 	}
+	text := make([]byte, 0, len(t.text))
 	for line := range bytes.Lines(t.text) {
-		if bytes.HasSuffix(line, []byte("\n")) {
-			t.ends = append(t.ends, bytes.HasSuffix(line, []byte("\r\n")))
+		rest, hasReturn := bytes.CutSuffix(line, []byte("\r\n"))
+		if text = append(text, rest...); hasReturn {
+			t.returns = append(t.returns, len(text))
+			text = append(text, '\n')
 		}
 	}
-	t.text = bytes.ReplaceAll(t.text, []byte("\r\n"), []byte("\n"))
+	t.text = text
 	return t
 }
 
-// replace replaces a text wherever it is. What is put in its place gets the line ends of the text, or the one behind it.
-func (t *editText) replace(old, with []byte) {
-	if t.ends != nil {
-		var ends []bool
-		feeds, newFeeds := bytes.Count(old, []byte("\n")), bytes.Count(with, []byte("\n"))
-		rest, left := t.text, t.ends
-		for at := bytes.Index(rest, old); at >= 0; at = bytes.Index(rest, old) {
-			before := bytes.Count(rest[:at], []byte("\n"))
-			ends = append(ends, left[:before]...)
-			here := t.ends[len(t.ends)-1]
-			if left = left[before:]; len(left) > 0 {
-				here = left[0]
-			}
-			ends = append(ends, slices.Repeat([]bool{here}, newFeeds)...)
-			rest, left = rest[at+len(old):], left[feeds:]
-		}
-		t.ends = append(ends, left...)
-	}
-	t.text = bytes.ReplaceAll(t.text, old, with)
+// at is where the content has what the text has at an offset.
+func (t *editText) at(offset int) int {
+	returns, _ := slices.BinarySearch(t.returns, offset)
+	return t.mark + offset + returns
 }
 
-// content returns the text as it is in the file.
-func (t *editText) content() []byte {
-	if t.mark == nil && t.ends == nil {
-		return t.text
-	}
-	out := bytes.NewBuffer(slices.Clone(t.mark))
-	rest := t.text
-	for _, isCRLF := range t.ends {
-		line := rest[:bytes.IndexByte(rest, '\n')]
-		rest = rest[len(line)+1:]
-		out.Write(line)
-		if isCRLF {
-			out.WriteByte('\r')
+// replace returns the content with another text wherever the old one is: the one with "\r\n" where the line ends so in which the old
+// one begins.
+func (t *editText) replace(old, with, withReturns []byte) (out []byte) {
+	copied, lineEnd, hasReturn := 0, -1, false
+	for start := 0; ; start += len(old) {
+		next := bytes.Index(t.text[start:], old)
+		if next < 0 {
+			return append(out, t.content[copied:]...)
 		}
-		out.WriteByte('\n')
+		if start += next; start > lineEnd && t.returns != nil {
+			lineEnd, hasReturn = t.lineEnd(start)
+		}
+		out = append(out, t.content[copied:t.at(start)]...)
+		if hasReturn {
+			out = append(out, withReturns...)
+		} else {
+			out = append(out, with...)
+		}
+		copied = t.at(start + len(old))
 	}
-	out.Write(rest)
-	return out.Bytes()
+}
+
+// lineEnd is where the line ends that has an offset, and whether with "\r\n". A last line without an end takes after the one before.
+func (t *editText) lineEnd(offset int) (end int, hasReturn bool) {
+	next := bytes.IndexByte(t.text[offset:], '\n')
+	if next < 0 {
+		_, hasReturn = slices.BinarySearch(t.returns, bytes.LastIndexByte(t.text, '\n'))
+		return len(t.text), hasReturn
+	}
+	_, hasReturn = slices.BinarySearch(t.returns, offset+next)
+	return offset + next, hasReturn
 }
 
 // whyNotFound says why a text may not be in the file, and what to do.
@@ -227,48 +223,29 @@ func (t *editText) whyNotFound(old string) string {
 	return "compare it with what Read returns, white space included"
 }
 
-// maxInvalidLines and maxOldLines bound how many lines are compared to find the one that was meant.
-const maxInvalidLines, maxOldLines = 10_000, 20
-
-// invalidLine returns the number of a line that isn't UTF-8 and would match if it were; 0 if there is none.
-func (t *editText) invalidLine(old string) int64 {
-	var wanted [][]byte
-	for line := range strings.Lines(old) {
-		line = strings.TrimRight(line, "\r\n")
-		if folded := foldNonASCII([]byte(line)); len(wanted) < maxOldLines && bytes.IndexByte(folded, nonASCII) >= 0 {
-			wanted = append(wanted, folded)
-		}
+// invalidLine returns the number of a line that isn't UTF-8 and has the ASCII of the first line of a text that has other characters; 0 if
+// there is none. Whoever has seen the line as text has another character there, or guesses it.
+func (t *editText) invalidLine(old string) int {
+	lines := strings.Split(old, "\n")
+	first := slices.IndexFunc(lines, func(line string) bool { return onlyASCII(line) != line })
+	if first < 0 {
+		return 0
 	}
-	number, invalid := int64(0), 0
+	wanted, number := strings.TrimSuffix(onlyASCII(lines[first]), "\r"), 0
 	for line := range bytes.Lines(t.text) {
-		number++
-		if len(wanted) == 0 || invalid == maxInvalidLines {
-			break
-		}
-		if utf8.Valid(line) {
-			continue
-		}
-		invalid++
-		folded := foldNonASCII(line)
-		if slices.ContainsFunc(wanted, func(w []byte) bool { return bytes.Contains(folded, w) }) {
+		if number++; !utf8.Valid(line) && strings.Contains(onlyASCII(string(line)), wanted) {
 			return number
 		}
 	}
 	return 0
 }
 
-// nonASCII stands for characters that aren't ASCII, and bytes that aren't UTF-8.
-const nonASCII = 0xFF
-
-// foldNonASCII replaces what isn't ASCII: whoever has seen a line as text has another character there, or guesses it.
-func foldNonASCII(line []byte) []byte {
-	folded := make([]byte, 0, len(line))
-	for _, c := range line {
-		if c < utf8.RuneSelf {
-			folded = append(folded, c)
-		} else if len(folded) == 0 || folded[len(folded)-1] != nonASCII {
-			folded = append(folded, nonASCII)
+// onlyASCII leaves out what isn't ASCII.
+func onlyASCII(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= utf8.RuneSelf {
+			return -1
 		}
-	}
-	return folded
+		return c
+	}, text)
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
 // Type is what a path names.
@@ -88,14 +90,21 @@ func exact(s string) (text, encoded string) {
 	return string([]rune(s)), base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-func newEntry(path string, st *unix.Stat_t) Entry {
+// newEntry describes what has a name in an open directory, or without a name what a descriptor refers to.
+func newEntry(path string, st *unix.Stat_t, fd int, name string) Entry {
 	e := Entry{
 		Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&0o7777), UID: st.Uid, GID: st.Gid,
 		ModTime: jsonTime(st.Mtim.Unix()),
 	}
 	e.Path, e.PathBase64 = exact(path)
-	if e.Type == TypeFile {
+	switch e.Type {
+	case TypeFile:
 		e.Size = st.Size
+	case TypeLink:
+		// It may be something else by now: then it has no target.
+		if target, err := sys.ReadLink(fd, name); err == nil {
+			e.Target, e.TargetBase64 = exact(target)
+		}
 	}
 	return e
 }

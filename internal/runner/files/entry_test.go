@@ -17,7 +17,7 @@ func TestAnyTimeOfAFileIsWritten(t *testing.T) {
 		math.MaxInt64: "9999-12-31T23:59:59.999999999Z",
 		math.MinInt64: "0000-01-01T00:00:00.999999999Z",
 	} {
-		e := newEntry("f", &unix.Stat_t{Mtim: unix.Timespec{Sec: sec, Nsec: 999_999_999}})
+		e := newEntry("f", &unix.Stat_t{Mtim: unix.Timespec{Sec: sec, Nsec: 999_999_999}}, -1, "")
 		if _, err := json.Marshal(e); err != nil || e.ModTime.Format(time.RFC3339Nano) != want {
 			t.Errorf("%d: %v, %v", sec, e.ModTime, err)
 		}

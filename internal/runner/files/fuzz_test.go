@@ -523,7 +523,7 @@ func expectLines(t *testing.T, w *world, text, content string, small byte) {
 	}
 	var got []int64
 	for _, m := range h.found {
-		got = append(got, m.number)
+		got = append(got, m.LineNumber)
 	}
 	if len(want) <= MaxResults && !slices.Equal(got, want) {
 		t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.Literals)

@@ -20,25 +20,21 @@ const (
 
 const ignoreName = ".gitignore"
 
-// ignored are the .gitignore files of the directories that a walk is in, the outermost first. As in git, the last pattern that
+// ignored are the patterns of the .gitignore files of the directories that a walk is in, the outermost first. As in git, the last one that
 // matches decides.
 type ignored struct {
 	c *call
 	// denied is that of the walk.
-	denied func(relative string) bool
-	files  []ignoreFile
-}
-
-// ignoreFile are the patterns of one file.
-type ignoreFile struct {
-	// below is the directory that the file is in, and above the way from there to the directory of the walk: one of them is empty.
-	below, above string
-	patterns     []ignorePattern
-	size         int64
+	denied   func(relative string) bool
+	patterns []ignorePattern
+	// bytes is how much was read for them.
+	bytes int64
 }
 
 // ignorePattern is one line.
 type ignorePattern struct {
+	// below is the directory that its file is in, and above the way from there to the directory of the walk: one of them is empty.
+	below, above     string
 	negated, onlyDir bool
 	// name matches the last name, if the pattern is one without a wildcard; otherwise expr matches the path.
 	name string
@@ -60,7 +56,7 @@ func (w *walker) respectGitIgnore(p *place) {
 			break
 		}
 		if !w.c.rules.isDenied(path.Join(dir, ignoreName)) {
-			w.ignored.files = slices.Insert(w.ignored.files, 0, w.ignored.read(parent.fd, ignoreFile{above: above}))
+			w.ignored.patterns = slices.Insert(w.ignored.patterns, 0, w.ignored.read(parent.fd, above, "")...)
 		}
 		parent.close()
 	}
@@ -81,11 +77,11 @@ func (i *ignored) enter(dir *directory, prefix string) (leave func()) {
 	if i == nil {
 		return func() {}
 	}
-	before := len(i.files)
+	before := *i
 	if i.denied == nil || !i.denied(prefix+ignoreName) {
-		i.files = append(i.files, i.read(dir.fd, ignoreFile{below: prefix}))
+		i.patterns = append(i.patterns, i.read(dir.fd, "", prefix)...)
 	}
-	return func() { i.files = i.files[:before] }
+	return func() { *i = before }
 }
 
 // has says that an entry is left out.
@@ -93,13 +89,9 @@ func (i *ignored) has(relative string, isDir bool) bool {
 	if i == nil {
 		return false
 	}
-	for n := len(i.files) - 1; n >= 0; n-- {
-		f := &i.files[n]
-		at := f.above + strings.TrimPrefix(relative, f.below)
-		for m := len(f.patterns) - 1; m >= 0; m-- {
-			if f.patterns[m].isMatch(at, isDir) {
-				return !f.patterns[m].negated
-			}
+	for n := len(i.patterns) - 1; n >= 0; n-- {
+		if p := &i.patterns[n]; p.isMatch(relative, isDir) {
+			return !p.negated
 		}
 	}
 	return false
@@ -112,38 +104,32 @@ func (p *ignorePattern) isMatch(relative string, isDir bool) bool {
 	case p.name != "":
 		return p.name == path.Base(relative)
 	}
-	return p.expr.MatchString(relative)
+	return p.expr.MatchString(p.above + strings.TrimPrefix(relative, p.below))
 }
 
 // read reads the patterns of a directory; none if it has no file of them that can be read.
-func (i *ignored) read(dir int, f ignoreFile) ignoreFile {
-	fd, err := sys.OpenBeneath(dir, ignoreName, sys.ReadFlags, 0)
+func (i *ignored) read(dir int, above, below string) (patterns []ignorePattern) {
+	fd, st, err := openRegular(dir, ignoreName, ignoreName, new(sys.Devices))
 	if err != nil {
-		return f
+		return nil
 	}
 	defer sys.Close(fd)
-	st, err := sys.Fstat(fd)
-	if err != nil || !sys.IsRegular(&st) {
-		return f
-	}
-	bytesLeft, patternsLeft := int64(maxIgnoreBytes), maxIgnorePatterns
-	for _, other := range i.files {
-		bytesLeft, patternsLeft = bytesLeft-other.size, patternsLeft-len(other.patterns)
-	}
-	f.size = min(st.Size, bytesLeft)
-	text, err := sys.ReadSpan(i.c.ctx, fd, sys.Span{End: f.size})
+	size := min(st.Size, maxIgnoreBytes-i.bytes)
+	text, err := sys.ReadSpan(i.c.ctx, fd, sys.Span{End: size})
 	if err != nil {
-		return f
+		return nil
 	}
+	i.bytes += size
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte(byteOrderMark))) {
-		if len(f.patterns) == patternsLeft || i.c.ctx.Err() != nil {
+		if len(i.patterns)+len(patterns) == maxIgnorePatterns || i.c.ctx.Err() != nil {
 			break
 		}
 		if p := parseIgnore(string(line)); p != nil {
-			f.patterns = append(f.patterns, *p)
+			p.above, p.below = above, below
+			patterns = append(patterns, *p)
 		}
 	}
-	return f
+	return patterns
 }
 
 // parseIgnore reads a line; nil for one without a pattern, or with one that can't match.

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -15,22 +14,15 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-// results writes one JSON object a line, up to the limit of the request and the bound of the output.
+// results puts out one JSON object a line, up to the limit of the request and the bound of the output.
 type results struct {
-	buffer       *bufio.Writer
-	limit, count int
-	// room is what the output still takes.
-	room  int64
-	rules *compiledRules
-}
-
-func (c *call) newResults() *results {
-	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: maxResults(c.req), room: c.rules.MaxOutputBytes, rules: c.rules}
+	*call
+	matches int
 }
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
 func (r *results) add(v any) error {
-	if r.count == r.limit {
+	if r.matches == maxResults(r.req) {
 		return errEnough
 	}
 	var line bytes.Buffer
@@ -44,35 +36,25 @@ func (r *results) add(v any) error {
 		w.hidden = r.rules.Hidden(w.around)
 	}
 	text, names := w.show(0, line.Len())
-	if int64(len(text)) > r.room {
+	if int64(len(r.out)+len(text)) > r.rules.MaxOutputBytes {
 		return errEnough
 	}
-	r.rules.count(names)
-	r.room -= int64(len(text))
-	r.count++
-	_, err := r.buffer.Write(text)
-	return err
+	r.out = append(r.out, text...)
+	r.count(names)
+	r.matches++
+	return nil
 }
 
 // finish completes the results that ended with err.
 func (r *results) finish(p *place, err error) (Result, error) {
-	result := Result{Path: p.path, Matches: r.count, Truncated: errors.Is(err, errEnough)}
-	if err != nil && !result.Truncated {
-		return result, err
-	}
-	return result, r.buffer.Flush()
+	return Result{Path: p.path, Matches: r.matches, Truncated: errors.Is(err, errEnough)}, sys.Ignoring(err, errEnough)
 }
 
-func (c *call) list() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
-	w, out := c.underRules(p), c.newResults()
+func (c *call) list(p *place) (Result, error) {
+	w, out := c.underRules(p), &results{call: c}
 	w.respectGitIgnore(p)
 	descend := func(string, int) bool { return c.req.Recursive }
-	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
+	err := w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
 		entry, err := describe(dir, relative, e.name)
 		if err != nil {
 			w.skipped.Unreadable++
@@ -89,35 +71,16 @@ func describe(dir *directory, relative, name string) (Entry, error) {
 	if err := unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Entry{}, err
 	}
-	entry := newEntry(relative, &st)
-	if entry.Type == TypeLink {
-		// It may be something else by now: then it has no target.
-		if target, err := sys.ReadLink(dir.fd, name); err == nil {
-			entry.Target, entry.TargetBase64 = exact(target)
-		}
-	}
-	return entry, nil
+	return newEntry(relative, &st, dir.fd, name), nil
 }
 
-func (c *call) stat() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
-	entry := newEntry(p.path, &p.st)
-	if entry.Type == TypeLink {
-		target, err := sys.ReadLink(p.fd, "")
-		if err != nil {
-			return Result{}, sys.FileError("read the symbolic link", p.path, err)
-		}
-		entry.Target, entry.TargetBase64 = exact(target)
-	}
+func (c *call) stat(p *place) (Result, error) {
+	entry := newEntry(p.path, &p.st, p.fd, "")
 	sum, err := c.sumOfEntry(p, &entry)
 	if err != nil {
 		return Result{}, err
 	}
-	out := c.newResults()
+	out := &results{call: c}
 	result, err := out.finish(p, out.add(entry))
 	result.Bytes, result.SHA256 = entry.Size, sum
 	return result, err
@@ -152,13 +115,8 @@ func (c *call) glob() (Result, error) {
 		return Result{}, err
 	}
 	defer p.close()
-	w, out := c.underRules(p), c.newResults()
-	w.hidden = isLeftOut
-	w.respectGitIgnore(p)
-	err = w.walk(p, glob.MayMatchBelow, func(relative string, _ *directory, e dirent) error {
-		if !glob.IsMatch(relative) {
-			return nil
-		}
+	w, out := c.searching(p), &results{call: c}
+	err = w.walkGlob(p, glob, func(relative string, _ *directory, e dirent) error {
 		found := Found{Type: kinds[e.kind]}
 		found.Path, found.PathBase64 = exact(prefix + relative)
 		return out.add(found)
@@ -181,12 +139,7 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 		return ""
 	}
 	there := ""
-	w := c.underRules(p)
-	w.hidden = isLeftOut
-	_ = w.walk(p, glob.MayMatchBelow, func(relative string, _ *directory, _ dirent) error {
-		if !glob.IsMatch(relative) {
-			return nil
-		}
+	_ = c.searching(p).walkGlob(p, glob, func(relative string, _ *directory, _ dirent) error {
 		there = relative
 		return errEnough
 	})
@@ -194,9 +147,4 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 		return ""
 	}
 	return fmt.Sprintf("There is %s: in a glob, brackets name one character of several; write %s for the brackets themselves.", sys.Quote(there), quoted)
-}
-
-// isLeftOut says of an entry that Glob and Grep leave it out.
-func isLeftOut(e dirent) bool {
-	return e.name == ".git" || e.kind == unix.DT_REG && isTemporary(e.name)
 }

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -53,11 +52,11 @@ func TestEditAgainstMoveAndDelete(t *testing.T) {
 					return nil
 				}
 				came = true
-				_, otherErr = Do(&impatient{Context: t.Context()}, &w.rules, &other, io.Discard)
+				_, _, otherErr = Do(&impatient{Context: t.Context()}, &w.rules, &other)
 				return nil
 			}}
 			edit := &spec.File{Operation: spec.OperationEdit, Path: w.root + "/f", OldString: "old", NewString: "new"}
-			_, err := Do(ctx, &w.rules, edit, io.Discard)
+			_, _, err := Do(ctx, &w.rules, edit)
 			if !came || err != nil || !errors.Is(otherErr, context.Canceled) {
 				t.Errorf("came in between: %v; the Edit: %v; the other: %v", came, err, otherErr)
 			}

@@ -150,9 +150,8 @@ func (w *world) do(r spec.File) (string, Result, error) {
 	if r.WorkingDir == "" {
 		r.WorkingDir = w.root
 	}
-	var out bytes.Buffer
-	result, err := Do(w.t.Context(), &w.rules, &r, &out)
-	return out.String(), result, err
+	out, result, err := Do(w.t.Context(), &w.rules, &r)
+	return string(out), result, err
 }
 
 // must carries out a request that succeeds.

@@ -26,7 +26,7 @@ func (c *call) makeDirectory() (_ Result, err error) {
 	case err == nil:
 	case errors.Is(err, unix.EEXIST):
 		// Somebody else made something meanwhile.
-		if err = p.lookAgain(); err == nil {
+		if err = unix.Fstatat(p.dir, p.name, &p.st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 			return p.existingDirectory()
 		}
 		return Result{}, sys.FileError("make the directory", p.path, err)

@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -50,35 +49,7 @@ func (c *call) rename(from, to *place) error {
 		return err
 	}
 	defer unlock()
-	same, err := isSecondName(from, to)
-	if err != nil {
-		return err
-	}
-	if same && c.req.Overwrite {
-		// The kernel's rename would do nothing, and say that it succeeded.
-		return unix.Unlinkat(from.dir, from.name, 0)
-	}
 	return rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
-}
-
-// isSecondName says that both places are now names of one file. Where upper and lower case don't differ, and where one
-// directory is mounted twice, two names can be one: removing one would remove both.
-func isSecondName(from, to *place) (bool, error) {
-	if !to.exists() || !sys.IsSame(&from.st, &to.st) {
-		return false, nil
-	}
-	for _, p := range []*place{from, to} {
-		if err := p.lookAgain(); err != nil {
-			return false, sys.Ignoring(err, unix.ENOENT)
-		}
-	}
-	fromDir, err := sys.Fstat(from.dir)
-	if err != nil {
-		return false, err
-	}
-	toDir, err := sys.Fstat(to.dir)
-	isOneName := sys.IsSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
-	return sys.IsSame(&from.st, &to.st) && !isOneName, err
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
@@ -103,6 +74,9 @@ func (c *call) mayMove(from, to *place) error {
 			sys.Quote(to.path))
 	case !c.req.Overwrite:
 		return existsError(to)
+	case sys.IsSame(&from.st, &to.st):
+		// The kernel's rename would do nothing, and say that it succeeded.
+		return sys.NewError(reason.FileExists, "%s and %s are names of the same file: delete one of them.", sys.Quote(from.path), sys.Quote(to.path))
 	case kind == TypeDirectory:
 		return sys.NewError(reason.FileExists, "A directory can't replace the file %s: choose another destination.", sys.Quote(to.path))
 	}
@@ -127,7 +101,7 @@ func moveError(from, to *place, err error) error {
 		return existsError(to)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return sys.NewError(reason.NotSupported, "The file system can't move %s without replacing what may be at %s: set overwrite.",
-			sys.Quote(from.path), sys.Quote(to.path)).Caused(err)
+			sys.Quote(from.path), sys.Quote(to.path))
 	}
 	return sys.FileError("move to "+sys.Quote(to.path)+" from", from.path, err)
 }
@@ -165,26 +139,27 @@ func (c *call) moveAcross(from, to *place) error {
 		return sys.NewError(reason.NotSupported, "%s and %s are on different file systems, between which only files can be moved: make the "+
 			"directory, and move the files in it one by one.", sys.Quote(from.path), sys.Quote(to.path))
 	}
-	fd, st, err := from.openFile()
+	fd, err := from.openFile()
 	if err != nil {
 		return err
 	}
 	defer sys.Close(fd)
+	st := from.st
 	if st.Size > c.rules.MaxWriteBytes {
 		return sys.NewError(reason.FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
 			"copies of %d.", sys.Quote(from.path), st.Size, sys.Quote(to.path), c.rules.MaxWriteBytes)
 	}
 	content := sys.NewReader(c.ctx, fd, sys.Span{End: st.Size})
 	// The owner is that of the file that moves, not of the one that it replaces.
-	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
+	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: st}
 	err = c.replace(target, content, st.Mode&0o777, condition{absent: !c.req.Overwrite})
-	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == reason.FileExists {
+	if reasonIs(err, reason.FileExists) {
 		return existsError(to)
 	}
 	if err != nil {
 		return err
 	}
-	return c.removeCopied(from, to, st)
+	return c.removeCopied(from, to, &st)
 }
 
 // removeCopied removes the source of a copy, if it is still what was copied.
@@ -194,8 +169,9 @@ func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
 		return err
 	}
 	defer unlock()
-	err = from.lookAgain()
-	if err == nil && (!sys.IsSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
+	var now unix.Stat_t
+	err = unix.Fstatat(from.dir, from.name, &now, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && (!sys.IsSame(&now, st) || now.Size != st.Size || now.Mtim != st.Mtim) {
 		return sys.NewError(reason.FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
 			sys.Quote(from.path), sys.Quote(to.path))
 	}

@@ -103,10 +103,9 @@ func TestRaces(t *testing.T) {
 		all.Go(func() {
 			r.WorkingDir = w.root
 			for range raceRounds() {
-				var out bytes.Buffer
-				_, err := Do(t.Context(), &w.rules, &r, &out)
-				if strings.Contains(out.String(), "nobody") {
-					t.Errorf("%s %s escaped: %s", r.Operation, r.Path, out.String())
+				out, _, err := Do(t.Context(), &w.rules, &r)
+				if bytes.Contains(out, []byte("nobody")) {
+					t.Errorf("%s %s escaped: %s", r.Operation, r.Path, out)
 					return
 				}
 				if err == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -137,10 +137,10 @@ func TestReadOfASparseFileIsBounded(t *testing.T) {
 	}
 }
 
-// writerFunc is an output that does something else meanwhile.
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+// meanwhile does something when a part of a file was read, and wasn't looked at again.
+func (w *world) meanwhile(do func()) {
+	w.rules.Hidden = func([]byte) []redact.Span { do(); return nil }
+}
 
 func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
@@ -171,16 +171,10 @@ func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 			if err := os.Chtimes(path, time.Time{}, time.Unix(1000, 0)); err != nil {
 				t.Fatal(err)
 			}
-			done := false
-			out := writerFunc(func(p []byte) (int, error) {
-				if !done {
-					done = true
-					return len(p), change(path)
-				}
-				return len(p), nil
-			})
-			result, err := Do(t.Context(), &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, out)
-			if err != nil || !result.Changed || result.SHA256 != "" {
+			var changed error
+			w.meanwhile(func() { changed = change(path) })
+			_, result, err := Do(t.Context(), &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes})
+			if changed != nil || err != nil || !result.Changed || result.SHA256 != "" {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})
@@ -195,26 +189,24 @@ func TestReadComparesWhatTimeStampsDoNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	out := writerFunc(func(p []byte) (int, error) { return unix.Pwrite(fd, []byte("yy"), 0) })
-	c := &call{rules: &compiledRules{Rules: Rules{MaxOutputBytes: 100}}, ctx: t.Context(), req: &spec.File{}, stdout: out}
 	var result Result
 	// What comes before is taken from after the change, so that only the content differs.
 	st, err := sys.Fstat(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := writerFunc(func(p []byte) (int, error) {
-		n, err := out(p)
+	w.meanwhile(func() {
+		_, _ = unix.Pwrite(fd, []byte("yy"), 0)
 		st, _ = sys.Fstat(fd)
-		return n, err
 	})
-	c.stdout = first
+	w.rules.MaxOutputBytes = 100
+	c := &call{rules: &compiledRules{Rules: w.rules}, ctx: t.Context(), req: &spec.File{}}
 	if err := c.readPart(&result, fd, &st, sys.Span{End: 2}); err != nil || !result.Changed {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
 
-func TestReadEndsWithItsContextAndItsOutput(t *testing.T) {
+func TestReadEndsWithItsContext(t *testing.T) {
 	w := newWorld(t)
 	path := w.file("f", strings.Repeat("x", 8*sys.BufferBytes))
 	asked := 0
@@ -224,14 +216,8 @@ func TestReadEndsWithItsContextAndItsOutput(t *testing.T) {
 		}
 		return nil
 	}}
-	out := writerFunc(func([]byte) (int, error) { t.Error("something is written after its end"); return 0, nil })
-	if _, err := Do(ctx, &w.rules, &spec.File{Operation: spec.OperationRead, Path: path}, out); !errors.Is(err, context.Canceled) {
-		t.Errorf("after %d questions: %v", asked, err)
-	}
-	broken := writerFunc(func([]byte) (int, error) { return 0, unix.ENOSPC })
-	_, err := Do(t.Context(), &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, broken)
-	if reasonOf(err) != "not a reason" || !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("an output that is full is taken for a file system: %v", err)
+	if out, _, err := Do(ctx, &w.rules, &spec.File{Operation: spec.OperationRead, Path: path}); !errors.Is(err, context.Canceled) || out != nil {
+		t.Errorf("after %d questions: %d bytes, %v", asked, len(out), err)
 	}
 }
 
@@ -328,7 +314,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		// What is too large may be refused instead.
-		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil && reasonOf(err) != reason.InvalidPattern && reasonOf(err) != reason.FileTooLarge {
+		if _, _, err := Do(t.Context(), &w.rules, &r); err != nil && reasonOf(err) != reason.InvalidPattern && reasonOf(err) != reason.FileTooLarge {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

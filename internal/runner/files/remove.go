@@ -10,16 +10,11 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
-func (c *call) remove() (Result, error) {
+func (c *call) remove(p *place) (Result, error) {
 	condition, err := conditionOf(c.req)
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := c.resolve(c.req.Path, how{itself: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
 	switch {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
@@ -84,7 +79,7 @@ func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
 	fd, err := sys.OpenSameMount(dir, name)
 	if errors.Is(err, unix.EXDEV) {
 		return sys.NewError(reason.PermissionDenied, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
-			sys.Quote(path)).Caused(err)
+			sys.Quote(path))
 	}
 	if err != nil {
 		return sys.FileError("open", path, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -48,7 +47,7 @@ func TestDeleteSaysWhatItDeletedBeforeItsContextEnded(t *testing.T) {
 		return nil
 	}}
 	r := &spec.File{Operation: spec.OperationDelete, Path: w.root + "/many", Recursive: true}
-	result, err := Do(ctx, &w.rules, r, io.Discard)
+	_, result, err := Do(ctx, &w.rules, r)
 	left, _ := os.ReadDir(w.root + "/many")
 	says := fmt.Sprintf("%d files and directories", files-len(left))
 	if !errors.Is(err, context.Canceled) || result.Matches != files-len(left) || !strings.Contains(err.Error(), says) {

@@ -3,7 +3,7 @@ package files
 import (
 	"cmp"
 	"context"
-	"io"
+	"errors"
 	"strings"
 
 	reason "toolcall.dev/operator/internal/result"
@@ -37,15 +37,13 @@ type Rules struct {
 	spec.FileRules
 	// RunnerPaths are absolute paths of the runner's own that no request may reach, whatever the policy says.
 	RunnerPaths []string
-	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
+	// MaxOutputBytes bounds the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
 	MaxOutputBytes int64
-	// Hidden returns what of a text isn't written to the output, but a mark in its place; nil hides nothing. It is asked before
+	// Hidden returns what of a text isn't in the output, but a mark in its place; nil hides nothing. It is asked before
 	// anything is cut. Goroutines call it at the same time. HiddenAround is how long something hidden can be.
 	Hidden       func(text []byte) []redact.Span
 	HiddenAround int64
-	// Replaced is told the name of each mark in what is written to the output. It goes with Hidden. The goroutine of Do calls it.
-	Replaced func(name string)
 }
 
 // Result is what an operation did. Fields that don't apply are empty.
@@ -72,6 +70,8 @@ type Result struct {
 	Replaced int
 	// NextOffset is where the next Read goes on, in the same unit, after a truncated one.
 	NextOffset *int64
+	// Redacted is how often each name that Rules.Hidden gives stands in the output.
+	Redacted map[string]int64
 	// Skipped is what List, Glob and Grep left out.
 	Skipped Skipped
 	// Binary says that what a Read of lines returned isn't text.
@@ -81,37 +81,27 @@ type Result struct {
 	Note string
 }
 
-// Skipped counts what wasn't looked at.
-type Skipped struct {
-	// Binary files contain a NUL byte.
-	Binary int `json:"binary,omitempty"`
-	// Denied files and directories match Rules.DeniedPaths, or are the kernel's or the runner's own.
-	Denied int `json:"denied,omitempty"`
-	// Unreadable files and directories can't be opened, or vanished.
-	Unreadable int `json:"unreadable,omitempty"`
-	// Deep directories are MaxDepth below the path, or their paths are too long.
-	Deep int `json:"deep,omitempty"`
-	// LongLines were searched in their first 256 KiB only.
-	LongLines int `json:"longLines,omitempty"`
-}
-
-func (s *Skipped) add(other Skipped) {
-	s.Binary += other.Binary
-	s.Denied += other.Denied
-	s.Unreadable += other.Unreadable
-	s.Deep += other.Deep
-	s.LongLines += other.LongLines
-}
+// Skipped counts what wasn't looked at. Of longer lines, the first 256 KiB were searched.
+type Skipped = reason.SkippedFiles
 
 // Error says why a request failed. Its Reason is part of the API.
 type Error = sys.Error
 
 // call is one Do.
 type call struct {
-	ctx    context.Context
-	rules  *compiledRules
-	req    *spec.File
-	stdout io.Writer
+	ctx   context.Context
+	rules *compiledRules
+	req   *spec.File
+	out   []byte
+	// redacted becomes that of the result.
+	redacted map[string]int64
+}
+
+// count counts the names of what is hidden in the output.
+func (c *call) count(names []string) {
+	for _, name := range names {
+		c.redacted[name]++
+	}
 }
 
 // operations has how each is done.
@@ -119,34 +109,50 @@ var operations = map[spec.Operation]struct {
 	do     func(*call) (Result, error)
 	writes bool
 }{
-	spec.OperationRead:          {do: (*call).read},
+	spec.OperationRead:          {do: at(how{follow: true}, (*call).read)},
 	spec.OperationWrite:         {do: (*call).write, writes: true},
-	spec.OperationEdit:          {do: (*call).edit, writes: true},
-	spec.OperationList:          {do: (*call).list},
+	spec.OperationEdit:          {do: at(how{follow: true}, (*call).edit), writes: true},
+	spec.OperationList:          {do: at(how{follow: true}, (*call).list)},
 	spec.OperationGlob:          {do: (*call).glob},
-	spec.OperationGrep:          {do: (*call).grep},
-	spec.OperationStat:          {do: (*call).stat},
-	spec.OperationDelete:        {do: (*call).remove, writes: true},
+	spec.OperationGrep:          {do: at(how{follow: true}, (*call).grep)},
+	spec.OperationStat:          {do: at(how{}, (*call).stat)},
+	spec.OperationDelete:        {do: at(how{itself: true}, (*call).remove), writes: true},
 	spec.OperationMakeDirectory: {do: (*call).makeDirectory, writes: true},
 	spec.OperationMove:          {do: (*call).move, writes: true},
 }
 
-// Do carries out a request. Its error is an *Error, that of the context, or that of stdout.
-func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Result, error) {
+// at does something with what is at the path of a request.
+func at(how how, do func(*call, *place) (Result, error)) func(*call) (Result, error) {
+	return func(c *call) (Result, error) {
+		p, err := c.resolve(c.req.Path, how)
+		if err != nil {
+			return Result{}, err
+		}
+		defer p.close()
+		return do(c, p)
+	}
+}
+
+// Do carries out a request. Its error is an *Error or that of the context.
+func Do(ctx context.Context, rules *Rules, r *spec.File) (output []byte, result Result, err error) {
 	operation, ok := operations[r.Operation]
 	if !ok {
-		return Result{}, sys.NewError(reason.InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
+		return nil, Result{}, sys.NewError(reason.InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
 			"Grep, Stat, Delete, MakeDirectory and Move.", sys.Quote(string(r.Operation)))
 	}
 	if r.MaxResults < 0 {
-		return Result{}, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
+		return nil, Result{}, sys.NewError(reason.InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
 	}
 	c, err := newCall(ctx, rules, r, operation.writes)
 	if err != nil {
-		return Result{}, err
+		return nil, Result{}, err
 	}
-	c.stdout = output{stdout}
-	return operation.do(c)
+	if result, err = operation.do(c); err != nil {
+		// A Delete that failed may have deleted a part.
+		return nil, result, err
+	}
+	result.Redacted = c.redacted
+	return c.out, result, nil
 }
 
 // readsLines says that a Read counts lines.
@@ -189,3 +195,9 @@ func permissions(r *spec.File, otherwise uint32) (uint32, error) {
 
 // maxResults returns the bound of results.
 func maxResults(r *spec.File) int { return min(cmp.Or(r.MaxResults, MaxResults), MaxResults) }
+
+// reasonIs says that a request failed for a reason.
+func reasonIs(err error, reason string) bool {
+	known := (*Error)(nil)
+	return errors.As(err, &known) && known.Reason == reason
+}

@@ -19,8 +19,8 @@ const (
 
 // place is where a path leads: a name in an open directory, and what has that name.
 type place struct {
-	// asked is the path of the request, and path the one without links. path was compared with the rules.
-	asked, path string
+	// path is without links. It was compared with the rules.
+	path string
 	// dir is the parent's descriptor, good for lookups only. It is -1 for an allowed directory itself, which has no name.
 	dir  int
 	name string
@@ -99,7 +99,7 @@ func (c *call) resolve(asked string, how how) (*place, error) {
 	if p == nil {
 		p = &place{dir: -1, fd: -1}
 	}
-	p.asked, p.made, p.mustBeDir = asked, r.made, r.mustBeDir
+	p.made, p.mustBeDir = r.made, r.mustBeDir
 	if p.dir != r.cur {
 		sys.Close(r.cur)
 	}
@@ -204,24 +204,14 @@ func (r *resolver) openRoot(root string) (int, error) {
 			"name the directory that the link leads to in the policy's files.%s.", sys.Quote(root), r.c.rules.listField)
 	case errors.Is(err, unix.ENOENT):
 		return -1, sys.NewError(reason.FileNotFound, "The allowed directory %s doesn't exist: the image or a volume has to bring it.",
-			sys.Quote(root)).Caused(err)
+			sys.Quote(root))
 	default:
 		return -1, sys.FileError("open the allowed directory", root, err)
 	}
-	st, err := sys.Fstat(fd)
-	if err == nil && r.devices.IsKernels(fd, &st) {
-		err = kernelsError(r.asked, root)
-	}
-	if err != nil {
-		sys.Close(fd)
+	if _, err := lookAt(fd, r.asked, root, &r.devices); err != nil {
 		return -1, sys.FileError("open the allowed directory", root, err)
 	}
 	return fd, nil
-}
-
-func kernelsError(asked, path string) error {
-	return sys.NewError(reason.PathNotAllowed, "%s leads to %s, on a file system of the kernel's own, such as /proc: choose another path.",
-		sys.Quote(asked), sys.Quote(path))
 }
 
 // enter looks at a name in the current directory, and goes on from there.
@@ -239,14 +229,9 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 	if err != nil {
 		return nil, sys.FileError("find", full, err)
 	}
-	st, err := sys.Fstat(fd)
+	st, err := lookAt(fd, r.asked, full, &r.devices)
 	if err != nil {
-		sys.Close(fd)
 		return nil, sys.FileError("find", full, err)
-	}
-	if r.devices.IsKernels(fd, &st) {
-		sys.Close(fd)
-		return nil, kernelsError(r.asked, full)
 	}
 	switch typeOf(st.Mode) {
 	case TypeLink:

@@ -213,7 +213,7 @@ func TestRulesThatCanNotBeApplied(t *testing.T) {
 		w.rules = Rules{FileRules: rules}
 		w.refused(spec.File{Operation: spec.OperationList, Path: "."}, reason.InvalidRules, "")
 	}
-	if _, err := Do(t.Context(), nil, &spec.File{Operation: spec.OperationList, Path: w.root}, nil); reasonOf(err) != reason.InvalidRules {
+	if _, _, err := Do(t.Context(), nil, &spec.File{Operation: spec.OperationList, Path: w.root}); reasonOf(err) != reason.InvalidRules {
 		t.Errorf("without rules: %v", err)
 	}
 }
@@ -289,7 +289,7 @@ func TestKernelFileSystemsAreRefused(t *testing.T) {
 		{Operation: spec.OperationWrite, Path: "/proc/self/comm", Content: []byte("x")},
 		{Operation: spec.OperationRead, Path: "/proc/self/root/etc/passwd"},
 	} {
-		if _, err := Do(t.Context(), rules, &r, os.Stdout); reasonOf(err) != reason.PathNotAllowed {
+		if _, _, err := Do(t.Context(), rules, &r); reasonOf(err) != reason.PathNotAllowed {
 			t.Errorf("%s %s: %v", r.Operation, r.Path, err)
 		}
 	}
@@ -297,7 +297,7 @@ func TestKernelFileSystemsAreRefused(t *testing.T) {
 	if err := unix.Stat("/proc/self", &st); err != nil {
 		t.Skip("there is no /proc")
 	}
-	result, err := Do(t.Context(), rules, &spec.File{Operation: spec.OperationGlob, Path: "/", Pattern: "proc/*"}, os.Stdout)
+	_, result, err := Do(t.Context(), rules, &spec.File{Operation: spec.OperationGlob, Path: "/", Pattern: "proc/*"})
 	if err != nil || result.Matches != 0 || result.Skipped.Denied != 1 {
 		t.Errorf("%+v, %v", result, err)
 	}

@@ -62,13 +62,6 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	return c, nil
 }
 
-// count tells what is hidden in what is written to the output.
-func (c *compiledRules) count(names []string) {
-	for _, name := range names {
-		c.Replaced(name)
-	}
-}
-
 // isDenied says that a path, or a directory above it, is denied.
 func (c *compiledRules) isDenied(path string) bool {
 	return c.denied != nil && c.denied.MatchString(path) || c.isRunners(path)

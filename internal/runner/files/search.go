@@ -10,24 +10,10 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
-// hit is a line that matches, as it is held until it is written. It has the exact bytes.
+// hit is a line that matches, as it is held until it is written, and the names of what isn't shown of it.
 type hit struct {
-	// path is shared by the hits of a file.
-	path, line     string
-	number, column int64
-	cut            bool
-	// before and after are the lines around it.
-	before, after []string
-	// hidden are the names of what isn't shown of them.
+	Match
 	hidden []string
-}
-
-// match returns what is written for a hit.
-func (h *hit) match() Match {
-	m := Match{LineNumber: h.number, Column: h.column, Cut: h.cut, Before: h.before, After: h.after}
-	m.Path, m.PathBase64 = exact(h.path)
-	m.Line, m.LineBase64 = exact(h.line)
-	return m
 }
 
 // hits are the lines of files that match.
@@ -37,63 +23,46 @@ type hits struct {
 	skipped Skipped
 }
 
-func (h *hits) add(other hits) {
-	h.found = append(h.found, other.found...)
-	h.bytes += other.bytes
-	h.skipped.add(other.skipped)
-}
-
-// bounds are how many lines are held, and how many bytes of them: no output takes more.
-type bounds struct {
-	lines int
-	bytes int64
-}
-
-func (b *bounds) areReached(h *hits) bool { return len(h.found) >= b.lines || h.bytes > b.bytes }
-
 // searcher looks for lines in one file after the other. It reuses its buffer.
 type searcher struct {
-	ctx     context.Context
+	*call
 	pattern *patterns.Pattern
-	// bounds are those of one file.
-	bounds bounds
-	rules  *compiledRules
-	// around is how many lines before and after a match are held with it.
-	around int
-	buffer []byte
+	buffer  []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
 	// lower is the data in lower case, for texts in any case.
 	lower []byte
 
-	// What follows is of one file. data is what is there of it, from at on.
-	fd   int
-	path string
-	hits hits
-	line int64
-	data []byte
-	at   int64
+	devices sys.Devices
+
+	// What follows is of one file. data is what is there of it, from at on, and template a match with its path.
+	fd       int
+	template Match
+	hits     hits
+	line     int64
+	data     []byte
+	at       int64
 	// waiting are lines of data that were found, and aren't shown yet.
 	waiting []lineMatch
-	// steps is how much was matched since the context was asked.
-	steps int
 }
 
 const searchBytes = 256 << 10
 
-// newSearcher returns one that holds a line more than is written: it shows that there are more.
 func (c *call) newSearcher(p *patterns.Pattern) *searcher {
-	return &searcher{
-		ctx: c.ctx, pattern: p, bounds: bounds{maxResults(c.req) + 1, c.rules.MaxOutputBytes}, rules: c.rules, around: c.req.ContextLines,
-		buffer: make([]byte, searchBytes), next: make([]int, len(p.Literals)),
-	}
+	return &searcher{call: c, pattern: p, buffer: make([]byte, searchBytes), next: make([]int, len(p.Literals))}
+}
+
+// isFull says that a line more than is written is held of a file, which shows that there are more, or more than the output takes.
+func (s *searcher) isFull() bool {
+	return len(s.hits.found) > maxResults(s.req) || s.hits.bytes > s.rules.MaxOutputBytes
 }
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
 func (s *searcher) file(fd int, path string, size int64) (hits, error) {
-	s.fd, s.path, s.hits, s.line, s.waiting = fd, path, hits{}, 0, s.waiting[:0]
+	s.fd, s.hits, s.line, s.waiting = fd, hits{}, 0, s.waiting[:0]
+	s.template.Path, s.template.PathBase64 = exact(path)
 	held, skipping := 0, false
-	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
+	for at := int64(0); at < size && !s.isFull(); {
 		n, err := sys.ReadAt(s.ctx, fd, s.buffer[held:], at)
 		if err != nil {
 			return hits{}, err
@@ -164,13 +133,13 @@ func (s *searcher) lines(size int, open bool) error {
 		if feed := bytes.IndexByte(data[candidate:], '\n'); feed >= 0 {
 			stop = candidate + feed
 		}
-		if column := s.match(data[start:stop], candidate-start); column >= 0 {
+		if column := s.match(data[start:stop]); column >= 0 {
 			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
 			counted = start
 			line := bytes.TrimSuffix(data[start:stop], []byte{'\r'})
 			s.waiting = append(s.waiting, lineMatch{start, start + len(line), min(column, len(line)), s.line + 1, open})
 		}
-		if len(s.hits.found)+len(s.waiting) >= s.bounds.lines || s.hasEnded() {
+		if len(s.hits.found)+len(s.waiting) > maxResults(s.req) || s.ctx.Err() != nil {
 			break
 		}
 		at = stop + 1
@@ -217,11 +186,8 @@ func (s *searcher) lowered(data []byte) []byte {
 	return s.lower
 }
 
-// match returns where in the line the match starts; -1 if there is none. The literal was found at hint.
-func (s *searcher) match(line []byte, hint int) int {
-	if s.pattern.Expr == nil {
-		return hint
-	}
+// match returns where in the line the match starts; -1 if there is none.
+func (s *searcher) match(line []byte) int {
 	at := s.find(line)
 	if at < 0 {
 		// The end of a line can be before "\r\n".
@@ -237,28 +203,18 @@ const maxStepsAtOnce = 1 << 22
 
 // find returns where the expression matches first; -1 if it doesn't. Its answer is of no use after the context's end.
 func (s *searcher) find(line []byte) int {
-	expr, steps := s.pattern.Expr, len(line)*s.pattern.Size
-	s.steps += steps
-	if steps > maxStepsAtOnce {
+	expr := s.pattern.Expr
+	var at []int
+	if len(line)*s.pattern.Size > maxStepsAtOnce {
 		// Nothing interrupts a match but the end of its input. From a reader it is slower.
-		if at := expr.FindReaderIndex(&lineReader{ctx: s.ctx, rest: line}); at != nil {
-			return at[0]
-		}
+		at = expr.FindReaderIndex(&lineReader{ctx: s.ctx, rest: line})
+	} else if expr.Match(line) {
+		at = expr.FindIndex(line)
+	}
+	if at == nil {
 		return -1
 	}
-	if !expr.Match(line) {
-		return -1
-	}
-	return expr.FindIndex(line)[0]
-}
-
-// hasEnded says that the context has ended. It asks only after much work.
-func (s *searcher) hasEnded() bool {
-	if s.steps < maxStepsAtOnce {
-		return false
-	}
-	s.steps = 0
-	return s.ctx.Err() != nil
+	return at[0]
 }
 
 // lineReader reads a line up to its end or that of the context.
@@ -285,9 +241,10 @@ type lineMatch struct {
 
 // holdWaiting holds what is shown of the lines that wait. Lines that are near each other are looked at together.
 func (s *searcher) holdWaiting() error {
+	near := 2 * (s.rules.HiddenAround + s.contextBytes())
 	for rest := s.waiting; len(rest) > 0; {
 		n := 1
-		for n < len(rest) && int64(rest[n].start-rest[n-1].stop) <= 2*s.rules.HiddenAround {
+		for n < len(rest) && int64(rest[n].start-rest[n-1].stop) <= near {
 			n++
 		}
 		if err := s.holdTogether(rest[:n]); err != nil {
@@ -305,12 +262,12 @@ func (s *searcher) holdTogether(lines []lineMatch) error {
 		defer s.rules.showing.Unlock()
 	}
 	start, stop := lines[0].start, lines[len(lines)-1].stop
-	w, err := s.rules.window(s.ctx, s.fd, s.at+int64(start), s.data[start:stop])
+	w, err := s.rules.window(s.ctx, s.fd, s.at+int64(start), s.data[start:stop], s.contextBytes())
 	if err != nil {
 		return err
 	}
 	for _, m := range lines {
-		if s.bounds.areReached(&s.hits) || s.ctx.Err() != nil {
+		if s.isFull() || s.ctx.Err() != nil {
 			break
 		}
 		s.hold(m, &w, m.start-start)
@@ -320,19 +277,21 @@ func (s *searcher) holdTogether(lines []lineMatch) error {
 
 // hold holds what is shown of a line in a window, and cuts a long one around its match.
 func (s *searcher) hold(m lineMatch, w *window, at int) {
-	h := hit{path: s.path, number: m.number, column: int64(m.column) + 1, cut: m.cut}
+	h := hit{Match: s.template}
+	h.LineNumber, h.Column, h.Cut = m.number, int64(m.column)+1, m.cut
 	shown, hidden := w.show(at, at+m.stop-m.start)
 	if len(shown) > MaxLineBytes {
 		before, _ := w.show(at, at+m.column)
 		start := min(max(min(len(before), len(shown))-MaxLineBytes/4, 0), len(shown)-MaxLineBytes)
-		shown, h.cut = cutRunes(shown[start:start+MaxLineBytes], start > 0), true
+		shown, h.Cut = cutRunes(shown[start:start+MaxLineBytes], start > 0), true
 	}
-	h.line, h.hidden = string(shown), hidden
-	if s.around > 0 {
-		s.addContext(&h, m)
+	h.Line, h.LineBase64 = exact(string(shown))
+	h.hidden = hidden
+	if s.req.ContextLines > 0 {
+		s.addContext(&h, m, w, at)
 	}
 	s.hits.found = append(s.hits.found, h)
-	s.hits.bytes += int64(len(h.path) + len(h.line))
+	s.hits.bytes += int64(len(h.Path) + len(h.Line))
 }
 
 // cutRunes removes what the cut left of characters at both ends.

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -27,7 +26,7 @@ func TestGrepAsksItsContext(t *testing.T) {
 			return nil
 		}}
 		r := &spec.File{Operation: spec.OperationGrep, Path: w.root + "/" + name, Pattern: slow}
-		if _, err := Do(ctx, &w.rules, r, io.Discard); !errors.Is(err, context.Canceled) {
+		if _, _, err := Do(ctx, &w.rules, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v after %d questions", name, err, asked)
 		}
 	}

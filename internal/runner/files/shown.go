@@ -28,22 +28,27 @@ type window struct {
 	hidden []redact.Span
 }
 
-// window returns the window of a text that is at an offset of a file.
-func (c *compiledRules) window(ctx context.Context, fd int, at int64, text []byte) (window, error) {
-	if c.Hidden == nil {
+// window returns the window of a text that is at an offset of a file, with at least so many bytes of the file before and after it.
+func (c *compiledRules) window(ctx context.Context, fd int, at int64, text []byte, around int64) (window, error) {
+	if c.Hidden != nil {
+		around += c.HiddenAround
+	} else if around == 0 {
 		return window{around: text}, nil
 	}
-	before, err := sys.ReadSpan(ctx, fd, sys.Span{Start: max(at-c.HiddenAround, 0), End: at})
+	before, err := sys.ReadSpan(ctx, fd, sys.Span{Start: max(at-around, 0), End: at})
 	if err != nil {
 		return window{}, err
 	}
 	end := at + int64(len(text))
-	after, err := sys.ReadSpan(ctx, fd, sys.Span{Start: end, End: end + c.HiddenAround})
+	after, err := sys.ReadSpan(ctx, fd, sys.Span{Start: end, End: end + around})
 	if err != nil {
 		return window{}, err
 	}
-	around := slices.Concat(before, text, after)
-	return window{c, around, len(before), c.Hidden(around)}, nil
+	w := window{rules: c, around: slices.Concat(before, text, after), start: len(before)}
+	if c.Hidden != nil {
+		w.hidden = c.Hidden(w.around)
+	}
+	return w, nil
 }
 
 // show returns what is shown of a part of the text, and the names of what is hidden there.
@@ -78,10 +83,10 @@ func (w *window) isWhole(start, from, to int) bool {
 	return len(alone) == 1 && alone[0].Start == 0 && alone[0].End == len(line)
 }
 
-// showPart writes what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
+// showPart puts out what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
 // the part, and the next Read goes on there. It says whether nothing is hidden.
 func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole bool, err error) {
-	w, err := c.rules.window(c.ctx, fd, at, text)
+	w, err := c.rules.window(c.ctx, fd, at, text, 0)
 	if err != nil {
 		return false, sys.FileError("read", result.Path, err)
 	}
@@ -107,9 +112,9 @@ func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole 
 			result.truncate(at + result.Bytes)
 		}
 	}
-	c.rules.count(names)
-	_, err = c.stdout.Write(shown)
-	return len(w.hidden) == 0, err
+	c.out = shown
+	c.count(names)
+	return len(w.hidden) == 0, nil
 }
 
 // shownSum sums a content that is shown whole. It has no sum of another one: who knows the rest of the content could try

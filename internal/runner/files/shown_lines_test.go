@@ -99,7 +99,7 @@ func TestALineIsShownAsTheWholeFileSaysIt(t *testing.T) {
 		text := textWithValues(r, size)
 		spans, w := hiddenSpans(text), newWorld(t)
 		w.file("f", text)
-		w.rules.Hidden, w.rules.HiddenAround, w.rules.Replaced = hideTexts, 64*HiddenForm, func(string) {}
+		w.rules.Hidden, w.rules.HiddenAround = hideTexts, 64*HiddenForm
 		// Those that have an e at an even number of bytes, as far as one Grep returns them.
 		pattern, start := "^(..)*e", int64(0)
 		var want []string

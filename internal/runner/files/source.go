@@ -18,13 +18,10 @@ import (
 
 // Source is a regular file that is sent part by part. Whoever has it calls its methods one at a time, and Close at the end.
 type Source struct {
-	// Path is what was opened, with links resolved. Size and SHA256 are of the content when it was summed.
-	Path   string
-	Size   int64
+	Opened
+	// SHA256 is of the content when it was summed.
 	SHA256 string
 
-	fd     int
-	before unix.Stat_t
 	// opened is when it was looked at.
 	opened time.Time
 	// sum is of the bytes before summed.
@@ -46,13 +43,11 @@ func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error
 		return nil, err
 	}
 	defer p.close()
-	fd, st, err := p.openFile()
+	o, err := p.open()
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{Path: p.path, Size: st.Size, fd: fd, before: *st, opened: time.Now(), sum: sha256.New(), again: sha256.New()}
-	s.SHA256 = sums.get(st)
-	return s, nil
+	return &Source{Opened: *o, SHA256: sums.get(&o.before), opened: time.Now(), sum: sha256.New(), again: sha256.New()}, nil
 }
 
 // newCall is a request without an operation.
@@ -67,7 +62,7 @@ func newCall(ctx context.Context, rules *Rules, r *spec.File, writes bool) (*cal
 	if err != nil {
 		return nil, err
 	}
-	return &call{ctx: ctx, rules: compiled, req: r}, nil
+	return &call{ctx: ctx, rules: compiled, req: r, redacted: map[string]int64{}}, nil
 }
 
 // SumSome sums at most so many more bytes. It says whether that was the last of them; then SHA256 is known.
@@ -86,7 +81,7 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 	case end < s.Size:
 		return false, nil
 	}
-	if err := s.Check(); err != nil {
+	if err := s.check(); err != nil {
 		return false, err
 	}
 	s.SHA256 = hexSum(s.sum)
@@ -98,8 +93,8 @@ func (s *Source) changed() error {
 	return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(s.Path))
 }
 
-// Check says whether the file was written to since it was opened, as far as its times and its size tell.
-func (s *Source) Check() error {
+// check says whether the file was written to since it was opened, as far as its times and its size tell.
+func (s *Source) check() error {
 	after, err := sys.Fstat(s.fd)
 	if err != nil {
 		return sys.FileError("read", s.Path, err)
@@ -132,13 +127,7 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 	if want == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
-	return want, s.Check()
-}
-
-// Close closes the file.
-func (s *Source) Close() {
-	sys.Close(s.fd)
-	s.fd = -1
+	return want, s.check()
 }
 
 const (

@@ -2,12 +2,13 @@ package files
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
+	"math/rand/v2"
+	"path"
 	"strconv"
 	"strings"
 
@@ -19,18 +20,17 @@ import (
 )
 
 // Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
-const temporaryPrefix, temporarySuffix, temporaryDigits = ".toolcall-", ".tmp", 16
+const temporaryPrefix, temporarySuffix = ".toolcall-", ".tmp"
+
+var temporaryGlob = temporaryPrefix + strings.Repeat("[0-9a-f]", 16) + temporarySuffix
 
 func isTemporary(name string) bool {
-	digits, hasPrefix := strings.CutPrefix(name, temporaryPrefix)
-	digits, hasSuffix := strings.CutSuffix(digits, temporarySuffix)
-	return hasPrefix && hasSuffix && len(digits) == temporaryDigits && strings.Trim(digits, "0123456789abcdef") == ""
+	is, _ := path.Match(temporaryGlob, name)
+	return is
 }
 
 func temporaryName() string {
-	var random [temporaryDigits / 2]byte
-	_, _ = rand.Read(random[:])
-	return temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
+	return fmt.Sprintf(temporaryPrefix+"%016x"+temporarySuffix, rand.Uint64())
 }
 
 // Target is a file in the making: it appears at its place as a whole, or not at all. Until then it has no name, where the file
@@ -59,24 +59,11 @@ func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (*Target, error
 	if err != nil {
 		return nil, err
 	}
-	t, err := c.target()
-	if err != nil {
-		return nil, err
-	}
-	if t.condition.needsFile() && !t.place.exists() {
-		err = sys.NewError(reason.FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", sys.Quote(t.Path()), t.condition.sha256)
-	} else {
-		err = t.create()
-	}
-	if err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
+	return c.openTarget()
 }
 
-// target returns what a request writes. It isn't created yet.
-func (c *call) target() (*Target, error) {
+// openTarget begins to write what a request names.
+func (c *call) openTarget() (*Target, error) {
 	condition, err := conditionOf(c.req)
 	if err != nil {
 		return nil, err
@@ -93,7 +80,10 @@ func (c *call) target() (*Target, error) {
 		mode = p.st.Mode & 0o777
 	}
 	t := c.newTarget(p, mode, condition)
-	if err := p.needReplaceable(condition); err != nil {
+	if err = p.needReplaceable(condition); err == nil {
+		err = t.create()
+	}
+	if err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -119,26 +109,16 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 }
 
 func (c *call) write() (Result, error) {
-	if size := int64(len(c.req.Content)); size > c.rules.MaxWriteBytes {
-		return Result{}, sys.NewError(reason.FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
-			c.rules.MaxWriteBytes)
-	}
-	t, err := c.target()
+	t, err := c.openTarget()
 	if err != nil {
 		return Result{}, err
 	}
 	defer t.Close()
-	if err := t.create(); err != nil {
-		return Result{}, err
-	}
 	if _, err := t.Write(c.req.Content); err != nil {
 		return Result{}, err
 	}
 	return t.Commit()
 }
-
-// Path is what is written, with links resolved.
-func (t *Target) Path() string { return t.place.path }
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (t *Target) create() error {
@@ -154,7 +134,7 @@ func (t *Target) create() error {
 	name := temporaryName()
 	fd, err := sys.OpenBeneath(t.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return sys.FileError("write", t.Path(), err)
+		return sys.FileError("write", t.place.path, err)
 	}
 	t.temporary, t.fd = name, fd
 	return nil
@@ -171,7 +151,7 @@ func (t *Target) Write(p []byte) (int, error) {
 		}
 		n, err := unix.Write(t.fd, rest)
 		if err != nil && err != unix.EINTR {
-			return 0, sys.FileError("write", t.Path(), err)
+			return 0, sys.FileError("write", t.place.path, err)
 		}
 		rest = rest[max(n, 0):]
 	}
@@ -187,16 +167,19 @@ func (t *Target) Commit() (Result, error) {
 		err = t.commit()
 	}
 	if err != nil {
-		return Result{}, sys.FileError("write", t.Path(), err)
+		return Result{}, sys.FileError("write", t.place.path, err)
 	}
 	t.committed = true
-	return Result{Path: t.Path(), Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
-		sys.FileError("synchronize the directory of", t.Path(), t.place.sync())
+	return Result{Path: t.place.path, Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
+		sys.FileError("synchronize the directory of", t.place.path, t.place.sync())
 }
 
-// settle gives the file its owner and mode, and synchronizes it to the disk.
+// settle gives the file its owner, where the user may, and its mode, and synchronizes it to the disk.
 func (t *Target) settle() error {
-	if err := t.own(); err != nil {
+	if is := &t.place.st; t.place.exists() && unix.Fchown(t.fd, int(is.Uid), int(is.Gid)) != nil {
+		_ = unix.Fchown(t.fd, -1, int(is.Gid))
+	}
+	if err := unix.Fchmod(t.fd, t.mode); err != nil {
 		return err
 	}
 	if err := sys.Ignoring(unix.Fsync(t.fd), unix.EINVAL); err != nil {
@@ -209,22 +192,6 @@ func (t *Target) settle() error {
 	fd := t.fd
 	t.fd = -1
 	return sys.Ignoring(unix.Close(fd), unix.EINTR)
-}
-
-// own gives the file its owner, where the user may, and its mode.
-func (t *Target) own() error {
-	if t.place.exists() {
-		st, err := sys.Fstat(t.fd)
-		if err != nil {
-			return err
-		}
-		if is := &t.place.st; st.Uid != is.Uid || st.Gid != is.Gid {
-			if unix.Fchown(t.fd, int(is.Uid), int(is.Gid)) != nil {
-				_ = unix.Fchown(t.fd, -1, int(is.Gid))
-			}
-		}
-	}
-	return unix.Fchmod(t.fd, t.mode)
 }
 
 // commit gives the file its name, if the condition holds.

@@ -2,7 +2,7 @@ package files
 
 import (
 	"context"
-	"os"
+	"io"
 	"path"
 	"strings"
 
@@ -56,10 +56,9 @@ func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidat
 		return Skipped{}, false, err
 	}
 	defer p.close()
-	w := c.underRules(p)
-	w.hidden = isLeftOut
-	err = w.walk(p, below.MayMatchBelow, func(relative string, in *directory, e dirent) error {
-		if e.kind == unix.DT_DIR || !below.IsMatch(relative) {
+	w := c.searching(p)
+	err = w.walkGlob(p, below, func(relative string, in *directory, e dirent) error {
+		if e.kind == unix.DT_DIR {
 			return nil
 		}
 		found := &Candidate{Path: relative, Real: path.Join(p.path, relative), call: c, dir: in, kind: e.kind}
@@ -77,23 +76,49 @@ func (f *Candidate) IsLink() bool { return f.kind == unix.DT_LNK }
 // IsRegular says that the name was a regular file.
 func (f *Candidate) IsRegular() bool { return f.kind == unix.DT_REG }
 
-// Open opens a regular file to read it. A link is followed as far as the rules allow. It says where that led.
-func (f *Candidate) Open() (opened *os.File, real string, err error) {
-	p := &place{asked: f.Path, path: f.Real, dir: f.dir.fd, name: path.Base(f.Real), fd: -1}
+// Open opens a regular file to copy it. A link is followed as far as the rules allow.
+func (f *Candidate) Open() (*Opened, error) {
+	p := &place{path: f.Real, dir: f.dir.fd, name: path.Base(f.Real), st: unix.Stat_t{Mode: unix.S_IFREG}}
 	if f.IsLink() {
+		var err error
 		if p, err = f.call.resolve(f.Real, how{follow: true}); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		defer p.close()
-	} else {
-		defer func() { sys.Close(p.fd) }()
-		if err := p.lookAgain(); err != nil {
-			return nil, "", sys.FileError("find", p.path, err)
-		}
 	}
-	fd, _, err := p.openFile()
-	if err != nil {
-		return nil, "", err
-	}
-	return os.NewFile(uintptr(fd), "found"), p.path, nil
+	return p.open()
 }
+
+// Opened is a regular file that is copied as it was when it was opened. Path has links resolved.
+type Opened struct {
+	Path string
+	Size int64
+
+	fd     int
+	before unix.Stat_t
+}
+
+func (p *place) open() (*Opened, error) {
+	fd, err := p.openFile()
+	return &Opened{p.path, p.st.Size, fd, p.st}, err
+}
+
+// Copy copies the file up to the size that it had. It fails if the file was written to meanwhile. One that only became longer, as a log
+// does, wasn't: what was copied is what it had.
+func (o *Opened) Copy(ctx context.Context, to io.Writer) error {
+	n, err := sys.CopyPart(ctx, to, o.fd, sys.Span{End: o.Size})
+	if err != nil {
+		return sys.FileError("read", o.Path, err)
+	}
+	after, err := sys.Fstat(o.fd)
+	switch {
+	case err != nil:
+		return sys.FileError("read", o.Path, err)
+	case n < o.Size, after.Size < o.Size, after.Size == o.Size && after.Mtim != o.before.Mtim:
+		return sys.NewError(reason.FileChanged, "%s was written to meanwhile: try again.", sys.Quote(o.Path))
+	}
+	return nil
+}
+
+// Close closes the file.
+func (o *Opened) Close() { sys.Close(o.fd) }

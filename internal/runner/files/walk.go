@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	reason "toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
@@ -129,18 +130,11 @@ func (w *walker) open(at int, name string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := sys.Fstat(fd)
-	if err == nil && w.devices.IsKernels(fd, &st) {
-		err = errKernels
-	}
-	if err != nil {
-		sys.Close(fd)
+	if _, err := lookAt(fd, name, name, &w.devices); err != nil {
 		return nil, err
 	}
 	return (&directory{fd: fd}).retain(), nil
 }
-
-var errKernels = sys.NewError(reason.PathNotAllowed, "The directory is on a file system of the kernel's own, such as /proc: choose another.")
 
 // walkDir visits the entries of a directory, and goes down.
 func (w *walker) walkDir(dir *directory, prefix string, depth int) error {
@@ -174,7 +168,7 @@ func (w *walker) walkChild(dir *directory, relative, name string, depth int) err
 	}
 	child, err := w.open(dir.fd, name)
 	switch {
-	case errors.Is(err, errKernels):
+	case reasonIs(err, reason.PathNotAllowed):
 		w.skipped.Denied++
 		return nil
 	case err != nil:
@@ -235,6 +229,24 @@ func (w *walker) finish(p *place, out *results, err error) (Result, error) {
 	result.Skipped = w.skipped
 	result.Truncated = result.Truncated || w.truncated
 	return result, err
+}
+
+// walkGlob visits what a glob matches below a directory.
+func (w *walker) walkGlob(p *place, glob *patterns.Glob, visit visit) error {
+	return w.walk(p, glob.MayMatchBelow, func(relative string, dir *directory, e dirent) error {
+		if !glob.IsMatch(relative) {
+			return nil
+		}
+		return visit(relative, dir, e)
+	})
+}
+
+// searching returns the walker of a Glob or a Grep. Both leave out what git keeps its data in, and the temporary files of this package.
+func (c *call) searching(p *place) *walker {
+	w := c.underRules(p)
+	w.hidden = func(e dirent) bool { return e.name == ".git" || e.kind == unix.DT_REG && isTemporary(e.name) }
+	w.respectGitIgnore(p)
+	return w
 }
 
 // underRules returns the walker of a request for what is below a place.

@@ -3,6 +3,7 @@ package proc
 import (
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -10,32 +11,26 @@ import (
 
 // Memory is what a process takes that isn't a file's, in bytes: its own, and what it shares with others that has no file.
 func Memory(pid int) int64 {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0
-	}
-	var sum int64
+	return statusBytes(strconv.Itoa(pid), "RssAnon", "RssShmem")
+}
+
+// statusBytes is the sum of fields of a process's status, in bytes; 0 without them.
+func statusBytes(process string, fields ...string) (sum int64) {
+	status, _ := os.ReadFile("/proc/" + process + "/status")
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(line, ":")
-		if name != "RssAnon" && name != "RssShmem" {
-			continue
+		if slices.Contains(fields, name) {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			sum += kib << 10
 		}
-		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		sum += kib << 10
 	}
 	return sum
 }
 
 // PeakMemory is the most memory that this process had at a time, in bytes, files included.
 func PeakMemory() int64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err == nil {
-		for line := range strings.Lines(string(status)) {
-			if value, is := strings.CutPrefix(line, "VmHWM:"); is {
-				kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-				return kib << 10
-			}
-		}
+	if peak := statusBytes("self", "VmHWM"); peak > 0 {
+		return peak
 	}
 	// gVisor doesn't say it there. Elsewhere this is also what was there before this program was executed.
 	var usage syscall.Rusage

@@ -10,7 +10,7 @@ import (
 )
 
 // Glob is a glob of paths below a directory. It is matched as a regular expression, in linear time: matchers that
-// backtrack take exponential time for some globs.
+// backtrack take exponential time for some globs. Nil matches everything.
 type Glob struct {
 	expr *regexp.Regexp
 	// prefix are the leading names without a wildcard; nothing else has to be walked.
@@ -37,25 +37,25 @@ func CompileGlob(text string, anywhere bool) (*Glob, error) {
 	if anywhere && !strings.Contains(text, "/") {
 		text, expr = "**/"+text, "(?:.*/)?(?:"+expr+")"
 	}
-	names, p := strings.Split(text, "/"), &Glob{}
+	p := &Glob{prefix: glob.Prefix(text)}
 	if p.expr, err = regexp.Compile("(?s)^(?:" + expr + ")$"); err != nil {
 		return nil, sys.NewError(reason.InvalidPattern, "The glob %s is too large: make it simpler.", sys.Quote(asked))
 	}
-	for len(p.prefix) < len(names)-1 && !strings.ContainsAny(names[len(p.prefix)], `*?[]{}\`) {
-		p.prefix = append(p.prefix, names[len(p.prefix)])
-	}
 	// Braces and classes can contain slashes.
 	if !strings.Contains(text, "**") && !strings.ContainsAny(text, `[{\`) {
-		p.depth = len(names)
+		p.depth = strings.Count(text, "/") + 1
 	}
 	return p, nil
 }
 
 // IsMatch says whether a path matches.
-func (p *Glob) IsMatch(path string) bool { return p.expr.MatchString(path) }
+func (p *Glob) IsMatch(path string) bool { return p == nil || p.expr.MatchString(path) }
 
 // MayMatchBelow says whether a directory that is depth names below the path can contain a match.
 func (p *Glob) MayMatchBelow(path string, depth int) bool {
+	if p == nil {
+		return true
+	}
 	if p.depth > 0 && depth >= p.depth {
 		return false
 	}

@@ -21,7 +21,6 @@ const (
 
 // Pattern is what a Grep looks for in lines.
 type Pattern struct {
-	// Expr is nil if the only literal is all there is to match.
 	Expr *regexp.Regexp
 	// Size is about how many instructions Expr has.
 	Size int
@@ -39,7 +38,7 @@ func Compile(text string, isLiteral bool) (*Pattern, error) {
 	case isLiteral && strings.ContainsAny(text, "\n\x00"):
 		return nil, sys.NewError(reason.InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
 	case isLiteral:
-		return &Pattern{Literals: []Literal{{Text: []byte(text)}}}, nil
+		return &Pattern{Expr: regexp.MustCompile(regexp.QuoteMeta(text)), Literals: []Literal{{Text: []byte(text)}}}, nil
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -56,14 +55,7 @@ func Compile(text string, isLiteral bool) (*Pattern, error) {
 	if err != nil {
 		return nil, sys.NewError(reason.InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
-	tree = tree.Simplify()
-	p := &Pattern{Expr: expr, Size: size, Literals: requiredLiterals(tree)}
-	// An expression's U+FFFD matches other bytes too.
-	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
-	if isText {
-		p.Expr = nil
-	}
-	return p, nil
+	return &Pattern{Expr: expr, Size: size, Literals: requiredLiterals(tree.Simplify())}, nil
 }
 
 // instructions returns about how many instructions an expression without groups compiles to, and never much less.

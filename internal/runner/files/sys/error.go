@@ -75,9 +75,6 @@ func FileError(doing, path string, err error) error {
 // With is the error with another message.
 func (e *Error) With(message string) *Error { return &Error{e.Reason, message, e.Cause} }
 
-// Caused is the error with its cause.
-func (e *Error) Caused(err error) *Error { return &Error{e.Reason, e.Message, err} }
-
 // Ignoring returns an error unless it is one that does no harm.
 func Ignoring(err error, harmless ...error) error {
 	for _, h := range harmless {
