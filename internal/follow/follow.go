@@ -30,6 +30,9 @@ import (
 // ErrDeleted means that the call was deleted before it was observed to finish. The operator stops its process.
 var ErrDeleted = errors.New("the call was deleted before it finished")
 
+// ErrSessionDeleted means that the session was deleted while it was followed. Its calls end with it.
+var ErrSessionDeleted = errors.New("the session was deleted")
+
 // Clients access calls and their output.
 type Clients struct {
 	Calls client.WithWatch
@@ -39,7 +42,7 @@ type Clients struct {
 	CreateOptions []client.CreateOption
 }
 
-// Watcher receives what happens, in order, from one goroutine. Functions may be nil.
+// Watcher receives what happens, in order, one thing at a time. Functions may be nil.
 type Watcher struct {
 	// UID, if set, is that of the call: another call of the same name means that the call was deleted.
 	UID types.UID
