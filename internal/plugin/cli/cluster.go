@@ -249,10 +249,8 @@ func (c *Cluster) SessionError(verb, what string, err error) error {
 		return fmt.Errorf("%s: this cluster has no ToolSession kind: install an operator that has sessions, or choose another cluster with --context: %w", what, err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall session list\" lists the sessions, -n selects another namespace: %w", what, c.Namespace, err)
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: you need permission to %s toolsessions in this namespace: the ClusterRole toolcall-user grants it: %w", what, verb, err)
 	default:
-		return fmt.Errorf("%s: %w", what, err)
+		return c.ChangeError(verb, "toolsessions", "toolcall-user", what, err)
 	}
 }
 
