@@ -22,14 +22,6 @@ executionenvironments: the ClusterRole toolcall-admin grants it. -o prints the e
 const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend. -o prints the
 environments.`
 
-func newEnvSuspend(c *cli.CLI) *cobra.Command {
-	return newSetSuspend(c, true, "suspended", &cobra.Command{Use: "suspend NAME...", Short: "Stop new calls in environments from starting", Long: suspendLong})
-}
-
-func newEnvResume(c *cli.CLI) *cobra.Command {
-	return newSetSuspend(c, false, "resumed", &cobra.Command{Use: "resume NAME...", Short: "Let calls in suspended environments start again", Long: resumeLong})
-}
-
 // newSetSuspend completes a command that patches all environments, also after one that fails or can't be printed: in an incident, the
 // others must stop too.
 func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command) *cobra.Command {
