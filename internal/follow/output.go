@@ -36,7 +36,7 @@ func (f *follower) readLive(ctx context.Context, query client.Query) {
 		_ = pass(func() { f.notice("retrying", "the output can't be read at the moment, retrying: "+err.Error()) })
 	}
 	if _, err := f.clients.Output.Copy(ctx, query, to); err != nil {
-		_ = pass(func() { f.notice("live", "no live output: "+outputError(err)) })
+		_ = pass(func() { f.notice("live", "no live output: "+ExplainOutput(err).Error()) })
 	}
 }
 
@@ -58,15 +58,15 @@ func (f *follower) sink(stream output.Stream, pass func(deliver func()) error) c
 	}
 }
 
-// outputError says what somebody can do who can't read output.
-func outputError(err error) string {
+// ExplainOutput adds what somebody can do who can't read output.
+func ExplainOutput(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return "it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant: " + err.Error()
+		return fmt.Errorf("it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant, and for a call of a session to be the session's creator or to use it: %w", err)
 	case errors.Is(err, client.ErrNotServed):
-		return client.ErrNotServed.Error()
+		return client.ErrNotServed
 	default:
-		return err.Error()
+		return err
 	}
 }
 
@@ -117,9 +117,9 @@ func (f *follower) readRemainder(ctx context.Context, call *v1alpha1.ToolCall, s
 	case err == nil || ctx.Err() != nil:
 	case f.delivered[s.stream] == 0:
 		f.send(s.stream, []byte(s.text))
-		f.incomplete(call, fmt.Sprintf("%s comes from the status of the call, which is truncated or not UTF-8: %s", s.stream, outputError(err)))
+		f.incomplete(call, fmt.Sprintf("%s comes from the status of the call, which is truncated or not UTF-8: %s", s.stream, ExplainOutput(err)))
 	default:
-		f.incomplete(call, fmt.Sprintf("%s ends after %d of %d bytes: %s", s.stream, f.delivered[s.stream], s.Bytes, outputError(err)))
+		f.incomplete(call, fmt.Sprintf("%s ends after %d of %d bytes: %s", s.stream, f.delivered[s.stream], s.Bytes, ExplainOutput(err)))
 	}
 }
 

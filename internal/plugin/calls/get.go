@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,12 +153,6 @@ func (o *getOptions) readOne(ctx context.Context, c *cli.Cluster, q callQuery, n
 		return table, err
 	}
 	return callTable(ctx, c, named(q, name))
-}
-
-func (o *getOptions) keepRecent(table *metav1.Table) {
-	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
-		return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now())
-	})
 }
 
 // tablePrinter returns a function that prints tables below each other.

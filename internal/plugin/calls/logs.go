@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -300,14 +301,12 @@ func (p *printer) say(format string, args ...any) {
 // readError says what somebody can do who can't read a stream.
 func (p *printer) readError(stream output.Stream, err error) error {
 	switch {
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("read %s: it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant, and for a call of a session to be the session's creator or to use it: %w", stream, err)
 	case errors.Is(err, outputclient.ErrNotServed):
 		return fmt.Errorf("read %s: %w; the status of the call has the first and the last part: kubectl toolcall describe %s", stream, err, p.call.Name)
 	case strings.Contains(err.Error(), "not kept"):
 		return fmt.Errorf("%w; the status of the call may have a part: kubectl toolcall describe %s", err, p.call.Name)
 	default:
-		return fmt.Errorf("read %s: %w", stream, err)
+		return fmt.Errorf("read %s: %w", stream, follow.ExplainOutput(err))
 	}
 }
 

@@ -132,9 +132,12 @@ func phaseSelectors(wanted []string) []fields.Selector {
 	return selectors
 }
 
-// isRecent reports whether a call was created within --since.
-func (f *callFilter) isRecent(created metav1.Time, now time.Time) bool {
-	return f.since == 0 || now.Sub(created.Time) <= f.since
+// keepRecent leaves out of a table the calls that were created before --since.
+func (f *callFilter) keepRecent(table *metav1.Table) {
+	now := time.Now()
+	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
+		return f.since > 0 && now.Sub(rowCall(&row).CreationTimestamp.Time) > f.since
+	})
 }
 
 // pageSize is how many calls one request reads.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +93,7 @@ func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error 
 		}
 		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
 	}
-	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool { return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now()) })
+	o.keepRecent(table)
 	report := countUsage(table, environments.Items)
 	if o.formats.IsObject() {
 		return o.formats.PrintReport(c.Out, "Usage", "usage", report)

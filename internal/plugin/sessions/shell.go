@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
@@ -37,9 +37,8 @@ const sessionShellExample = `  kubectl toolcall session shell dev
 // sessionShell runs lines as calls of a session.
 type sessionShell struct {
 	*cli.CLI
-	call   calls.Flags
-	output calls.ShowFlags
-	quiet  bool
+	call  calls.Flags
+	quiet bool
 
 	cluster *cli.Cluster
 	session *v1alpha1.ToolSession
@@ -52,7 +51,7 @@ type sessionShell struct {
 }
 
 func newSessionShell(c *cli.CLI) *cobra.Command {
-	s := &sessionShell{CLI: c, output: calls.ShowFlags{Live: calls.LiveAlways}}
+	s := &sessionShell{CLI: c}
 	command := &cobra.Command{
 		Use:               "shell NAME",
 		Short:             "Run each line of standard input as a call of a session",
@@ -62,7 +61,7 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
 		RunE: func(command *cobra.Command, args []string) error {
-			s.interactive = isTerminal(c.In)
+			s.interactive = terminal.Is(c.In)
 			s.signals = make(chan os.Signal, 2)
 			// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
 			signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
@@ -74,12 +73,6 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 	c.AddRawFlag(command)
 	command.Flags().BoolVarP(&s.quiet, "quiet", "q", false, "print only the output of the calls, and why calls failed that have no exit code")
 	return command
-}
-
-// isTerminal reports whether a person can type into a reader.
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // errLeave ends the shell with the exit code of the last call.
@@ -100,8 +93,7 @@ func (s *sessionShell) run(ctx context.Context, name string) error {
 		return err
 	}
 	s.greet()
-	s.lines = newLineReader(s.In)
-	defer s.lines.close()
+	s.lines = &lineReader{in: bufio.NewReader(s.In)}
 	for {
 		line, err := s.read(ctx)
 		if err == nil {
@@ -243,7 +235,7 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 func (s *sessionShell) show(call *v1alpha1.ToolCall, i *calls.Interrupts) (done *v1alpha1.ToolCall, newline bool, err error) {
 	p := cli.NewProgress(s.ErrOut, s.quiet, cli.SessionCallDelay)
 	defer p.Stop()
-	shown := s.output.Display(s.CLI)
+	shown := calls.NewDisplay(s.CLI, true)
 	end := &endWriter{Writer: shown.Out, last: '\n'}
 	shown.Out, shown.Changed = end, p.Update
 	done, err = calls.Wait(s.cluster, call, shown, i)

@@ -200,8 +200,6 @@ func (o *sessionStartOptions) waitReady(ctx context.Context, c *cli.Cluster, ses
 	switch {
 	case err != nil:
 		return nil, err
-	case got == nil:
-		return nil, fmt.Errorf("session %s was deleted before it was ready", session.Name)
 	case got.Status.Phase == v1alpha1.SessionEnded:
 		return nil, fmt.Errorf("session %s ended before it was ready (%s)", got.Name, calls.EndOf(got))
 	default:
