@@ -85,9 +85,6 @@ func (o *getOptions) validate(command *cobra.Command, names []string) error {
 }
 
 func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
-	if err := o.formats.Validate(); err != nil {
-		return err
-	}
 	namespace, where := c.Scope(o.allNamespaces)
 	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.IsObject()}
 	table, err := o.read(ctx, c, q, names)

@@ -124,9 +124,6 @@ func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCa
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.
 func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.Formats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
 	var failed []error
 	code := 0
 	for call, err := range waitEach(ctx, c, names) {
@@ -214,7 +211,7 @@ func (o *cancelOptions) validate(command *cobra.Command, args []string) error {
 	if o.timeout > 0 && !o.wait {
 		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
 	}
-	return o.formats.Validate()
+	return nil
 }
 
 func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {

@@ -34,9 +34,18 @@ func NewFormats(own ...string) *Formats {
 	return &Formats{PrintFlags: genericclioptions.NewPrintFlags("").WithTypeSetter(Scheme()), own: own}
 }
 
-// Add adds the flags, with a completion of the formats.
+// Add adds the flags, with a completion of the formats. A format that there isn't is refused before anything is changed.
 func (f *Formats) Add(command *cobra.Command) {
 	f.AddFlags(command)
+	checkArgs := command.Args
+	command.Args = func(command *cobra.Command, args []string) error {
+		if checkArgs != nil {
+			if err := checkArgs(command, args); err != nil {
+				return err
+			}
+		}
+		return f.choosePrinter()
+	}
 	formats := slices.Concat(f.own, f.AllowedFormats())
 	command.Flags().Lookup("output").Usage = "output format, one of: " + strings.Join(formats, ", ")
 	Must(command.RegisterFlagCompletionFunc("output", CompleteFrom(formats...)))
@@ -53,8 +62,7 @@ func (f *Formats) IsObject() bool {
 // IsWhole reports whether more than the names of objects is printed.
 func (f *Formats) IsWhole() bool { return f.IsObject() && f.Format() != "name" }
 
-// Validate reads the flags, before anything is changed.
-func (f *Formats) Validate() (err error) {
+func (f *Formats) choosePrinter() (err error) {
 	if f.IsObject() && f.printer == nil {
 		f.printer, err = f.ToPrinter()
 	}
@@ -63,7 +71,7 @@ func (f *Formats) Validate() (err error) {
 
 // Print prints an object, or a list: as one object, or where the format is name, the name of each of its objects.
 func (f *Formats) Print(out io.Writer, object runtime.Object) error {
-	if err := f.Validate(); err != nil {
+	if err := f.choosePrinter(); err != nil {
 		return err
 	}
 	if !meta.IsListType(object) {

@@ -1,7 +1,6 @@
 package environments
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +26,7 @@ environments.`
 func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command) *cobra.Command {
 	formats := cli.NewFormats()
 	command.Example = "  kubectl toolcall env " + command.Name() + " tools"
-	command.Args = func(command *cobra.Command, args []string) error {
-		return cmp.Or(cli.RequireEnvironments(command, args), formats.Validate())
-	}
+	command.Args = cli.RequireEnvironments
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListEnvironments)
 	command.RunE = c.Connected(func(ctx context.Context, cluster *cli.Cluster, names []string) error {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspend))

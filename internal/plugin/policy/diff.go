@@ -54,9 +54,6 @@ type difference struct {
 }
 
 func diff(ctx context.Context, c *cli.CLI, before, after string, formats *cli.Formats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
 	oldPolicy, err := find(ctx, c, before)
 	if err != nil {
 		return err

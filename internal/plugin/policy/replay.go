@@ -99,9 +99,6 @@ func (o *replayOptions) run(ctx context.Context, c *cli.Cluster) error {
 	case o.since < 0:
 		return fmt.Errorf("--since %s: must not be negative; 0 means any age", o.since)
 	}
-	if err := o.Validate(); err != nil {
-		return err
-	}
 	policy, err := ReadOne(o.file, c.In)
 	if err != nil {
 		return err

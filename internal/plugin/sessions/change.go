@@ -66,7 +66,7 @@ func newSessionChange(c *cli.CLI, change *sessionChange, command *cobra.Command)
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
 	command.Args = func(command *cobra.Command, args []string) error {
-		return cmp.Or(cli.RequireSessions(command, args), cli.CheckTimeout(r.timeout), r.formats.Validate())
+		return cmp.Or(cli.RequireSessions(command, args), cli.CheckTimeout(r.timeout))
 	}
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
 	command.RunE = c.Connected(r.run)
