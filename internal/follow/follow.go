@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // ErrDeleted means that the call was deleted before it was observed to finish. The operator stops its process.
@@ -37,7 +38,7 @@ var ErrSessionDeleted = errors.New("the session was deleted")
 type Clients struct {
 	Calls client.WithWatch
 	// Output reads what calls write. If it is nil, output is delivered at the end, from the status.
-	Output OutputReader
+	Output *outputclient.Client
 	// CreateOptions are those of requests that create objects.
 	CreateOptions []client.CreateOption
 }

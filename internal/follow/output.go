@@ -13,11 +13,6 @@ import (
 	"toolcall.dev/operator/internal/output/client"
 )
 
-// OutputReader reads the streams of calls. A client of the aggregated API implements it.
-type OutputReader interface {
-	Copy(ctx context.Context, q client.Query, to client.Sink) (client.End, error)
-}
-
 // remainderPatience is how long the output of a call that has finished may be away.
 const remainderPatience = 30 * time.Second
 
