@@ -119,11 +119,7 @@ func TestEnvironmentsAreListed(t *testing.T) {
 func TestPolicyThatAppliesByDefault(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
-	policies, err := policy.ReadSet(t.Context(), f.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := (&policySet{Set: policies}).policyFor(&v1alpha1.ExecutionEnvironment{})
+	policy, err := policy.ReadSet(t.Context(), f.Client).For(&v1alpha1.ExecutionEnvironment{})
 	if err != nil || policy != nil && policy.Annotations[v1alpha1.AnnotationDefaultPolicy] != "true" {
 		t.Errorf("got %v, %v", policy, err)
 	}

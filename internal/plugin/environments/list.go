@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/policy"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -80,10 +81,10 @@ func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alp
 	w := cli.NewTable(c.Out)
 	w.Namespaces = namespaces
 	w.Row("NAMESPACE", "NAME", "IMAGE", "DEFAULT", "POLICY", "READY", "WARM", "ALLOWS")
-	policies := readPolicies(ctx, c)
+	policies := policy.ReadSet(ctx, c.Asker)
 	for i := range environments {
 		env := &environments[i]
-		w.Row(env.Namespace, env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), policies.allows(env))
+		w.Row(env.Namespace, env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), allows(policies, env))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -95,14 +96,14 @@ func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alp
 }
 
 // notes say why environments aren't ready, and which of their policies are weaker than they look: each once.
-func notes(policies *policySet, environments []v1alpha1.ExecutionEnvironment) []string {
+func notes(policies *policy.Set, environments []v1alpha1.ExecutionEnvironment) []string {
 	var all []string
 	for i := range environments {
 		env := &environments[i]
 		if why := NotReady(env); why != "" {
 			all = append(all, fmt.Sprintf("environment %s is not ready: %s", env.Name, why))
 		}
-		policy, err := policies.policyFor(env)
+		policy, err := policies.For(env)
 		if err != nil || policy == nil {
 			continue
 		}

@@ -1,7 +1,6 @@
 package environments
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -9,33 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/policy"
 )
 
-// policySet are the policies of the cluster, or why the person who asks can't read them.
-type policySet struct {
-	*policy.Set
-	err error
-}
-
-func readPolicies(ctx context.Context, c *cli.Cluster) *policySet {
-	set, err := policy.ReadSet(ctx, c.Asker)
-	return &policySet{set, err}
-}
-
-// policyFor returns the policy that applies to an environment's calls, nil for the built-in defaults.
-func (s *policySet) policyFor(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
-	policies := s.Of(env)
-	return policies.For(env)
-}
-
 // allows summarizes what the policy of an environment allows.
-func (s *policySet) allows(env *v1alpha1.ExecutionEnvironment) string {
-	policy, err := s.policyFor(env)
+func allows(policies *policy.Set, env *v1alpha1.ExecutionEnvironment) string {
+	policy, err := policies.For(env)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "(no permission to read policies)"

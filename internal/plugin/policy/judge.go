@@ -51,14 +51,13 @@ func newJudge(policy *v1alpha1.ExecutionPolicy, all bool) (*judge, error) {
 }
 
 // read reads the environments and the policies.
-func (j *judge) read(ctx context.Context, c *cli.Cluster, namespace string) (err error) {
+func (j *judge) read(ctx context.Context, c *cli.Cluster, namespace string) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return c.ReadError("environments", err)
 	}
-	j.environments = list.Items
-	j.policies, err = ReadSet(ctx, c.Client)
-	return err
+	j.environments, j.policies = list.Items, ReadSet(ctx, c.Client)
+	return j.policies.Err
 }
 
 // compile compiles each policy once.

@@ -110,15 +110,17 @@ type Set struct {
 	named map[string]*v1alpha1.ExecutionPolicy
 	// defaults are those that are marked as the default.
 	defaults []v1alpha1.ExecutionPolicy
+	// Err is why they can't be read.
+	Err error
 }
 
 // ReadSet reads all policies.
-func ReadSet(ctx context.Context, from client.Reader) (*Set, error) {
+func ReadSet(ctx context.Context, from client.Reader) *Set {
 	list := &v1alpha1.ExecutionPolicyList{}
 	if err := from.List(ctx, list); err != nil {
-		return nil, cli.PermissionError("list executionpolicies", err)
+		return &Set{Err: cli.PermissionError("list executionpolicies", err)}
 	}
-	return newSet(list.Items), nil
+	return newSet(list.Items)
 }
 
 func newSet(policies []v1alpha1.ExecutionPolicy) *Set {
@@ -130,6 +132,15 @@ func newSet(policies []v1alpha1.ExecutionPolicy) *Set {
 		}
 	}
 	return s
+}
+
+// For is the policy that applies to an environment's calls, nil for the built-in defaults.
+func (s *Set) For(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	policies := s.Of(env)
+	return policies.For(env)
 }
 
 // Of are those that may apply to an environment's calls.
