@@ -97,24 +97,20 @@ func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error
 	if f.name == "" {
 		call.GenerateName = "run-"
 	}
-	for _, step := range []func(*v1alpha1.ToolCallSpec) error{
-		func(spec *v1alpha1.ToolCallSpec) error { return f.setAction(spec, args, stdin) },
-		f.setPlace,
-		func(spec *v1alpha1.ToolCallSpec) (err error) { spec.Env, err = cli.Variables(f.env); return err },
-		f.setNetwork, f.setLimits,
-		func(spec *v1alpha1.ToolCallSpec) (err error) {
-			if f.stdin {
-				spec.Stdin, err = readText("standard input", stdin, maxStdin)
-			}
-			return err
-		},
-	} {
-		if err := step(&call.Spec); err != nil {
-			return nil, err
-		}
+	spec := &call.Spec
+	spec.WorkingDir, spec.Trusted, spec.Collect = f.workingDir, f.trusted, f.collect
+	variables, err := cli.Variables(f.env)
+	spec.Env = variables
+	if err := cmp.Or(err, f.setPlace(spec), f.setNetwork(spec), f.setLimits(spec)); err != nil {
+		return nil, err
 	}
-	call.Spec.WorkingDir, call.Spec.Trusted, call.Spec.Collect = f.workingDir, f.trusted, f.collect
-	return call, nil
+	if err := f.setAction(spec, args, stdin); err != nil {
+		return nil, err
+	}
+	if f.stdin {
+		spec.Stdin, err = readText("standard input", stdin, maxStdin)
+	}
+	return call, err
 }
 
 // setPlace sets where the call runs.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -69,11 +70,8 @@ func (c *CLI) Connected(run func(ctx context.Context, cluster *Cluster, args []s
 // Connect reads the kubeconfig and creates the clients. It sends no request.
 func (c *CLI) Connect() (*Cluster, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
-	}
-	config, err := c.Flags.ToRESTConfig()
-	if err != nil {
+	config, configErr := c.Flags.ToRESTConfig()
+	if err := cmp.Or(err, configErr); err != nil {
 		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
 	}
 	config = rest.CopyConfig(config)

@@ -48,20 +48,19 @@ func readLine(in *bufio.Reader) (string, error) {
 	if err != nil && (!errors.Is(err, io.EOF) || line == "") {
 		return "", err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	switch {
-	case len(text) > maxLine:
-		return "", &lineError{fmt.Sprintf("the line is longer than %d bytes: write it to a file in the session, with kubectl toolcall session exec NAME --stdin, and run that", maxLine)}
-	case !utf8.ValidString(text):
-		return "", &lineError{"the line is not UTF-8 text: a call can only carry text, so encode the data, for example with base64"}
-	case strings.ContainsRune(text, 0):
-		return "", &lineError{"the line has a NUL character, which no command line can have"}
-	default:
-		return text, nil
-	}
+	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 }
 
-// lineError is the error of one line. The next one can be read.
-type lineError struct{ text string }
-
-func (e *lineError) Error() string { return e.text }
+// checkLine says why a line can't be a command line.
+func checkLine(line string) error {
+	switch {
+	case len(line) > maxLine:
+		return fmt.Errorf("the line is longer than %d bytes: write it to a file in the session, with kubectl toolcall session exec NAME --stdin, and run that", maxLine)
+	case !utf8.ValidString(line):
+		return errors.New("the line is not UTF-8 text: a call can only carry text, so encode the data, for example with base64")
+	case strings.ContainsRune(line, 0):
+		return errors.New("the line has a NUL character, which no command line can have")
+	default:
+		return nil
+	}
+}

@@ -116,13 +116,8 @@ func (s *sessionShell) run(ctx context.Context, name string) error {
 // survives reports whether the shell goes on after an error: a person sees it and decides.
 func (s *sessionShell) survives(err error) bool {
 	var exit *cli.ExitError
-	var input *inputError
-	switch {
-	case errors.As(err, &input), errors.As(err, &exit) && (exit.Code == cli.CodePipe || errors.Is(err, errSessionOver)):
-		return false
-	default:
-		return s.interactive
-	}
+	isOver := errors.Is(err, errNoInput) || errors.Is(err, errSessionOver) || errors.As(err, &exit) && exit.Code == cli.CodePipe
+	return s.interactive && !isOver
 }
 
 // greet says what the shell is and isn't.
@@ -135,12 +130,8 @@ func (s *sessionShell) greet() {
 	}
 }
 
-// inputError says that no more lines can be read.
-type inputError struct{ err error }
-
-func (e *inputError) Error() string { return "read standard input: " + e.err.Error() }
-
-func (e *inputError) Unwrap() error { return e.err }
+// errNoInput says that no more lines can be read.
+var errNoInput = errors.New("read standard input")
 
 // read shows the prompt and returns the next line. A signal that ends the program leaves the shell.
 func (s *sessionShell) read(ctx context.Context) (string, error) {
@@ -148,7 +139,7 @@ func (s *sessionShell) read(ctx context.Context) (string, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return "", &inputError{ctx.Err()}
+			return "", fmt.Errorf("%w: %w", errNoInput, ctx.Err())
 		case got := <-s.signals:
 			switch {
 			case got == syscall.SIGPIPE:
@@ -167,23 +158,22 @@ func (s *sessionShell) read(ctx context.Context) (string, error) {
 }
 
 func (s *sessionShell) received(line inputLine) (string, error) {
-	var wrong *lineError
 	switch {
 	case errors.Is(line.err, io.EOF):
 		if s.interactive {
 			fmt.Fprintln(s.ErrOut)
 		}
 		return "", errLeave
-	case errors.As(line.err, &wrong):
-		s.code = cli.CodeFailed
-		return "", line.err
 	case line.err != nil:
-		return "", &inputError{line.err}
+		return "", fmt.Errorf("%w: %w", errNoInput, line.err)
 	case strings.TrimSpace(line.text) == "exit":
 		return "", errLeave
-	default:
-		return line.text, nil
 	}
+	if err := checkLine(line.text); err != nil {
+		s.code = cli.CodeFailed
+		return "", err
+	}
+	return line.text, nil
 }
 
 func (s *sessionShell) prompt() {

@@ -264,6 +264,9 @@ func TestLinesAreReadOneByOne(t *testing.T) {
 	in := bufio.NewReaderSize(strings.NewReader("a\nb\r\n"+longest+"\n"+longest+longest+"x\nä\n\nlast"), 16)
 	for i, want := range []string{"a", "b", longest, "!longer than", "ä", "", "last", "!EOF", "!EOF"} {
 		got, err := readLine(in)
+		if err == nil {
+			err = checkLine(got)
+		}
 		if wrong, isError := strings.CutPrefix(want, "!"); isError && (err == nil || !strings.Contains(err.Error(), wrong)) || !isError && (err != nil || got != want) {
 			t.Errorf("line %d: %.20q, %v", i, got, err)
 		}
