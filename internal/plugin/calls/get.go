@@ -80,7 +80,7 @@ func (o *getOptions) validate(command *cobra.Command, names []string) error {
 	case o.watch && len(names) > 1:
 		return errors.New("--watch can be used with one name, or with flags that select calls, not with several names")
 	default:
-		return o.callFilter.validate()
+		return nil
 	}
 }
 

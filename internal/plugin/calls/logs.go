@@ -71,12 +71,12 @@ func newLogs(c *cli.CLI) *cobra.Command {
 		Short:             "Print the output of calls",
 		Long:              logsLong,
 		Example:           logsExample,
-		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
 		RunE:              c.Connected(o.run),
 	}
 	c.AddRawFlag(command)
 	o.callTargets.add(command)
+	cli.CheckBefore(command, o.validate)
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
@@ -90,10 +90,7 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *logsOptions) validate(command *cobra.Command, names []string) error {
-	if err := o.callTargets.validate(command, names); err != nil {
-		return err
-	}
+func (o *logsOptions) validate([]string) error {
 	switch {
 	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
 		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)

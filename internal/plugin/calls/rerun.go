@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -35,13 +34,11 @@ const rerunExample = `  kubectl toolcall rerun nightly
 func newRerun(c *cli.CLI) *cobra.Command {
 	o := NewRunOptions(c)
 	command := &cobra.Command{
-		Use:     "rerun NAME",
-		Short:   "Run a finished call again under a new name",
-		Long:    rerunLong,
-		Example: rerunExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(cli.RequireCall(command, args), o.validate())
-		},
+		Use:               "rerun NAME",
+		Short:             "Run a finished call again under a new name",
+		Long:              rerunLong,
+		Example:           rerunExample,
+		Args:              cli.RequireCall,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
 		RunE:              c.Connected(o.rerun),

@@ -102,13 +102,16 @@ func (o *RunOptions) AddFlags(command *cobra.Command) {
 	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(liveAlways, liveNever)))
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
-	o.dryRun.Add(command, "call")
+	cli.CheckBefore(command, func([]string) error {
+		if o.live != liveAlways && o.live != liveNever {
+			return fmt.Errorf("--live=%s: must be always or never", o.live)
+		}
+		return nil
+	})
+	o.dryRun.Add(command, "call", &o.detach)
 }
 
 func (o *RunOptions) Run(ctx context.Context, args []string) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
 	call, err := o.Call.Build(args, o.In)
 	if err != nil {
 		return err
@@ -149,13 +152,6 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 		return o.printName(created)
 	}
 	return o.follow(c, created, interrupts)
-}
-
-func (o *RunOptions) validate() error {
-	if o.live != liveAlways && o.live != liveNever {
-		return fmt.Errorf("--live=%s: must be always or never", o.live)
-	}
-	return o.dryRun.Validate("call", o.detach)
 }
 
 // noteCreated says the name before anything else: it is what is needed to look for a call whose follower was ended.

@@ -68,14 +68,13 @@ func newTop(c *cli.CLI) *cobra.Command {
 		Short:   "Show how much environments are used, and by whom",
 		Long:    topLong,
 		Example: topExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(cobra.NoArgs(command, args), o.callFilter.validate())
-		},
-		RunE: c.Connected(o.run),
+		Args:    cobra.NoArgs,
+		RunE:    c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the calls of all namespaces")
 	flags.DurationVar(&o.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
+	cli.CheckBefore(command, o.callFilter.validate)
 	o.formats.Add(command)
 	return command
 }

@@ -35,13 +35,10 @@ func newWait(c *cli.CLI) *cobra.Command {
 	var timeout time.Duration
 	targets, formats := &callTargets{}, cli.NewFormats()
 	command := &cobra.Command{
-		Use:     "wait (NAME... | -l SELECTOR | --all)",
-		Short:   "Wait until calls have finished",
-		Long:    waitLong,
-		Example: waitExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(targets.validate(command, args), cli.CheckTimeout(timeout))
-		},
+		Use:               "wait (NAME... | -l SELECTOR | --all)",
+		Short:             "Wait until calls have finished",
+		Long:              waitLong,
+		Example:           waitExample,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
@@ -59,7 +56,7 @@ func newWait(c *cli.CLI) *cobra.Command {
 	}
 	targets.add(command)
 	formats.Add(command)
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait for all calls together, e.g. 5m; 0 means no timeout")
+	cli.AddTimeoutFlag(command, &timeout, "how long to wait for all calls together, e.g. 5m")
 	return command
 }
 
@@ -192,22 +189,18 @@ func newCancel(c *cli.CLI) *cobra.Command {
 		Short:             "Cancel calls",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, listUnfinishedCalls),
 		RunE:              c.Connected(o.run),
 	}
 	o.callTargets.add(command)
-	flags := command.Flags()
-	flags.BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
-	flags.DurationVar(&o.timeout, "timeout", 0, "with --wait: how long to wait for all calls together, e.g. 1m; 0 means no timeout")
+	command.Flags().BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
+	cli.AddTimeoutFlag(command, &o.timeout, "with --wait: how long to wait for all calls together, e.g. 1m")
+	cli.CheckBefore(command, o.validate)
 	o.formats.Add(command)
 	return command
 }
 
-func (o *cancelOptions) validate(command *cobra.Command, args []string) error {
-	if err := cmp.Or(o.callTargets.validate(command, args), cli.CheckTimeout(o.timeout)); err != nil {
-		return err
-	}
+func (o *cancelOptions) validate([]string) error {
 	if o.timeout > 0 && !o.wait {
 		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
 	}

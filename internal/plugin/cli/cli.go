@@ -152,12 +152,28 @@ func (c *CLI) Note(quiet bool, format string, args ...any) {
 	}
 }
 
-// CheckTimeout checks the flag --timeout.
-func CheckTimeout(timeout time.Duration) error {
-	if timeout < 0 {
-		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
+// CheckBefore has arguments and flags checked before a command runs, after what was checked before.
+func CheckBefore(command *cobra.Command, check func(args []string) error) {
+	before := command.Args
+	command.Args = func(command *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(command, args); err != nil {
+				return err
+			}
+		}
+		return check(args)
 	}
-	return nil
+}
+
+// AddTimeoutFlag adds the flag --timeout.
+func AddTimeoutFlag(command *cobra.Command, to *time.Duration, usage string) {
+	command.Flags().DurationVar(to, "timeout", 0, usage+"; 0 means no timeout")
+	CheckBefore(command, func([]string) error {
+		if *to < 0 {
+			return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", *to)
+		}
+		return nil
+	})
 }
 
 // Within ends with a timeout, if there is one.

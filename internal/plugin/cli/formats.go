@@ -37,15 +37,7 @@ func NewFormats(own ...string) *Formats {
 // Add adds the flags, with a completion of the formats. A format that there isn't is refused before anything is changed.
 func (f *Formats) Add(command *cobra.Command) {
 	f.AddFlags(command)
-	checkArgs := command.Args
-	command.Args = func(command *cobra.Command, args []string) error {
-		if checkArgs != nil {
-			if err := checkArgs(command, args); err != nil {
-				return err
-			}
-		}
-		return f.choosePrinter()
-	}
+	CheckBefore(command, func([]string) error { return f.choosePrinter() })
 	formats := slices.Concat(f.own, f.AllowedFormats())
 	command.Flags().Lookup("output").Usage = "output format, one of: " + strings.Join(formats, ", ")
 	Must(command.RegisterFlagCompletionFunc("output", CompleteFrom(formats...)))
@@ -126,24 +118,22 @@ type DryRun struct {
 
 var dryRunModes = []string{"none", "client", "server"}
 
-// Add adds the flags. kind is what the command creates.
-func (d *DryRun) Add(command *cobra.Command, kind string) {
+// Add adds the flags, and refuses them beside --detach. kind is what the command creates.
+func (d *DryRun) Add(command *cobra.Command, kind string, detach *bool) {
 	flags := command.Flags()
 	flags.StringVar(&d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	Must(command.RegisterFlagCompletionFunc("dry-run", CompleteFrom(dryRunModes...)))
+	CheckBefore(command, func([]string) error {
+		if !slices.Contains(dryRunModes, d.Mode) {
+			return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
+		}
+		if *detach && d.Mode != "none" {
+			return fmt.Errorf("--detach and --dry-run can't be used together: a dry run creates no %s", kind)
+		}
+		return nil
+	})
 	d.Formats.Add(command)
-}
-
-// Validate checks the flags beside --detach.
-func (d *DryRun) Validate(kind string, detach bool) error {
-	if !slices.Contains(dryRunModes, d.Mode) {
-		return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
-	}
-	if detach && d.Mode != "none" {
-		return fmt.Errorf("--detach and --dry-run can't be used together: a dry run creates no %s", kind)
-	}
-	return nil
 }
 
 // PrintInstead prints the object that isn't created.

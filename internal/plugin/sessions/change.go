@@ -1,7 +1,6 @@
 package sessions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +64,7 @@ func newSessionChange(c *cli.CLI, change *sessionChange, command *cobra.Command)
 	r := &sessionChanging{sessionChange: change, formats: cli.NewFormats()}
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
-	command.Args = func(command *cobra.Command, args []string) error {
-		return cmp.Or(cli.RequireSessions(command, args), cli.CheckTimeout(r.timeout))
-	}
+	command.Args = cli.RequireSessions
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
 	command.RunE = c.Connected(r.run)
 	r.add(command, "the sessions are "+change.goal.text)

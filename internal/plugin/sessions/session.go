@@ -59,7 +59,7 @@ func (f *waitFlags) add(command *cobra.Command, state string) {
 	flags := command.Flags()
 	flags.BoolVar(&f.detach, "detach", false, "don't wait until "+state)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress messages and no hints")
-	flags.DurationVar(&f.timeout, "timeout", 0, "how long to wait, e.g. 5m; 0 means no timeout")
+	cli.AddTimeoutFlag(command, &f.timeout, "how long to wait, e.g. 5m")
 }
 
 // sessionGoal is the state of a session that a command waits for.
