@@ -273,7 +273,7 @@ func TestCancelOfAClusterWithoutTheKind(t *testing.T) {
 			return &meta.NoKindMatchError{}
 		},
 	})
-	_, err := follow.Clients{Calls: calls}.Cancel(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"})
+	_, err := follow.Clients{Calls: calls}.Cancel(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"}, "")
 	if err == nil || !strings.Contains(err.Error(), "cancel call n/c: this cluster has no ToolCall kind") {
 		t.Errorf("got %v", err)
 	}

@@ -25,21 +25,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // ErrDeleted means that the call was deleted before it was observed to finish. The operator stops its process.
 var ErrDeleted = errors.New("the call was deleted before it finished")
 
+// ErrSessionDeleted means that the session was deleted while it was followed. Its calls end with it.
+var ErrSessionDeleted = errors.New("the session was deleted")
+
 // Clients access calls and their output.
 type Clients struct {
 	Calls client.WithWatch
 	// Output reads what calls write. If it is nil, output is delivered at the end, from the status.
-	Output OutputReader
+	Output *outputclient.Client
 	// CreateOptions are those of requests that create objects.
 	CreateOptions []client.CreateOption
 }
 
-// Watcher receives what happens, in order, from one goroutine. Functions may be nil.
+// Watcher receives what happens, in order, one thing at a time. Functions may be nil.
 type Watcher struct {
 	// UID, if set, is that of the call: another call of the same name means that the call was deleted.
 	UID types.UID
@@ -145,19 +149,15 @@ func NotInstalled(err error) bool {
 	return details.Name == ""
 }
 
-// Cancel requests the cancellation of the call. A finished call ignores it.
-func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
-	return c.cancel(ctx, key, "")
-}
-
-// CancelExactly does the same for the call with a UID. If there is another call of the same name, the error wraps ErrDeleted. An
-// empty UID means any call.
+// CancelExactly requests the cancellation of the call with a UID.
 func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error {
-	_, err := c.cancel(ctx, key, uid)
+	_, err := c.Cancel(ctx, key, uid)
 	return err
 }
 
-func (c Clients) cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
+// Cancel requests the cancellation of the call. A finished call ignores it. An empty UID means any call; if there is another call of the
+// same name, the error wraps ErrDeleted.
+func (c Clients) Cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
 	change := map[string]any{"spec": map[string]any{"cancel": true}}
 	if uid != "" {
 		// A UID can't be changed, so the API server rejects the patch of another call.
@@ -179,9 +179,6 @@ func (c Clients) cancel(ctx context.Context, key types.NamespacedName, uid types
 	}
 	return call, nil
 }
-
-// InSession reports whether the call runs in a session.
-func InSession(call *v1alpha1.ToolCall) bool { return call.Spec.SessionRef != nil }
 
 // Finished reports whether the call has finished, whatever the outcome. Don't use another condition for
 // that: Succeeded is Unknown or False while the call runs.

@@ -217,7 +217,7 @@ func TestCancelSetsTheField(t *testing.T) {
 	call := f.create()
 	key := client.ObjectKeyFromObject(call)
 	for range 2 {
-		call, err := f.clients().Cancel(t.Context(), key)
+		call, err := f.clients().Cancel(t.Context(), key, "")
 		must(t, err)
 		if !call.Spec.Cancel || call.UID == "" {
 			t.Errorf("got %+v", call)
@@ -227,7 +227,7 @@ func TestCancelSetsTheField(t *testing.T) {
 	if !call.Spec.Cancel {
 		t.Error("spec.cancel is false")
 	}
-	_, err := f.clients().Cancel(t.Context(), types.NamespacedName{Namespace: f.namespace, Name: "none"})
+	_, err := f.clients().Cancel(t.Context(), types.NamespacedName{Namespace: f.namespace, Name: "none"}, "")
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("of a call that doesn't exist: %v", err)
 	}

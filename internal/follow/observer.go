@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,10 +47,11 @@ var callSubject = subject[*v1alpha1.ToolCall]{
 	list:       func() client.ObjectList { return &v1alpha1.ToolCallList{} },
 }
 
-// observation is an observed state of an object, or the error after which there are no more.
-type observation[T client.Object] struct {
-	object T
-	err    error
+var sessionSubject = subject[*v1alpha1.ToolSession]{
+	name: "session", kind: "ToolSession", deleted: ErrSessionDeleted,
+	existsHint: ": choose another name, or run calls in that session",
+	object:     func() *v1alpha1.ToolSession { return &v1alpha1.ToolSession{} },
+	list:       func() client.ObjectList { return &v1alpha1.ToolSessionList{} },
 }
 
 // observer watches one object.
@@ -59,58 +59,23 @@ type observer[T client.Object] struct {
 	subject[T]
 	client client.WithWatch
 	key    types.NamespacedName
-	// out receives the observations.
-	out chan observation[T]
 	// uid of the object, once known: another one with the same name is another object.
 	uid types.UID
-	// version is the last reported resource version: each watch starts with the current state.
+	// latest is the last observed state, and version its resource version: each watch starts with the current state.
+	latest  T
 	version string
-	// broken receives an error after which the observer retries, others what else is done between two observations.
-	broken chan error
-	others chan func()
-	// running are the goroutines that end before each returns.
-	running sync.WaitGroup
+	// seen receives each state once, and reports that it has seen enough.
+	seen func(context.Context, T) bool
+	// broken receives an error after which the observer retries.
+	broken func(error)
 }
 
-func newObserver[T client.Object](of subject[T], c client.WithWatch, key types.NamespacedName) *observer[T] {
-	return &observer[T]{subject: of, client: c, key: key, out: make(chan observation[T]), broken: make(chan error, 1), others: make(chan func())}
-}
+// errEnough ends an observation whose latest state is the one that was waited for.
+var errEnough = errors.New("enough was seen")
 
-// each passes each state of the object on, until observe reports that it has seen enough.
-func (o *observer[T]) each(ctx context.Context, broken func(error), observe func(context.Context, T) bool) (none T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer o.running.Wait()
-	defer cancel()
-	o.running.Go(func() { o.run(ctx) })
-	for {
-		select {
-		case <-ctx.Done():
-			return none, ctx.Err()
-		case err := <-o.broken:
-			broken(err)
-		case do := <-o.others:
-			do()
-		case seen := <-o.out:
-			if seen.err != nil {
-				return none, seen.err
-			}
-			if observe(ctx, seen.object) {
-				return seen.object, ctx.Err()
-			}
-		}
-	}
-}
-
-// failed passes on an error after which the observer retries, unless the one before was not received yet.
-func (o *observer[T]) failed(err error) {
-	select {
-	case o.broken <- err:
-	default:
-	}
-}
-
-// run reports each state until the context ends, the object is deleted or can't be watched.
-func (o *observer[T]) run(ctx context.Context) {
+// run observes the object until enough was seen, and returns the latest state. It fails when the context ends, or when the object is
+// deleted or can't be watched.
+func (o *observer[T]) run(ctx context.Context) (none T, err error) {
 	retry := firstRetry
 	for {
 		progress, err := o.watch(ctx)
@@ -118,19 +83,19 @@ func (o *observer[T]) run(ctx context.Context) {
 			retry = firstRetry
 		}
 		switch {
+		case errors.Is(err, errEnough):
+			return o.latest, ctx.Err()
 		case ctx.Err() != nil:
-			return
-		case err != nil && o.isFinal(err):
-			o.report(ctx, observation[T]{err: err})
-			return
-		case err != nil:
-			o.failed(err)
-		case progress:
+			return none, ctx.Err()
+		case err == nil:
 			continue
+		case o.isFinal(err):
+			return none, err
 		}
+		o.broken(err)
 		select {
 		case <-ctx.Done():
-			return
+			return none, ctx.Err()
 		case <-time.After(retry):
 			retry = min(2*retry, lastRetry)
 		}
@@ -191,7 +156,7 @@ func (o *observer[T]) handle(ctx context.Context, event watch.Event) error {
 	return nil
 }
 
-// observe reports a new state. The last state of a deleted object can be its end.
+// observe passes a new state on. The last state of a deleted object can be its end.
 func (o *observer[T]) observe(ctx context.Context, object T) error {
 	if o.uid != "" && object.GetUID() != o.uid {
 		return o.deleted
@@ -200,16 +165,11 @@ func (o *observer[T]) observe(ctx context.Context, object T) error {
 	if o.version == object.GetResourceVersion() {
 		return nil
 	}
-	o.version = object.GetResourceVersion()
-	o.report(ctx, observation[T]{object: object})
-	return nil
-}
-
-func (o *observer[T]) report(ctx context.Context, seen observation[T]) {
-	select {
-	case o.out <- seen:
-	case <-ctx.Done():
+	o.latest, o.version = object, object.GetResourceVersion()
+	if o.seen(ctx, object) {
+		return errEnough
 	}
+	return nil
 }
 
 // isFinal reports whether a retry can't help: the object is gone, or the user has no permission to read it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,64 +13,55 @@ import (
 	"toolcall.dev/operator/internal/output/client"
 )
 
-// OutputReader reads the streams of calls. A client of the aggregated API implements it.
-type OutputReader interface {
-	Copy(ctx context.Context, q client.Query, to client.Sink) (client.End, error)
-}
-
-// chunk is a piece of a stream, the offset where the stream goes on behind a part that wasn't kept, or a notice.
-type chunk struct {
-	stream output.Stream
-	data   []byte
-	// next is the offset behind a part that wasn't kept; 0 if this isn't one.
-	next int64
-	// notice is a sentence for people; of those with the same key, one is passed on.
-	notice, key string
-}
-
 // remainderPatience is how long the output of a call that has finished may be away.
 const remainderPatience = 30 * time.Second
 
-// readLive follows a stream of a call while it runs, until the context ends.
+// readLive follows a stream of a call while it runs, until the context ends: nothing is delivered after that.
 func (f *follower) readLive(ctx context.Context, query client.Query) {
-	pass := func(c chunk) error {
-		c.data = slices.Clone(c.data)
-		select {
-		case f.others <- func() { f.receive(c) }:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	pass := func(deliver func()) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if ctx.Err() == nil {
+			deliver()
 		}
+		return ctx.Err()
 	}
-	to := sink(query.Stream, pass)
+	to := f.sink(query.Stream, pass)
 	to.Retrying = func(err error) {
-		_ = pass(chunk{key: "retrying", notice: "the output can't be read at the moment, retrying: " + err.Error()})
+		_ = pass(func() { f.notice("retrying", "the output can't be read at the moment, retrying: "+err.Error()) })
 	}
-	if _, err := f.clients.Output.Copy(ctx, query, to); err != nil && ctx.Err() == nil {
-		_ = pass(chunk{key: "live", notice: "no live output: " + outputError(err)})
+	if _, err := f.clients.Output.Copy(ctx, query, to); err != nil {
+		_ = pass(func() { f.notice("live", "no live output: "+ExplainOutput(err).Error()) })
 	}
 }
 
-// sink makes chunks of a stream, and a notice of a part that wasn't kept.
-func sink(stream output.Stream, pass func(chunk) error) client.Sink {
+// sink delivers a stream, with a notice of a part that wasn't kept. pass carries out what it is given, or returns why not.
+func (f *follower) sink(stream output.Stream, pass func(deliver func()) error) client.Sink {
 	return client.Sink{
-		Write: func(p []byte) error { return pass(chunk{stream: stream, data: p}) },
+		Write: func(p []byte) error {
+			return pass(func() {
+				f.delivered[stream] += int64(len(p))
+				f.send(stream, p)
+			})
+		},
 		Missing: func(start, end int64) {
-			notice := fmt.Sprintf("%d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
-			_ = pass(chunk{stream: stream, next: end, notice: notice, key: fmt.Sprint(stream, end)})
+			_ = pass(func() {
+				f.notice(fmt.Sprint(stream, end), fmt.Sprintf("%d bytes of %s, from offset %d on, were not kept", end-start, stream, start))
+				f.delivered[stream] = max(f.delivered[stream], end)
+			})
 		},
 	}
 }
 
-// outputError says what somebody can do who can't read output.
-func outputError(err error) string {
+// ExplainOutput adds what somebody can do who can't read output.
+func ExplainOutput(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return "it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant: " + err.Error()
+		return fmt.Errorf("it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant, and for a call of a session to be the session's creator or to use it: %w", err)
 	case errors.Is(err, client.ErrNotServed):
-		return client.ErrNotServed.Error()
+		return client.ErrNotServed
 	default:
-		return err.Error()
+		return err
 	}
 }
 
@@ -116,15 +106,15 @@ func (f *follower) readRemainder(ctx context.Context, call *v1alpha1.ToolCall, s
 		query := client.Query{
 			Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: s.stream, Offset: at, Follow: true, Patience: remainderPatience,
 		}
-		_, err = f.clients.Output.Copy(ctx, query, sink(s.stream, func(c chunk) error { f.receive(c); return nil }))
+		_, err = f.clients.Output.Copy(ctx, query, f.sink(s.stream, func(deliver func()) error { deliver(); return nil }))
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case f.delivered[s.stream] == 0:
 		f.send(s.stream, []byte(s.text))
-		f.incomplete(call, fmt.Sprintf("%s comes from the status of the call, which is truncated or not UTF-8: %s", s.stream, outputError(err)))
+		f.incomplete(call, fmt.Sprintf("%s comes from the status of the call, which is truncated or not UTF-8: %s", s.stream, ExplainOutput(err)))
 	default:
-		f.incomplete(call, fmt.Sprintf("%s ends after %d of %d bytes: %s", s.stream, f.delivered[s.stream], s.Bytes, outputError(err)))
+		f.incomplete(call, fmt.Sprintf("%s ends after %d of %d bytes: %s", s.stream, f.delivered[s.stream], s.Bytes, ExplainOutput(err)))
 	}
 }
 

@@ -14,30 +14,42 @@ import (
 // Wait follows a call until its condition Finished is True or the watcher has seen enough of it, and returns the call. It
 // restarts broken watches. The error wraps ErrDeleted if the call is deleted, and the context's error if that ends first.
 func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) (*v1alpha1.ToolCall, error) {
-	o := newObserver(callSubject, c.Calls, key)
-	o.uid = w.UID
-	f := &follower{clients: c, watcher: w, others: o.others, running: &o.running, delivered: map[output.Stream]int64{}}
-	return o.each(ctx, func(err error) { f.notice("watch", "the watch of the call failed, retrying: "+err.Error()) }, f.observe)
+	f := &follower{clients: c, watcher: w, delivered: map[output.Stream]int64{}, noticed: map[string]bool{}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer f.readers.Wait()
+	defer cancel()
+	o := &observer[*v1alpha1.ToolCall]{subject: callSubject, client: c.Calls, key: key, uid: w.UID, seen: f.observe, broken: f.broken}
+	return o.run(ctx)
 }
 
-// follower is the state of one Wait. Only the goroutine of Wait uses it.
+// follower is the state of one Wait.
 type follower struct {
 	clients Clients
 	watcher Watcher
-	// others carries what the readers have to that goroutine; running are the readers.
-	others  chan<- func()
-	running *sync.WaitGroup
-	// stopReading ends the reading of output. It is nil while none is read.
+	// readers read the streams while the call runs.
+	readers sync.WaitGroup
+	// stopReading ends the readers. It is nil while there are none. Only the goroutine of Wait uses it.
 	stopReading context.CancelFunc
+
+	// mu keeps what the goroutine of Wait passes to the watcher apart from what the readers do.
+	mu sync.Mutex
 	// delivered is the offset of each stream's next byte.
 	delivered map[output.Stream]int64
 	// noticed holds the keys of earlier notices.
 	noticed map[string]bool
 }
 
+func (f *follower) broken(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notice("watch", "the watch of the call failed, retrying: "+err.Error())
+}
+
 // observe passes a state on, and reports whether it is the last one. When the call has finished, it delivers the rest of
 // the output first.
 func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !Finished(call) {
 		if f.watcher.Changed != nil {
 			f.watcher.Changed(call)
@@ -67,17 +79,8 @@ func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
 	ctx, f.stopReading = context.WithCancel(ctx)
 	for _, stream := range []output.Stream{output.Stdout, output.Stderr} {
 		query := client.Query{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: stream, Follow: true}
-		f.running.Go(func() { f.readLive(ctx, query) })
+		f.readers.Go(func() { f.readLive(ctx, query) })
 	}
-}
-
-// receive delivers a piece of a stream.
-func (f *follower) receive(c chunk) {
-	if c.notice != "" {
-		f.notice(c.key, c.notice)
-	}
-	f.delivered[c.stream] = max(f.delivered[c.stream]+int64(len(c.data)), c.next)
-	f.send(c.stream, c.data)
 }
 
 // send passes output to the function that receives its stream.
@@ -96,9 +99,41 @@ func (f *follower) notice(key, text string) {
 	if f.watcher.Notice == nil || f.noticed[key] {
 		return
 	}
-	if f.noticed == nil {
-		f.noticed = map[string]bool{}
-	}
 	f.noticed[key] = true
 	f.watcher.Notice(text)
+}
+
+// SessionWatcher receives what happens to a session, in order. Only Until is required.
+type SessionWatcher struct {
+	// Changed receives each observed state of the session.
+	Changed func(session *v1alpha1.ToolSession)
+
+	// Until ends the wait at the first state for which it returns true.
+	Until func(session *v1alpha1.ToolSession) bool
+
+	// Notice receives a sentence for people about a watch that failed and is retried.
+	Notice func(text string)
+}
+
+// WaitSession follows a session until the watcher has seen enough, and returns the session. Another session of the same
+// name is not the same session. It restarts broken watches. The error wraps ErrSessionDeleted if the session is deleted,
+// and the context's error if that ends first.
+func (c Clients) WaitSession(ctx context.Context, session *v1alpha1.ToolSession, w SessionWatcher) (*v1alpha1.ToolSession, error) {
+	noticed := false
+	o := &observer[*v1alpha1.ToolSession]{
+		subject: sessionSubject, client: c.Calls, key: types.NamespacedName{Namespace: session.Namespace, Name: session.Name}, uid: session.UID,
+		seen: func(_ context.Context, session *v1alpha1.ToolSession) bool {
+			if w.Changed != nil {
+				w.Changed(session)
+			}
+			return w.Until(session)
+		},
+		broken: func(err error) {
+			if w.Notice != nil && !noticed {
+				w.Notice("the watch of the session failed, retrying: " + err.Error())
+				noticed = true
+			}
+		},
+	}
+	return o.run(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -79,13 +78,10 @@ func (o *convertOptions) read(stdin io.Reader) ([]byte, error) {
 	if o.filename == "" {
 		return nil, errors.New("specify the TOML file with --filename (-f), - for standard input")
 	}
-	if o.filename != "-" {
-		file, err := os.Open(o.filename)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		stdin = file
+	in, err := cli.Open(o.filename, stdin)
+	if err != nil {
+		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(stdin, convert.MaxSourceBytes+1))
+	defer in.Close()
+	return io.ReadAll(io.LimitReader(in, convert.MaxSourceBytes+1))
 }

@@ -55,36 +55,28 @@ func (r *Reviewer) subject(ctx context.Context, who user.Info, other *v1alpha1.R
 	if namespace, _, err := serviceaccount.SplitUsername(other.Username); err == nil && len(other.Groups) == 0 {
 		subject.Groups = serviceaccount.MakeGroupNames(namespace)
 	}
-	authentic := slices.Contains(subject.Groups, user.AllAuthenticated) || slices.Contains(subject.Groups, user.AllUnauthenticated)
-	switch {
-	case authentic:
-	case other.Username == user.Anonymous:
-		subject.Groups = append(subject.Groups, user.AllUnauthenticated)
-	default:
-		subject.Groups = append(subject.Groups, user.AllAuthenticated)
+	authentic := map[bool]string{true: user.AllUnauthenticated, false: user.AllAuthenticated}[other.Username == user.Anonymous]
+	if !slices.Contains(subject.Groups, user.AllAuthenticated) && !slices.Contains(subject.Groups, user.AllUnauthenticated) {
+		subject.Groups = append(subject.Groups, authentic)
 	}
 	return subject, nil
 }
 
 // impersonations are the objects that whoever acts for the user has to be allowed to impersonate.
 func impersonations(other *v1alpha1.Requester) []right {
-	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
-	authentication := func(resource string) schema.GroupResource {
-		return schema.GroupResource{Group: authenticationv1.GroupName, Resource: resource}
-	}
-	needs := []right{{resource: core("users"), name: other.Username}}
+	needs := []right{{resource: schema.GroupResource{Resource: "users"}, name: other.Username}}
 	if namespace, name, err := serviceaccount.SplitUsername(other.Username); err == nil {
-		needs = []right{{resource: core("serviceaccounts"), namespace: namespace, name: name}}
+		needs = []right{{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: namespace, name: name}}
 	}
 	for _, group := range other.Groups {
-		needs = append(needs, right{resource: core("groups"), name: group})
+		needs = append(needs, right{resource: schema.GroupResource{Resource: "groups"}, name: group})
 	}
 	if other.UID != "" {
-		needs = append(needs, right{resource: authentication("uids"), name: other.UID})
+		needs = append(needs, right{resource: authenticationv1.Resource("uids"), name: other.UID})
 	}
 	for key, values := range other.Extra {
 		for _, value := range values {
-			needs = append(needs, right{resource: authentication("userextras"), subresource: key, name: value})
+			needs = append(needs, right{resource: authenticationv1.Resource("userextras"), subresource: key, name: value})
 		}
 	}
 	return needs

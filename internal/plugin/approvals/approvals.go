@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -29,12 +30,11 @@ The exit code is 0, also if no call waits, and 1 if the calls can't be read.`
 func newApprovals(c *cli.CLI) *cobra.Command {
 	all, formats := false, cli.NewFormats()
 	command := &cobra.Command{
-		Use:               "approvals",
-		Short:             "List the calls that wait for approval",
-		Long:              approvalsLong,
-		Example:           "  kubectl toolcall approvals\n  kubectl toolcall approvals -A",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "approvals",
+		Short:   "List the calls that wait for approval",
+		Long:    approvalsLong,
+		Example: "  kubectl toolcall approvals\n  kubectl toolcall approvals -A",
+		Args:    cobra.NoArgs,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return list(ctx, cluster, all, formats)
 		}),
@@ -44,9 +44,19 @@ func newApprovals(c *cli.CLI) *cobra.Command {
 	return command
 }
 
+// waiting are the calls of a namespace, or of all, that wait for people to decide about them.
+func waiting(ctx context.Context, c *cli.Cluster, namespace string) ([]v1alpha1.ToolCall, error) {
+	list := &v1alpha1.ToolCallList{}
+	selector := client.MatchingFields{"status.reason": v1alpha1.ReasonAwaitingApproval}
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), selector); err != nil {
+		return nil, c.ChangeError("list", "toolcalls", "toolcall-approver", "the calls", err)
+	}
+	return list.Items, nil
+}
+
 func list(ctx context.Context, c *cli.Cluster, all bool, formats *cli.Formats) error {
 	namespace, where := c.Scope(all)
-	calls, err := c.AwaitingApproval(ctx, namespace)
+	calls, err := waiting(ctx, c, namespace)
 	if err != nil {
 		return err
 	}

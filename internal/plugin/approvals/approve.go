@@ -48,7 +48,7 @@ func newApprove(c *cli.CLI) *cobra.Command {
 		Long:              approveLong,
 		Example:           approveExample,
 		Args:              o.validate,
-		ValidArgsFunction: c.CompleteArguments(1, cli.ListAwaiting),
+		ValidArgsFunction: c.CompleteArguments(1, listWaiting),
 		RunE:              c.Connected(o.run),
 	}
 	flags := command.Flags()
@@ -56,22 +56,31 @@ func newApprove(c *cli.CLI) *cobra.Command {
 	flags.StringVar(&o.note, "note", "", "a note for the caller, at most 1024 characters")
 	flags.BoolVar(&o.yes, "yes", false, "don't ask; needs --digest")
 	flags.StringVar(&o.digest, "digest", "", "decide only if this is the call's status.approval.digest")
-	for _, text := range []string{"note", "digest"} {
-		cli.Must(command.RegisterFlagCompletionFunc(text, cobra.NoFileCompletions))
-	}
 	return command
 }
 
 const maxNote = 1024
 
-func (o *approveOptions) validate(command *cobra.Command, args []string) error {
+func (o *approveOptions) validate(_ *cobra.Command, args []string) error {
 	if o.yes && o.digest == "" {
 		return errors.New("--yes needs --digest: the digest of what you checked, from status.approval.digest of the call")
 	}
 	if n := len([]rune(o.note)); n > maxNote {
 		return fmt.Errorf("--note has %d characters, at most %d are possible", n, maxNote)
 	}
-	return cli.RequireOneCall(command, args)
+	if len(args) != 1 || args[0] == "" {
+		return errors.New(`specify the name of one call: "kubectl toolcall approvals" lists the calls that wait`)
+	}
+	return nil
+}
+
+// listWaiting completes the calls that wait.
+func listWaiting(ctx context.Context, c *cli.Cluster) (names []string, err error) {
+	calls, err := waiting(ctx, c, c.Namespace)
+	for i := range calls {
+		names = append(names, calls[i].Name)
+	}
+	return names, err
 }
 
 func (o *approveOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
@@ -122,7 +131,7 @@ func (o *approveOptions) ask(ctx context.Context, c *cli.Cluster, call *v1alpha1
 	c.Flush()
 	answer, _ := bufio.NewReader(c.In).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return cli.ErrNotConfirmed
+		return errors.New("nothing was decided")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/pmezard/go-difflib/difflib"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -22,11 +24,7 @@ import (
 // show prints what a person needs for a decision.
 func show(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, now time.Time) error {
 	d := cli.NewDescription(c.Out)
-	session := ""
-	if call.Spec.SessionRef != nil {
-		session = call.Spec.SessionRef.Name
-	}
-	d.Section("", []cli.Field{{"Name", call.Name}, {"Namespace", call.Namespace}, {"Requested by", call.RequesterName()}, {"Session", session}})
+	d.Section("", []cli.Field{{"Name", call.Name}, {"Namespace", call.Namespace}, {"Requested by", call.RequesterName()}, {"Session", sessionOf(call)}})
 	d.Section("Approval", cli.ApprovalFields(call.Status.Approval, now))
 	if err := d.Flush(); err != nil {
 		return err
@@ -138,14 +136,15 @@ func lastApproved(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) 
 
 // isAlike says that two calls are of one session, or of one requester without a session.
 func isAlike(a, b *v1alpha1.ToolCall) bool {
-	switch {
-	case a.Spec.SessionRef == nil && b.Spec.SessionRef == nil:
+	if sessionOf(a) == "" && sessionOf(b) == "" {
 		return a.RequesterName() == b.RequesterName()
-	case a.Spec.SessionRef == nil || b.Spec.SessionRef == nil:
-		return false
-	default:
-		return a.Spec.SessionRef.Name == b.Spec.SessionRef.Name
 	}
+	return sessionOf(a) == sessionOf(b)
+}
+
+// sessionOf is the name of a call's session, empty for none.
+func sessionOf(call *v1alpha1.ToolCall) string {
+	return ptr.Deref(call.Spec.SessionRef, v1alpha1.SessionReference{}).Name
 }
 
 // difference is what is different from a call that was approved before.
@@ -153,18 +152,12 @@ func difference(before, call *v1alpha1.ToolCall) string {
 	if before == nil {
 		return "You approved no call of this session, or of this requester, that is still there."
 	}
-	old, err := comparablePart(before.Status.Approval.Summary)
-	if err != nil {
-		return "The last call that you approved can't be compared: " + err.Error()
-	}
-	now, err := comparablePart(call.Status.Approval.Summary)
-	if err != nil {
-		return "The last call that you approved can't be compared: " + err.Error()
-	}
+	old, oldErr := comparablePart(before.Status.Approval.Summary)
+	now, nowErr := comparablePart(call.Status.Approval.Summary)
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: difflib.SplitLines(old), B: difflib.SplitLines(now), FromFile: before.Name, ToFile: call.Name, Context: 2,
 	})
-	if err != nil {
+	if err := errors.Join(oldErr, nowErr, err); err != nil {
 		return "The last call that you approved can't be compared: " + err.Error()
 	}
 	if text == "" {

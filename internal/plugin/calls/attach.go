@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/follow"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/terminal"
@@ -77,13 +76,13 @@ func (a *attaching) run(ctx context.Context) error {
 	ctx, detach := context.WithCancel(ctx)
 	defer detach()
 	a.ErrOut = &lockedWriter{mu: &sync.Mutex{}, out: a.ErrOut}
-	shown := (&ShowFlags{Live: LiveAlways}).Display(a.CLI)
+	shown := NewDisplay(a.CLI, true)
 	shown.readerLost = detach
 	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
 	done, err := a.Follow().Wait(ctx, a.Key(a.name), shown.watcher())
 	a.Flush()
 	switch {
-	case shown.hasFailed():
+	case shown.failed.Load():
 		return &cli.ExitError{Code: cli.CodePipe}
 	case err != nil && ctx.Err() != nil:
 		return &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf(
@@ -109,7 +108,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 
 // sendInput begins to pass standard input on once the call runs. It isn't waited for: a read can't be interrupted.
 func (a *attaching) sendInput(ctx context.Context, call *v1alpha1.ToolCall) {
-	if !a.stdin || !call.Spec.Background || !follow.InSession(call) || call.Status.Phase != v1alpha1.PhaseRunning {
+	if !a.stdin || !call.Spec.Background || call.Spec.SessionRef == nil || call.Status.Phase != v1alpha1.PhaseRunning {
 		return
 	}
 	a.sending.Do(func() {

@@ -42,7 +42,6 @@ func newDelete(c *cli.CLI) *cobra.Command {
 		Short:             "Delete calls, with their output",
 		Long:              deleteLong,
 		Example:           deleteExample,
-		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
 		RunE:              c.Connected(o.run),
 	}
@@ -50,13 +49,11 @@ func newDelete(c *cli.CLI) *cobra.Command {
 	command.Flags().BoolVar(&o.finished, "finished", false, "with -l or --all: leave out calls that haven't finished")
 	command.Flags().StringVarP(&o.format, "output", "o", "", "output format: name prints only the names of the objects")
 	cli.Must(command.RegisterFlagCompletionFunc("output", cli.CompleteFrom("name")))
+	cli.CheckBefore(command, o.validate)
 	return command
 }
 
-func (o *deleteOptions) validate(command *cobra.Command, args []string) error {
-	if err := o.callTargets.validate(command, args); err != nil {
-		return err
-	}
+func (o *deleteOptions) validate([]string) error {
 	if o.finished && !o.isSelection() {
 		return errors.New("--finished is for -l and --all: leave it out for calls that you name")
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 	"unicode/utf8"
 
@@ -98,19 +97,20 @@ func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error
 	if f.name == "" {
 		call.GenerateName = "run-"
 	}
-	for _, step := range []func(*v1alpha1.ToolCallSpec) error{
-		func(spec *v1alpha1.ToolCallSpec) error { return f.setAction(spec, args, stdin) },
-		f.setPlace,
-		func(spec *v1alpha1.ToolCallSpec) (err error) { spec.Env, err = cli.Variables(f.env); return err },
-		f.setNetwork, f.setLimits,
-		func(spec *v1alpha1.ToolCallSpec) error { return f.setStdin(spec, stdin) },
-	} {
-		if err := step(&call.Spec); err != nil {
-			return nil, err
-		}
+	spec := &call.Spec
+	spec.WorkingDir, spec.Trusted, spec.Collect = f.workingDir, f.trusted, f.collect
+	variables, err := cli.Variables(f.env)
+	spec.Env = variables
+	if err := cmp.Or(err, f.setPlace(spec), f.setNetwork(spec), f.setLimits(spec)); err != nil {
+		return nil, err
 	}
-	call.Spec.WorkingDir, call.Spec.Trusted, call.Spec.Collect = f.workingDir, f.trusted, f.collect
-	return call, nil
+	if err := f.setAction(spec, args, stdin); err != nil {
+		return nil, err
+	}
+	if f.stdin {
+		spec.Stdin, err = readText("standard input", stdin, maxStdin)
+	}
+	return call, err
 }
 
 // setPlace sets where the call runs.
@@ -171,21 +171,19 @@ func (f *Flags) setTool(spec *v1alpha1.ToolCallSpec) error {
 }
 
 func (f *Flags) setCode(spec *v1alpha1.ToolCallSpec, stdin io.Reader) error {
-	what, from := "the code", stdin
 	switch {
 	case f.filename == "":
 		return errors.New("specify the file with the code with --filename (-f), - for standard input")
 	case f.filename == "-" && f.stdin:
 		return errors.New("standard input can be the code (-f -) or the input of the command (--stdin), not both")
-	case f.filename != "-":
-		file, err := os.Open(f.filename)
-		if err != nil {
-			return fmt.Errorf("read the code: %w", err)
-		}
-		defer file.Close()
-		what, from = f.filename, file
 	}
-	source, err := readText(what, from, v1alpha1.MaxSourceBytes)
+	in, err := cli.Open(f.filename, stdin)
+	if err != nil {
+		return fmt.Errorf("read the code: %w", err)
+	}
+	defer in.Close()
+	what := map[bool]string{true: "the code", false: f.filename}[f.filename == "-"]
+	source, err := readText(what, in, v1alpha1.MaxSourceBytes)
 	if err != nil {
 		return err
 	}
@@ -233,12 +231,4 @@ func (f *Flags) setLimits(spec *v1alpha1.ToolCallSpec) error {
 	return cmp.Or(
 		cli.SetSeconds(&spec.TimeoutSeconds, "timeout", f.timeout, f.Changed),
 		cli.SetSeconds(&spec.TTLSecondsAfterFinished, "ttl", f.ttl, f.Changed))
-}
-
-func (f *Flags) setStdin(spec *v1alpha1.ToolCallSpec, stdin io.Reader) (err error) {
-	if !f.stdin {
-		return nil
-	}
-	spec.Stdin, err = readText("standard input", stdin, maxStdin)
-	return err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,14 +80,11 @@ func (o *getOptions) validate(command *cobra.Command, names []string) error {
 	case o.watch && len(names) > 1:
 		return errors.New("--watch can be used with one name, or with flags that select calls, not with several names")
 	default:
-		return o.callFilter.validate()
+		return nil
 	}
 }
 
 func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
-	if err := o.formats.Validate(); err != nil {
-		return err
-	}
 	namespace, where := c.Scope(o.allNamespaces)
 	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.IsObject()}
 	table, err := o.read(ctx, c, q, names)
@@ -154,12 +150,6 @@ func (o *getOptions) readOne(ctx context.Context, c *cli.Cluster, q callQuery, n
 		return table, err
 	}
 	return callTable(ctx, c, named(q, name))
-}
-
-func (o *getOptions) keepRecent(table *metav1.Table) {
-	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
-		return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now())
-	})
 }
 
 // tablePrinter returns a function that prints tables below each other.

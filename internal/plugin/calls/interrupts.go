@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -25,7 +26,8 @@ type Interrupts struct {
 
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
-	first  os.Signal
+	// first is the first signal of the user.
+	first atomic.Value
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
@@ -62,7 +64,7 @@ func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.Ca
 			if s == syscall.SIGPIPE {
 				continue
 			}
-			i.setFirst(s)
+			i.first.CompareAndSwap(nil, s)
 		case <-i.lost:
 			why = "nobody reads the output any more"
 		}
@@ -81,19 +83,10 @@ func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.Ca
 	}
 }
 
-func (i *Interrupts) setFirst(s os.Signal) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.first == nil {
-		i.first = s
-	}
-}
-
 // FirstSignal is the first signal of the user, nil if there was none.
 func (i *Interrupts) FirstSignal() os.Signal {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.first
+	first, _ := i.first.Load().(os.Signal)
+	return first
 }
 
 // cancelCall cancels the call, if there is one.

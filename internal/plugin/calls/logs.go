@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/output"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -70,12 +71,12 @@ func newLogs(c *cli.CLI) *cobra.Command {
 		Short:             "Print the output of calls",
 		Long:              logsLong,
 		Example:           logsExample,
-		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
 		RunE:              c.Connected(o.run),
 	}
 	c.AddRawFlag(command)
 	o.callTargets.add(command)
+	cli.CheckBefore(command, o.validate)
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
@@ -89,10 +90,7 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *logsOptions) validate(command *cobra.Command, names []string) error {
-	if err := o.callTargets.validate(command, names); err != nil {
-		return err
-	}
+func (o *logsOptions) validate([]string) error {
 	switch {
 	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
 		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
@@ -300,14 +298,12 @@ func (p *printer) say(format string, args ...any) {
 // readError says what somebody can do who can't read a stream.
 func (p *printer) readError(stream output.Stream, err error) error {
 	switch {
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("read %s: it needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and toolcall-user grant, and for a call of a session to be the session's creator or to use it: %w", stream, err)
 	case errors.Is(err, outputclient.ErrNotServed):
 		return fmt.Errorf("read %s: %w; the status of the call has the first and the last part: kubectl toolcall describe %s", stream, err, p.call.Name)
 	case strings.Contains(err.Error(), "not kept"):
 		return fmt.Errorf("%w; the status of the call may have a part: kubectl toolcall describe %s", err, p.call.Name)
 	default:
-		return fmt.Errorf("read %s: %w", stream, err)
+		return fmt.Errorf("read %s: %w", stream, follow.ExplainOutput(err))
 	}
 }
 

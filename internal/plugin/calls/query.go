@@ -78,10 +78,11 @@ func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
 	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
 	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
+	cli.CheckBefore(command, f.validate)
 }
 
 // validate checks the flags. The message says what would be right.
-func (f *callFilter) validate() error {
+func (f *callFilter) validate([]string) error {
 	for _, phase := range f.phases {
 		if !cli.ContainsFold(phases, phase) {
 			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
@@ -132,9 +133,12 @@ func phaseSelectors(wanted []string) []fields.Selector {
 	return selectors
 }
 
-// isRecent reports whether a call was created within --since.
-func (f *callFilter) isRecent(created metav1.Time, now time.Time) bool {
-	return f.since == 0 || now.Sub(created.Time) <= f.since
+// keepRecent leaves out of a table the calls that were created before --since.
+func (f *callFilter) keepRecent(table *metav1.Table) {
+	now := time.Now()
+	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
+		return f.since > 0 && now.Sub(rowCall(&row).CreationTimestamp.Time) > f.since
+	})
 }
 
 // pageSize is how many calls one request reads.
@@ -300,10 +304,11 @@ func (t *callTargets) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&t.selector, "selector", "l", "", "instead of names: the calls that this label selector selects, e.g. team=search")
 	flags.BoolVar(&t.all, "all", false, "instead of names: all calls of the namespace")
+	cli.CheckBefore(command, t.validate)
 }
 
 // validate accepts names, a selector or --all, and exactly one of them.
-func (t *callTargets) validate(_ *cobra.Command, names []string) error {
+func (t *callTargets) validate(names []string) error {
 	switch {
 	case len(names) > 0 && (t.selector != "" || t.all):
 		return errors.New("names can't be used together with -l or --all: use one of them")

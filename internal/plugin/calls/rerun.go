@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -35,13 +34,11 @@ const rerunExample = `  kubectl toolcall rerun nightly
 func newRerun(c *cli.CLI) *cobra.Command {
 	o := NewRunOptions(c)
 	command := &cobra.Command{
-		Use:     "rerun NAME",
-		Short:   "Run a finished call again under a new name",
-		Long:    rerunLong,
-		Example: rerunExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(cli.RequireCall(command, args), o.validate())
-		},
+		Use:               "rerun NAME",
+		Short:             "Run a finished call again under a new name",
+		Long:              rerunLong,
+		Example:           rerunExample,
+		Args:              cli.RequireCall,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
 		RunE:              c.Connected(o.rerun),
@@ -60,27 +57,8 @@ func (o *RunOptions) rerun(ctx context.Context, c *cli.Cluster, args []string) e
 	if !follow.Finished(origin) {
 		return fmt.Errorf("call %s has not finished: to follow it, run kubectl toolcall attach %s; to run it again, wait for its end or cancel it", name, name)
 	}
-	if err := sameSession(ctx, c, origin); err != nil {
-		return err
-	}
 	o.origin = name
 	return o.submit(ctx, c, again(origin, o.Call.name))
-}
-
-// sameSession makes sure that the session of a call is still the one of that name.
-func sameSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
-	ref := call.Spec.SessionRef
-	if ref == nil || ref.UID == "" {
-		return nil
-	}
-	session, err := c.GetSession(ctx, ref.Name)
-	if err != nil {
-		return err
-	}
-	if string(session.UID) != ref.UID {
-		return fmt.Errorf("the session that call %s ran in is gone, and session %s is another one, with other files: to run the call there all the same, use kubectl toolcall run --session %s", call.Name, ref.Name, ref.Name)
-	}
-	return nil
 }
 
 // again is a call that does what another one did. What admission or the operator set of the other one is left out.

@@ -1,10 +1,8 @@
 package calls
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,7 +65,7 @@ const runExample = `  # A program with arguments, in the namespace's default env
 type RunOptions struct {
 	*cli.CLI
 	Call   Flags
-	output ShowFlags
+	live   string
 	dryRun cli.DryRun
 	detach bool
 	quiet  bool
@@ -98,18 +96,22 @@ func newRun(c *cli.CLI) *cobra.Command {
 
 // AddFlags adds the flags that don't describe the call.
 func (o *RunOptions) AddFlags(command *cobra.Command) {
-	o.output.add(command)
 	o.AddRawFlag(command)
 	flags := command.Flags()
+	flags.StringVar(&o.live, "live", liveAlways, "show output while the call runs: always or never")
+	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(liveAlways, liveNever)))
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
-	o.dryRun.Add(command, "call")
+	cli.CheckBefore(command, func([]string) error {
+		if o.live != liveAlways && o.live != liveNever {
+			return fmt.Errorf("--live=%s: must be always or never", o.live)
+		}
+		return nil
+	})
+	o.dryRun.Add(command, "call", &o.detach)
 }
 
 func (o *RunOptions) Run(ctx context.Context, args []string) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
 	call, err := o.Call.Build(args, o.In)
 	if err != nil {
 		return err
@@ -125,7 +127,7 @@ func (o *RunOptions) Run(ctx context.Context, args []string) error {
 // submit creates the call and follows it, or prints it where the flags say so.
 func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) (err error) {
 	if o.dryRun.Mode != "client" {
-		if err := joinSession(ctx, c, call, o.quiet); err != nil {
+		if err := o.joinSession(ctx, c, call); err != nil {
 			return err
 		}
 	}
@@ -143,29 +145,22 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if err != nil {
 		return err
 	}
+	if !o.detach || o.origin != "" {
+		o.noteCreated(created)
+	}
 	if o.detach {
-		return o.printDetached(created)
+		return o.printName(created)
 	}
 	return o.follow(c, created, interrupts)
 }
 
-func (o *RunOptions) validate() error {
-	return cmp.Or(o.dryRun.Validate("call", o.detach), o.output.validate())
-}
-
+// noteCreated says the name before anything else: it is what is needed to look for a call whose follower was ended.
 func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
 	if o.origin != "" {
 		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
 		return
 	}
 	o.Note(o.quiet, "call %s created", call.Name)
-}
-
-func (o *RunOptions) printDetached(call *v1alpha1.ToolCall) error {
-	if o.origin != "" {
-		o.noteCreated(call)
-	}
-	return o.printName(call)
 }
 
 // printName prints the name of a call that isn't waited for, or the object.
@@ -180,17 +175,19 @@ func (o *RunOptions) printName(call *v1alpha1.ToolCall) error {
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
 // the output.
 func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
-	// The name comes first: it is what is needed to look for a call whose follower was ended.
-	o.noteCreated(call)
-	shown := o.output.Display(o.CLI)
+	shown := NewDisplay(o.CLI, o.live == liveAlways)
 	if o.dryRun.IsObject() {
 		shown = noDisplay(o.CLI)
 	}
-	p := cli.NewProgress(o.ErrOut, o.quiet, delayOf(call))
+	delay := cli.ProgressDelay
+	if call.Spec.SessionRef != nil {
+		delay = cli.SessionCallDelay
+	}
+	p := cli.NewProgress(o.ErrOut, o.quiet, delay)
 	defer p.Stop()
 	shown.Changed = p.Update
 	if call.Spec.Background {
-		shown.until = isRunning
+		shown.until = func(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
 	}
 	done, err := Wait(c, call, shown, i)
 	if err != nil {
@@ -210,23 +207,13 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrup
 	return ReportOutcome(o.CLI, done)
 }
 
-func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
-
-// delayOf is how long a call may take to start before progress messages appear.
-func delayOf(call *v1alpha1.ToolCall) time.Duration {
-	if follow.InSession(call) {
-		return cli.SessionCallDelay
-	}
-	return cli.ProgressDelay
-}
-
 // Wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
 // the output any more.
 func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts) (*v1alpha1.ToolCall, error) {
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
-		if _, err := c.Follow().Cancel(ctx, key); err != nil {
+		if _, err := c.Follow().Cancel(ctx, key, ""); err != nil {
 			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})
@@ -237,7 +224,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
 	}
 	switch {
-	case shown.hasFailed():
+	case shown.failed.Load():
 		return nil, &cli.ExitError{Code: cli.CodePipe}
 	case i.hasLeft():
 		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
@@ -272,8 +259,8 @@ func ReportOutcome(c *cli.CLI, call *v1alpha1.ToolCall) error {
 }
 
 // joinSession makes a call one of the session that it names, and of no session of the same name that is made later. It
-// refuses a session that takes no calls any more, so that nothing is created for it.
-func joinSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, quiet bool) error {
+// refuses a session that takes no calls any more, so that nothing is created for it, and another one than that of a call that is run again.
+func (o *RunOptions) joinSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) error {
 	ref := call.Spec.SessionRef
 	if ref == nil {
 		return nil
@@ -282,11 +269,14 @@ func joinSession(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, q
 	if err != nil {
 		return err
 	}
+	if ref.UID != "" && ref.UID != string(session.UID) {
+		return fmt.Errorf("the session that call %s ran in is gone, and session %s is another one, with other files: to run the call there all the same, use kubectl toolcall run --session %s", o.origin, ref.Name, ref.Name)
+	}
 	if err := TakesCalls(session); err != nil {
 		return err
 	}
 	if session.Spec.Suspend {
-		c.Note(quiet, "session %s is suspended: the call waits until you run kubectl toolcall session resume %s -n %s", session.Name, session.Name, session.Namespace)
+		c.Note(o.quiet, "session %s is suspended: the call waits until you run kubectl toolcall session resume %s -n %s", session.Name, session.Name, session.Namespace)
 	}
 	*ref = *ReferenceTo(session)
 	return nil

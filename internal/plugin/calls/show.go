@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/spf13/cobra"
-
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -16,7 +14,7 @@ import (
 
 // Values of --live.
 const (
-	LiveAlways = "always"
+	liveAlways = "always"
 	liveNever  = "never"
 )
 
@@ -27,27 +25,10 @@ when the call has finished. A line "note:" on standard error says which part of 
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
 can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
 
-// ShowFlags are the flags of the commands that show output.
-type ShowFlags struct {
-	Live string
-}
-
-func (f *ShowFlags) add(command *cobra.Command) {
-	command.Flags().StringVar(&f.Live, "live", LiveAlways, "show output while the call runs: always or never")
-	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(LiveAlways, liveNever)))
-}
-
-func (f *ShowFlags) validate() error {
-	if f.Live != LiveAlways && f.Live != liveNever {
-		return fmt.Errorf("--live=%s: must be always or never", f.Live)
-	}
-	return nil
-}
-
-// Display returns how to show the output of a call.
-func (f *ShowFlags) Display(c *cli.CLI) *display {
+// NewDisplay returns how to show the output of a call: while it runs, or at its end.
+func NewDisplay(c *cli.CLI, live bool) *display {
 	return &display{
-		Out: c.Out, errs: c.ErrOut, live: f.Live != liveNever,
+		Out: c.Out, errs: c.ErrOut, live: live,
 		// In one place, people want both streams in the order in which they come.
 		Mixed: sameFile(c.Unfiltered.Out, c.Unfiltered.ErrOut),
 	}
@@ -79,7 +60,8 @@ type display struct {
 	until func(*v1alpha1.ToolCall) bool
 	// readerLost is called once a write has failed, because nobody reads the output any more.
 	readerLost func()
-	failed     atomic.Bool
+	// failed says that a write has failed.
+	failed atomic.Bool
 }
 
 func (d *display) watcher() follow.Watcher {
@@ -110,6 +92,3 @@ func (d *display) write(to io.Writer, chunk []byte) {
 		}
 	}
 }
-
-// hasFailed reports whether a write has failed.
-func (d *display) hasFailed() bool { return d.failed.Load() }

@@ -57,17 +57,17 @@ func TestHowOutputIsShown(t *testing.T) {
 	t.Parallel()
 	shared := &bytes.Buffer{}
 	for name, c := range map[string]struct {
-		live          string
+		live          bool
 		out, errs     io.Writer
 		errors, atEnd bool
 	}{
-		"one place":              {LiveAlways, shared, shared, false, false},
-		"one place, at the end":  {liveNever, shared, shared, false, true},
-		"two places":             {LiveAlways, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
-		"two places, at the end": {liveNever, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
+		"one place":              {true, shared, shared, false, false},
+		"one place, at the end":  {false, shared, shared, false, true},
+		"two places":             {true, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
+		"two places, at the end": {false, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
 	} {
 		cli := plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})
-		w := (&ShowFlags{Live: c.live}).Display(cli).watcher()
+		w := NewDisplay(cli, c.live).watcher()
 		if (w.Errors != nil) != c.errors || w.AtEnd != c.atEnd || w.Output == nil {
 			t.Errorf("%s: errors %t, at the end %t", name, w.Errors != nil, w.AtEnd)
 		}
@@ -78,7 +78,7 @@ func TestHowOutputIsShown(t *testing.T) {
 func TestOutputGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	w := (&ShowFlags{Live: LiveAlways}).Display(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
+	w := NewDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs}), true).watcher()
 	w.Output([]byte("out\x1b\n"))
 	w.Errors([]byte("err\n"))
 	w.Notice("mind\x1b")
@@ -121,12 +121,12 @@ func TestALostReaderIsReportedOnce(t *testing.T) {
 	for range 10 {
 		w.Output([]byte("x"))
 	}
-	if out.writes != 3 || lost != 1 || !d.hasFailed() {
-		t.Errorf("%d writes, %d reports, failed: %t", out.writes, lost, d.hasFailed())
+	if out.writes != 3 || lost != 1 || !d.failed.Load() {
+		t.Errorf("%d writes, %d reports, failed: %t", out.writes, lost, d.failed.Load())
 	}
 	silent := &display{Out: &countingWriter{}, errs: io.Discard}
 	silent.watcher().Output([]byte("x"))
-	if !silent.hasFailed() {
+	if !silent.failed.Load() {
 		t.Error("a failure without a listener is lost")
 	}
 }

@@ -15,7 +15,7 @@ func TestOneTerminalIsOneDestination(t *testing.T) {
 	tty, display := plugintest.OpenTerminal(t)
 	defer display()
 	c := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: tty, ErrOut: tty})
-	if shown := (&ShowFlags{Live: LiveAlways}).Display(c); !shown.Mixed {
+	if shown := NewDisplay(c, true); !shown.Mixed {
 		t.Error("the streams are kept separate")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,14 +68,13 @@ func newTop(c *cli.CLI) *cobra.Command {
 		Short:   "Show how much environments are used, and by whom",
 		Long:    topLong,
 		Example: topExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(cobra.NoArgs(command, args), o.callFilter.validate())
-		},
-		RunE: c.Connected(o.run),
+		Args:    cobra.NoArgs,
+		RunE:    c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the calls of all namespaces")
 	flags.DurationVar(&o.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
+	cli.CheckBefore(command, o.callFilter.validate)
 	o.formats.Add(command)
 	return command
 }
@@ -94,7 +92,7 @@ func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error 
 		}
 		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
 	}
-	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool { return !o.isRecent(rowCall(&row).CreationTimestamp, time.Now()) })
+	o.keepRecent(table)
 	report := countUsage(table, environments.Items)
 	if o.formats.IsObject() {
 		return o.formats.PrintReport(c.Out, "Usage", "usage", report)

@@ -35,13 +35,10 @@ func newWait(c *cli.CLI) *cobra.Command {
 	var timeout time.Duration
 	targets, formats := &callTargets{}, cli.NewFormats()
 	command := &cobra.Command{
-		Use:     "wait (NAME... | -l SELECTOR | --all)",
-		Short:   "Wait until calls have finished",
-		Long:    waitLong,
-		Example: waitExample,
-		Args: func(command *cobra.Command, args []string) error {
-			return cmp.Or(targets.validate(command, args), cli.CheckTimeout(timeout))
-		},
+		Use:               "wait (NAME... | -l SELECTOR | --all)",
+		Short:             "Wait until calls have finished",
+		Long:              waitLong,
+		Example:           waitExample,
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListCalls),
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
@@ -59,7 +56,7 @@ func newWait(c *cli.CLI) *cobra.Command {
 	}
 	targets.add(command)
 	formats.Add(command)
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait for all calls together, e.g. 5m; 0 means no timeout")
+	cli.AddTimeoutFlag(command, &timeout, "how long to wait for all calls together, e.g. 5m")
 	return command
 }
 
@@ -74,7 +71,7 @@ type waited struct {
 
 // waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
 // missed that is deleted soon after its end.
-func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[string, waited] {
+func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[*v1alpha1.ToolCall, error] {
 	results := make([]chan waited, len(names))
 	for i := range names {
 		results[i] = make(chan waited, 1)
@@ -96,9 +93,9 @@ func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[str
 		}
 		_ = group.Wait()
 	}()
-	return func(yield func(string, waited) bool) {
-		for i, name := range names {
-			if !yield(name, <-results[i]) {
+	return func(yield func(*v1alpha1.ToolCall, error) bool) {
+		for _, next := range results {
+			if result := <-next; !yield(result.call, result.err) {
 				return
 			}
 		}
@@ -124,17 +121,13 @@ func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCa
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.
 func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.Formats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
 	var failed []error
 	code := 0
-	for name, result := range waitEach(ctx, c, names) {
-		if result.err != nil {
-			failed, code = append(failed, result.err), cmp.Or(code, cli.CodeFailed)
+	for call, err := range waitEach(ctx, c, names) {
+		if err != nil {
+			failed, code = append(failed, err), cmp.Or(code, cli.CodeFailed)
 			continue
 		}
-		call := result.call
 		callCode := cli.ExitCode(call)
 		if formats.IsObject() {
 			if err := formats.Print(c.Out, call); err != nil {
@@ -144,10 +137,10 @@ func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.F
 			return err
 		}
 		if callCode != 0 && wasRefused(&call.Status) {
-			fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
+			fmt.Fprintf(c.ErrOut, "call %s: %s\n", call.Name, terminal.SafeLine(call.Status.Message))
 		}
 		if about := aboutFailure(&call.Status); about != "" && call.Status.Reason != v1alpha1.ReasonNonZeroExit {
-			fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", name, terminal.SafeLine(about))
+			fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", call.Name, terminal.SafeLine(about))
 		}
 		code = cmp.Or(code, callCode)
 	}
@@ -196,26 +189,22 @@ func newCancel(c *cli.CLI) *cobra.Command {
 		Short:             "Cancel calls",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		Args:              o.validate,
 		ValidArgsFunction: c.CompleteArguments(-1, listUnfinishedCalls),
 		RunE:              c.Connected(o.run),
 	}
 	o.callTargets.add(command)
-	flags := command.Flags()
-	flags.BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
-	flags.DurationVar(&o.timeout, "timeout", 0, "with --wait: how long to wait for all calls together, e.g. 1m; 0 means no timeout")
+	command.Flags().BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
+	cli.AddTimeoutFlag(command, &o.timeout, "with --wait: how long to wait for all calls together, e.g. 1m")
+	cli.CheckBefore(command, o.validate)
 	o.formats.Add(command)
 	return command
 }
 
-func (o *cancelOptions) validate(command *cobra.Command, args []string) error {
-	if err := cmp.Or(o.callTargets.validate(command, args), cli.CheckTimeout(o.timeout)); err != nil {
-		return err
-	}
+func (o *cancelOptions) validate([]string) error {
 	if o.timeout > 0 && !o.wait {
 		return errors.New("--timeout is for --wait: add --wait, or leave out --timeout")
 	}
-	return o.formats.Validate()
+	return nil
 }
 
 func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
@@ -230,7 +219,7 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 	var failed []error
 	var requested []string
 	for _, name := range names {
-		call, err := c.Follow().Cancel(ctx, c.Key(name))
+		call, err := c.Follow().Cancel(ctx, c.Key(name), "")
 		if apierrors.IsNotFound(err) && o.isSelection() {
 			continue // It is gone.
 		}
@@ -254,18 +243,18 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
 	ctx, stop := cli.Within(ctx, o.timeout)
 	defer stop()
-	for _, result := range waitEach(ctx, c, names) {
+	for call, err := range waitEach(ctx, c, names) {
 		switch {
-		case errors.Is(result.err, follow.ErrDeleted), apierrors.IsNotFound(result.err):
+		case errors.Is(err, follow.ErrDeleted), apierrors.IsNotFound(err):
 			// A call that is gone has finished: its process is stopped.
-		case result.err != nil:
-			failed = append(failed, result.err)
+		case err != nil:
+			failed = append(failed, err)
 		case o.formats.IsWhole():
-			if err := o.formats.Print(c.Out, result.call); err != nil {
+			if err := o.formats.Print(c.Out, call); err != nil {
 				return append(failed, err)
 			}
 		case !o.formats.IsObject():
-			fmt.Fprintln(c.Out, outcomeLine(result.call))
+			fmt.Fprintln(c.Out, outcomeLine(call))
 		}
 	}
 	return failed

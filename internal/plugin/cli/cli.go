@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"os"
@@ -36,13 +37,11 @@ type CLI struct {
 
 func New(streams genericiooptions.IOStreams, commands func(*CLI) []*cobra.Command) *CLI {
 	c := &CLI{commands: commands, IOStreams: streams, Unfiltered: streams, Flags: genericclioptions.NewConfigFlags(true)}
-	if terminal.Is(streams.Out) {
-		filter := terminal.NewWriter(streams.Out)
-		c.Out, c.filters = filter, append(c.filters, filter)
-	}
-	if terminal.Is(streams.ErrOut) {
-		filter := terminal.NewWriter(streams.ErrOut)
-		c.ErrOut, c.filters = filter, append(c.filters, filter)
+	for _, out := range []*io.Writer{&c.Out, &c.ErrOut} {
+		if terminal.Is(*out) {
+			filter := terminal.NewWriter(*out)
+			*out, c.filters = filter, append(c.filters, filter)
+		}
 	}
 	return c
 }
@@ -75,7 +74,10 @@ func (c *CLI) Execute(args []string) int {
 	}
 	var exit *ExitError
 	if !errors.As(err, &exit) {
-		exit = &ExitError{Code: failureCode(command), Err: err}
+		exit = &ExitError{Code: CodeError, Err: err}
+		if command.Annotations[AnnotationCode] != "" {
+			exit.Code = CodeFailed
+		}
 	}
 	if errors.Is(exit.Err, errAmbiguousEnv) {
 		exit.Err = errAmbiguousEnv // Without what the flag parser writes before it.
@@ -150,12 +152,28 @@ func (c *CLI) Note(quiet bool, format string, args ...any) {
 	}
 }
 
-// CheckTimeout checks the flag --timeout.
-func CheckTimeout(timeout time.Duration) error {
-	if timeout < 0 {
-		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
+// CheckBefore has arguments and flags checked before a command runs, after what was checked before.
+func CheckBefore(command *cobra.Command, check func(args []string) error) {
+	before := command.Args
+	command.Args = func(command *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(command, args); err != nil {
+				return err
+			}
+		}
+		return check(args)
 	}
-	return nil
+}
+
+// AddTimeoutFlag adds the flag --timeout.
+func AddTimeoutFlag(command *cobra.Command, to *time.Duration, usage string) {
+	command.Flags().DurationVar(to, "timeout", 0, usage+"; 0 means no timeout")
+	CheckBefore(command, func([]string) error {
+		if *to < 0 {
+			return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", *to)
+		}
+		return nil
+	})
 }
 
 // Within ends with a timeout, if there is one.
@@ -169,4 +187,12 @@ func Within(parent context.Context, timeout time.Duration) (context.Context, con
 // EndedBySignals ends with the signals by which a user stops a program, so that it can remove what isn't complete.
 func EndedBySignals(parent context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+}
+
+// Open opens a file, or standard input for "-".
+func Open(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
 }

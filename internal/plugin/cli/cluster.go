@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -69,11 +70,8 @@ func (c *CLI) Connected(run func(ctx context.Context, cluster *Cluster, args []s
 // Connect reads the kubeconfig and creates the clients. It sends no request.
 func (c *CLI) Connect() (*Cluster, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
-	}
-	config, err := c.Flags.ToRESTConfig()
-	if err != nil {
+	config, configErr := c.Flags.ToRESTConfig()
+	if err := cmp.Or(err, configErr); err != nil {
 		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
 	}
 	config = rest.CopyConfig(config)
@@ -249,10 +247,8 @@ func (c *Cluster) SessionError(verb, what string, err error) error {
 		return fmt.Errorf("%s: this cluster has no ToolSession kind: install an operator that has sessions, or choose another cluster with --context: %w", what, err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall session list\" lists the sessions, -n selects another namespace: %w", what, c.Namespace, err)
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: you need permission to %s toolsessions in this namespace: the ClusterRole toolcall-user grants it: %w", what, verb, err)
 	default:
-		return fmt.Errorf("%s: %w", what, err)
+		return c.ChangeError(verb, "toolsessions", "toolcall-user", what, err)
 	}
 }
 

@@ -71,7 +71,13 @@ func CompleteTools(c *CLI) Completer {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		names, directive := c.Complete(listPrograms)(command, args, prefix)
+		names, directive := c.Complete(func(ctx context.Context, cluster *Cluster) ([]string, error) {
+			rights, err := cluster.ToolRights(ctx, nil)
+			if err != nil {
+				return nil, err
+			}
+			return rights.Programs(), nil
+		})(command, args, prefix)
 		if directive != cobra.ShellCompDirectiveError {
 			directive = cobra.ShellCompDirectiveDefault
 		}
@@ -99,15 +105,6 @@ func listNames(kind client.ObjectList) Lister {
 			return nil
 		})
 	}
-}
-
-// listPrograms lists the tools that the user may use.
-func listPrograms(ctx context.Context, c *Cluster) ([]string, error) {
-	rights, err := c.ToolRights(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return rights.Programs(), nil
 }
 
 // completeConfig completes names that the kubeconfig has.
@@ -181,7 +178,7 @@ func AddEnvironmentFlag(command *cobra.Command, c *CLI, to *string, usage string
 func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
 	flags := command.Flags()
 	flags.StringArrayVarP(to, "set-env", "e", nil, usage)
-	flags.Var(ambiguousEnv{}, "env", "")
+	flags.Func("env", "", func(string) error { return errAmbiguousEnv })
 	flags.Lookup("env").Hidden = true
 	// "--env NAME" is refused for its name, also where the value is missing.
 	flags.Lookup("env").NoOptDefVal = "-"
@@ -189,15 +186,6 @@ func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
 
 // errAmbiguousEnv says what --env could mean.
 var errAmbiguousEnv = errors.New("--env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE")
-
-// ambiguousEnv is the value of --env: it takes none.
-type ambiguousEnv struct{}
-
-func (ambiguousEnv) String() string { return "" }
-
-func (ambiguousEnv) Set(string) error { return errAmbiguousEnv }
-
-func (ambiguousEnv) Type() string { return "string" }
 
 // Reference is nil for no name.
 func Reference(name string) *v1alpha1.LocalReference {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -162,6 +163,30 @@ func ConditionFields(conditions []metav1.Condition, kinds ...string) []Field {
 		}
 	}
 	return fields
+}
+
+// ApprovalFields describe what people decide about a call, and what they decided by now.
+func ApprovalFields(a *v1alpha1.ApprovalStatus, now time.Time) []Field {
+	if a == nil {
+		return nil
+	}
+	var by []string
+	for _, one := range a.ApprovedBy {
+		by = append(by, one.Username)
+	}
+	deniedBy := ""
+	if a.DeniedBy != nil {
+		deniedBy = a.DeniedBy.Username
+	}
+	expires := "was " + duration.HumanDuration(now.Sub(a.ExpiresAt.Time)) + " ago"
+	if left := a.ExpiresAt.Sub(now); left > 0 {
+		expires = "in " + duration.HumanDuration(left)
+	}
+	return []Field{
+		{"Because of", strings.Join(a.Causes, ", ")}, {"Says", strings.Join(a.Messages, "; ")}, {"Ask", strings.Join(a.Approvers, ", ")},
+		{"Needed", fmt.Sprint(a.Minimum)}, {"Approved by", strings.Join(by, ", ")}, {"Denied by", deniedBy},
+		{"Asked", duration.HumanDuration(now.Sub(a.RequestedAt.Time)) + " ago"}, {"Time limit", expires}, {"Digest", a.Digest},
+	}
 }
 
 func OptionalDuration(ms *int64) string {

@@ -3,8 +3,6 @@ package cli
 import (
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -31,13 +29,6 @@ const ExitCodesHelp = `The exit code is the exit code of the command in the call
   127    the program is not in the environment (or the command exited with 127)
   128+n  signal n ended the command, for example 137 for SIGKILL or out of memory
   130    the call was cancelled`
-
-func failureCode(command *cobra.Command) int {
-	if command != nil && command.Annotations[AnnotationCode] != "" {
-		return CodeFailed
-	}
-	return CodeError
-}
 
 // ExitCode returns the exit code for a finished call.
 func ExitCode(call *v1alpha1.ToolCall) int {

@@ -34,9 +34,10 @@ func NewFormats(own ...string) *Formats {
 	return &Formats{PrintFlags: genericclioptions.NewPrintFlags("").WithTypeSetter(Scheme()), own: own}
 }
 
-// Add adds the flags, with a completion of the formats.
+// Add adds the flags, with a completion of the formats. A format that there isn't is refused before anything is changed.
 func (f *Formats) Add(command *cobra.Command) {
 	f.AddFlags(command)
+	CheckBefore(command, func([]string) error { return f.choosePrinter() })
 	formats := slices.Concat(f.own, f.AllowedFormats())
 	command.Flags().Lookup("output").Usage = "output format, one of: " + strings.Join(formats, ", ")
 	Must(command.RegisterFlagCompletionFunc("output", CompleteFrom(formats...)))
@@ -53,8 +54,7 @@ func (f *Formats) IsObject() bool {
 // IsWhole reports whether more than the names of objects is printed.
 func (f *Formats) IsWhole() bool { return f.IsObject() && f.Format() != "name" }
 
-// Validate reads the flags, before anything is changed.
-func (f *Formats) Validate() (err error) {
+func (f *Formats) choosePrinter() (err error) {
 	if f.IsObject() && f.printer == nil {
 		f.printer, err = f.ToPrinter()
 	}
@@ -63,7 +63,7 @@ func (f *Formats) Validate() (err error) {
 
 // Print prints an object, or a list: as one object, or where the format is name, the name of each of its objects.
 func (f *Formats) Print(out io.Writer, object runtime.Object) error {
-	if err := f.Validate(); err != nil {
+	if err := f.choosePrinter(); err != nil {
 		return err
 	}
 	if !meta.IsListType(object) {
@@ -118,24 +118,22 @@ type DryRun struct {
 
 var dryRunModes = []string{"none", "client", "server"}
 
-// Add adds the flags. kind is what the command creates.
-func (d *DryRun) Add(command *cobra.Command, kind string) {
+// Add adds the flags, and refuses them beside --detach. kind is what the command creates.
+func (d *DryRun) Add(command *cobra.Command, kind string, detach *bool) {
 	flags := command.Flags()
 	flags.StringVar(&d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	Must(command.RegisterFlagCompletionFunc("dry-run", CompleteFrom(dryRunModes...)))
+	CheckBefore(command, func([]string) error {
+		if !slices.Contains(dryRunModes, d.Mode) {
+			return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
+		}
+		if *detach && d.Mode != "none" {
+			return fmt.Errorf("--detach and --dry-run can't be used together: a dry run creates no %s", kind)
+		}
+		return nil
+	})
 	d.Formats.Add(command)
-}
-
-// Validate checks the flags beside --detach.
-func (d *DryRun) Validate(kind string, detach bool) error {
-	if !slices.Contains(dryRunModes, d.Mode) {
-		return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
-	}
-	if detach && d.Mode != "none" {
-		return fmt.Errorf("--detach and --dry-run can't be used together: a dry run creates no %s", kind)
-	}
-	return nil
 }
 
 // PrintInstead prints the object that isn't created.

@@ -7,10 +7,14 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/guards"
 )
 
@@ -53,7 +57,7 @@ func (c *Cluster) ToolRights(ctx context.Context, candidates []string) (*Rights,
 		candidates = candidates[:maxAsked]
 	}
 	for _, tool := range candidates {
-		may, err := c.MayUse(ctx, tool)
+		may, err := c.mayUse(ctx, tool)
 		if err != nil {
 			return nil, err
 		}
@@ -99,25 +103,32 @@ func (r *Rights) Text() string {
 	}
 }
 
-// MayUse asks the API server, as the operator does, whether the user has permission to use a tool.
-func (c *Cluster) MayUse(ctx context.Context, tool string) (bool, error) {
-	may, err := c.AskUse(ctx, "tools", tool)
-	if err != nil {
-		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
-	}
-	return may, nil
-}
-
-// AskUse asks the API server whether the user has the verb "use" on an object of the project.
-func (c *Cluster) AskUse(ctx context.Context, resource, name string) (bool, error) {
+// mayUse asks the API server, as the operator does, whether the user has permission to use a tool.
+func (c *Cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	review, err := c.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: c.Namespace, Verb: "use", Group: v1alpha1.GroupVersion.Group,
-			Version: v1alpha1.GroupVersion.Version, Resource: resource, Name: name,
+			Version: v1alpha1.GroupVersion.Version, Resource: "tools", Name: tool,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	return decide.ReviewAnswer(&review.Status)
+}
+
+// Review asks the operator whether a call would run.
+func (c *Cluster) Review(ctx context.Context, spec subresourcesv1alpha1.ToolCallReviewSpec) (*subresourcesv1alpha1.ToolCallReviewStatus, error) {
+	review := &subresourcesv1alpha1.ToolCallReview{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace}, Spec: spec}
+	err := c.Client.Create(ctx, review, client.FieldValidation(metav1.FieldValidationStrict))
+	switch {
+	case err == nil:
+		return &review.Status, nil
+	case follow.NotInstalled(err):
+		return nil, fmt.Errorf("review the call: this cluster's operator answers no ToolCallReviews: it is an older one, or its aggregated API is turned off: %w", err)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("review the call: the ClusterRole toolcall-user grants permission to create toolcallreviews and toolcalls: %w", err)
+	default:
+		return nil, fmt.Errorf("review the call: %w", err)
+	}
 }

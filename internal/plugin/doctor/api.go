@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -56,25 +54,14 @@ func readJSON(ctx context.Context, c *cli.Cluster, path string, into any) error 
 	return nil
 }
 
-// reachable is the error of a cluster that doesn't answer at all.
-func (d *doctor) reachable(ctx context.Context) error {
-	err := readJSON(ctx, d.Cluster, "version", &apimachineryversion.Info{})
-	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
-		return nil
+func (d *doctor) checkCluster(context.Context) []finding {
+	if d.versionErr != nil {
+		return unseenFinding("read the cluster's version", adviceAdmin, d.versionErr)
 	}
-	return fmt.Errorf("the cluster can't be reached: check --context, --kubeconfig and the network: %w", err)
-}
-
-func (d *doctor) checkCluster(ctx context.Context) []finding {
-	info := &apimachineryversion.Info{}
-	if err := readJSON(ctx, d.Cluster, "version", info); err != nil {
-		return unseenFinding("read the cluster's version", adviceAdmin, err)
+	if _, err := utilversion.ParseGeneric(d.version); err != nil {
+		return []finding{found(stateUnknown, fmt.Sprintf("the version %q can't be read", d.version), "")}
 	}
-	if _, err := utilversion.ParseGeneric(info.GitVersion); err != nil {
-		return []finding{found(stateUnknown, fmt.Sprintf("the version %q can't be read", info.GitVersion), "")}
-	}
-	return []finding{clusterFinding(info.GitVersion)}
+	return []finding{clusterFinding(d.version)}
 }
 
 // clusterFinding tells what a version of Kubernetes means for calls.
@@ -134,16 +121,12 @@ func (d *doctor) checkAdmission(ctx context.Context) []finding {
 		case err != nil:
 			return unseenFinding("list admission policies", adviceAdmin, err)
 		}
-		for _, name := range lacking(part.list, part.names) {
-			if isStamp {
-				absent = append(absent, part.kind+" "+name)
-			} else {
-				missing = append(missing, part.kind+" "+name)
-			}
+		lacking, weakOnes := gaps(part.kind, part.list, part.names)
+		if isStamp {
+			absent = append(absent, lacking...)
+			continue
 		}
-		if !isStamp {
-			weak = append(weak, weakOnes(part.kind, part.list, part.names)...)
-		}
+		missing, weak = append(missing, lacking...), append(weak, weakOnes...)
 	}
 	return admissionFindings(serves, absent, missing, weak)
 }
@@ -171,29 +154,21 @@ func admissionFindings(serves bool, absent, missing, weak []string) []finding {
 	return healthy("%d admission policies with their bindings", len(mutating)+len(validating))
 }
 
-// lacking are the names that a list doesn't have.
-func lacking(list client.ObjectList, names []string) []string {
-	there := map[string]bool{}
+// gaps are those of the names that a list doesn't have, and those that aren't enforced on everything, each with why.
+func gaps(kind string, list client.ObjectList, names []string) (lacking, weak []string) {
+	there := map[string]client.Object{}
 	_ = meta.EachListItem(list, func(o runtime.Object) error {
-		there[o.(client.Object).GetName()] = true
+		there[o.(client.Object).GetName()] = o.(client.Object)
 		return nil
 	})
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
-}
-
-// weakOnes are those of a list, by their names, that aren't enforced on everything, each with why.
-func weakOnes(kind string, list client.ObjectList, names []string) (weak []string) {
-	_ = meta.EachListItem(list, func(o runtime.Object) error {
-		object := o.(client.Object)
-		if !slices.Contains(names, object.GetName()) {
-			return nil
+	for _, name := range names {
+		if there[name] == nil {
+			lacking = append(lacking, kind+" "+name)
+		} else if why := access.Weakness(there[name]); why != "" {
+			weak = append(weak, kind+" "+name+" ("+why+")")
 		}
-		if why := access.Weakness(object); why != "" {
-			weak = append(weak, kind+" "+object.GetName()+" ("+why+")")
-		}
-		return nil
-	})
-	return weak
+	}
+	return lacking, weak
 }
 
 func (d *doctor) checkAdmissionByDryRun(ctx context.Context) []finding {
@@ -211,15 +186,12 @@ func (d *doctor) checkAdmissionByDryRun(ctx context.Context) []finding {
 }
 
 func (d *doctor) checkOutputAPI(ctx context.Context) []finding {
-	const advice = "look at the operator's pods and at the Service that the APIService v1alpha1.subresources.toolcall.dev names; without the API, run, logs and cp don't work, and no namespace can be deleted"
-	service, err := apiService(ctx, d.Cluster)
-	switch {
-	case apierrors.IsNotFound(err):
-		return problem(adviceInstall, "there is no APIService v1alpha1.subresources.toolcall.dev: output, files and input of calls aren't served")
-	case err == nil:
-		if why := unavailable(service); why != "" {
-			return problem(advice, "the APIService is not available: %s", why)
-		}
+	const advice = "look at the operator's pods and at the Service that the APIService " + outputService + " names; without the API, run, logs and cp don't work, and no namespace can be deleted"
+	if apierrors.IsNotFound(d.serviceErr) {
+		return problem(adviceInstall, "there is no APIService %s: output, files and input of calls aren't served", outputService)
+	}
+	if why := unavailable(d.service); why != "" {
+		return problem(advice, "the APIService is not available: %s", why)
 	}
 	if _, err := get(ctx, d.Cluster, "apis/"+outputGroup); err != nil {
 		return problem(advice, "the API %s doesn't answer: %v", outputGroup, err)
@@ -227,7 +199,7 @@ func (d *doctor) checkOutputAPI(ctx context.Context) []finding {
 	return healthy("%s answers", outputGroup)
 }
 
-// unavailable is why the API server can't pass requests on, empty if it can.
+// unavailable is why the API server can't pass requests on, empty if it can, or if that can't be seen.
 func unavailable(service *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -85,6 +85,7 @@ type doctorReport struct {
 // doctor runs the checks.
 type doctor struct {
 	*cli.Cluster
+	*observed
 	allNamespaces bool
 	formats       *cli.Formats
 }
@@ -113,8 +114,8 @@ func newDoctor(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (d *doctor) run(ctx context.Context) error {
-	if err := d.reachable(ctx); err != nil {
+func (d *doctor) run(ctx context.Context) (err error) {
+	if d.observed, err = lookAt(ctx, d.Cluster); err != nil {
 		return err
 	}
 	report := &doctorReport{}

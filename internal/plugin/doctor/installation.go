@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -18,6 +19,7 @@ import (
 // Names of what an installation has. The plugin knows them as a client does: it shares no code with the server.
 const (
 	outputGroup   = "subresources.toolcall.dev/v1alpha1"
+	outputService = "v1alpha1.subresources.toolcall.dev"
 	headerVersion = "Toolcall-Version"
 	// systemNamespace is where the operator runs, unless the APIService leads elsewhere.
 	systemNamespace = "toolcall-system"
@@ -26,64 +28,45 @@ const (
 	labelName       = "app.kubernetes.io/name"
 )
 
-// operatorTag is the tag of the operator's image.
-func operatorTag(ctx context.Context, c *cli.Cluster) (string, error) {
-	deployment, err := operatorDeployment(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	for i := range deployment.Spec.Template.Spec.Containers {
-		if tag := imageTag(deployment.Spec.Template.Spec.Containers[i].Image); tag != "" {
-			return tag, nil
-		}
-	}
-	return "", fmt.Errorf("the image of Deployment %s has no tag", deployment.Name)
+// observed is what several checks look at, each part with why it can't be seen.
+type observed struct {
+	// version is that of Kubernetes.
+	version    string
+	versionErr error
+	// service is the registration of the aggregated API.
+	service    *unstructured.Unstructured
+	serviceErr error
+	// namespace is that of the operator: that of the Service which the aggregated API leads to, if that can be read.
+	namespace string
+	// operator is its Deployment; nil if there is none.
+	operator    *appsv1.Deployment
+	operatorErr error
+	nodes       []corev1.Node
+	nodesErr    error
 }
 
-// imageTag is the tag of an image, empty if it has none.
-func imageTag(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	name := image[strings.LastIndex(image, "/")+1:]
-	_, tag, _ := strings.Cut(name, ":")
-	return tag
-}
-
-// operatorDeployment reads the Deployment of the operator.
-func operatorDeployment(ctx context.Context, c *cli.Cluster) (*appsv1.Deployment, error) {
-	list := &appsv1.DeploymentList{}
-	namespace := installedIn(ctx, c)
-	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labelName: operatorLabel}); err != nil {
-		if apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("you have no permission to list deployments in namespace %s: %w", namespace, err)
-		}
-		return nil, fmt.Errorf("list deployments in namespace %s: %w", namespace, err)
+// lookAt reads what several checks look at. It fails if the cluster doesn't answer at all.
+func lookAt(ctx context.Context, c *cli.Cluster) (*observed, error) {
+	in := &observed{}
+	info := &apimachineryversion.Info{}
+	in.versionErr = readJSON(ctx, c, "version", info)
+	var status apierrors.APIStatus
+	if in.versionErr != nil && !errors.As(in.versionErr, &status) {
+		return nil, fmt.Errorf("the cluster can't be reached: check --context, --kubeconfig and the network: %w", in.versionErr)
 	}
-	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("%w: namespace %s has no Deployment with the label %s=%s", errNoOperator, namespace, labelName, operatorLabel)
+	in.version = info.GitVersion
+	in.service = &unstructured.Unstructured{}
+	in.service.SetGroupVersionKind(cli.APIServiceKind)
+	in.serviceErr = c.Client.Get(ctx, client.ObjectKey{Name: outputService}, in.service)
+	namespace, _, _ := unstructured.NestedString(in.service.Object, "spec", "service", "namespace")
+	in.namespace = cmp.Or(namespace, systemNamespace)
+	deployments := &appsv1.DeploymentList{}
+	in.operatorErr = c.Client.List(ctx, deployments, client.InNamespace(in.namespace), client.MatchingLabels{labelName: operatorLabel})
+	if len(deployments.Items) > 0 {
+		in.operator = &deployments.Items[0]
 	}
-	return &list.Items[0], nil
-}
-
-// errNoOperator says that the cluster has no operator, or not where it is looked for.
-var errNoOperator = errors.New("no operator was found")
-
-// apiService reads the registration of the aggregated API.
-func apiService(ctx context.Context, c *cli.Cluster) (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(cli.APIServiceKind)
-	version, group := "v1alpha1", "subresources.toolcall.dev"
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: version + "." + group}, object); err != nil {
-		return nil, err
-	}
-	return object, nil
-}
-
-// installedIn is the namespace of the operator: that of the Service which the aggregated API leads to, if that can be read.
-func installedIn(ctx context.Context, c *cli.Cluster) string {
-	service, err := apiService(ctx, c)
-	if err != nil {
-		return systemNamespace
-	}
-	namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace")
-	return cmp.Or(namespace, systemNamespace)
+	nodes := &corev1.NodeList{}
+	in.nodesErr = c.Client.List(ctx, nodes)
+	in.nodes = nodes.Items
+	return in, nil
 }

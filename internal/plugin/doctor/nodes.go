@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -17,13 +15,12 @@ import (
 	"toolcall.dev/operator/internal/kubeversion"
 )
 
-// What nodes need.
-var (
-	// gateKernel is the first Linux that holds programs and connections, landlockKernel the first that can have Landlock, which holds files,
-	// signalsKernel the first that holds signals.
-	gateKernel     = utilversion.MustParseGeneric("5.10")
-	landlockKernel = utilversion.MustParseGeneric("5.13")
-	signalsKernel  = utilversion.MustParseGeneric("6.12")
+// What nodes need: gateKernel is the first Linux that holds programs and connections, landlockKernel the first that can have Landlock,
+// which holds files, signalsKernel the first that holds signals.
+const (
+	gateKernel     = "5.10"
+	landlockKernel = "5.13"
+	signalsKernel  = "6.12"
 )
 
 // sampledCalls is how many calls are looked at for what they found on their nodes.
@@ -32,19 +29,15 @@ const sampledCalls = 50
 // checkNodes tells from versions what nodes can do, and from calls what held them there.
 func (d *doctor) checkNodes(ctx context.Context) []finding {
 	sampled := d.landlockByNode(ctx)
-	list := &corev1.NodeList{}
-	if err := d.Client.List(ctx, list); err != nil {
-		unseen := unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", err)
+	if d.nodesErr != nil {
+		unseen := unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", d.nodesErr)
 		return append(unseen, sampledFindings(sampled)...)
 	}
 	var all []finding
-	info := &apimachineryversion.Info{}
-	// Without an answer, which another check reports, the newest version is assumed.
-	_ = readJSON(ctx, d.Cluster, "version", info)
-	mounts := !kubeversion.IsOlder(info.GitVersion, kubeversion.ImageVolumes)
-	for i := range list.Items {
-		node := &list.Items[i]
-		all = append(all, nodeFinding(node, sampled[node.Name], mounts))
+	// Without a version, which another check reports, the newest one is assumed.
+	mounts := !kubeversion.IsOlder(d.version, kubeversion.ImageVolumes)
+	for i := range d.nodes {
+		all = append(all, nodeFinding(&d.nodes[i], sampled[d.nodes[i].Name], mounts))
 	}
 	return all
 }
@@ -104,11 +97,11 @@ func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 		return found(stateProblem, about, "upgrade the node to Kubernetes "+kubeversion.Minimum+" or newer")
 	case mounts && noImages != "":
 		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
-	case isOlder(info.KernelVersion, gateKernel):
+	case kubeversion.IsOlder(info.KernelVersion, gateKernel):
 		return found(stateWarning, about, noGate)
-	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
+	case abi == 0 && kubeversion.IsOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
-	case isOlder(info.KernelVersion, signalsKernel):
+	case kubeversion.IsOlder(info.KernelVersion, signalsKernel):
 		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")
 	default:
 		return found(stateOK, about, "")
@@ -121,25 +114,15 @@ func isNodeReady(node *corev1.Node) bool {
 	})
 }
 
-// isOlder reports whether a version is older than another one. One that can't be read isn't.
-func isOlder(text string, than *utilversion.Version) bool {
-	running, err := utilversion.ParseGeneric(text)
-	return err == nil && running.LessThan(than)
-}
-
 // askedNodes is how many nodes are asked for their kubelet's configuration.
 const askedNodes = 20
 
 // checkProcessIDs asks the kubelets whether they bound how many processes a pod has, which takes a right that few have.
 func (d *doctor) checkProcessIDs(ctx context.Context) []finding {
-	list := &corev1.NodeList{}
-	if err := d.Client.List(ctx, list); err != nil {
-		return nil // The check of the nodes says so.
-	}
 	var all []finding
 	bounded := 0
-	for i := range list.Items {
-		node := &list.Items[i]
+	for i := range d.nodes {
+		node := &d.nodes[i]
 		if !isNodeReady(node) || bounded+len(all) >= askedNodes {
 			continue
 		}
@@ -167,14 +150,9 @@ func (d *doctor) checkProcessIDs(ctx context.Context) []finding {
 func (d *doctor) podPidsLimit(ctx context.Context, node string) (int64, error) {
 	var configuration struct {
 		Kubelet struct {
-			PodPidsLimit *int64 `json:"podPidsLimit"`
+			PodPidsLimit int64 `json:"podPidsLimit"`
 		} `json:"kubeletconfig"`
 	}
-	if err := readJSON(ctx, d.Cluster, "api/v1/nodes/"+node+"/proxy/configz", &configuration); err != nil {
-		return 0, err
-	}
-	if configuration.Kubelet.PodPidsLimit == nil {
-		return 0, nil
-	}
-	return *configuration.Kubelet.PodPidsLimit, nil
+	err := readJSON(ctx, d.Cluster, "api/v1/nodes/"+node+"/proxy/configz", &configuration)
+	return configuration.Kubelet.PodPidsLimit, err
 }

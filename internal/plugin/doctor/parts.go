@@ -2,14 +2,12 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,13 +23,13 @@ import (
 	"toolcall.dev/operator/internal/version"
 )
 
-func (d *doctor) checkOperator(ctx context.Context) []finding {
-	deployment, err := operatorDeployment(ctx, d.Cluster)
-	if errors.Is(err, errNoOperator) {
-		return problem(adviceInstall, "%v", err)
+func (d *doctor) checkOperator(context.Context) []finding {
+	if d.operatorErr != nil {
+		return unseenFinding("list deployments in namespace "+d.namespace, adviceAdmin, d.operatorErr)
 	}
-	if err != nil {
-		return unseenFinding("list deployments in namespace "+installedIn(ctx, d.Cluster), adviceAdmin, err)
+	deployment := d.operator
+	if deployment == nil {
+		return problem(adviceInstall, "no operator was found: namespace %s has no Deployment with the label %s=%s", d.namespace, labelName, operatorLabel)
 	}
 	where := deployment.Namespace + "/" + deployment.Name
 	wanted, available := ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status.AvailableReplicas
@@ -53,55 +51,53 @@ func (d *doctor) checkVersion(ctx context.Context) []finding {
 		return []finding{found(stateUnknown, "plugin "+version.String()+"; the operator's version can't be found out: "+err.Error(), adviceAdmin)}
 	}
 	own, ownErr := utilversion.ParseSemantic(version.String())
-	theirs, theirsErr := utilversion.ParseSemantic(operator.Version)
+	theirs, theirsErr := utilversion.ParseSemantic(operator)
 	switch {
-	case operator.Version == version.String():
+	case operator == version.String():
 	case ownErr != nil || theirsErr != nil:
-		return healthy("plugin %s, operator %s: builds that aren't releases, which can't be compared", version.String(), operator.Version)
+		return healthy("plugin %s, operator %s: builds that aren't releases, which can't be compared", version.String(), operator)
 	case own.Major() != theirs.Major() || own.Minor() != theirs.Minor():
-		return []finding{found(stateWarning, fmt.Sprintf("plugin %s, operator %s", version.String(), operator.Version), "install the plugin of the operator's release, or upgrade the operator: other versions can lack flags and fields")}
+		return []finding{found(stateWarning, fmt.Sprintf("plugin %s, operator %s", version.String(), operator), "install the plugin of the operator's release, or upgrade the operator: other versions can lack flags and fields")}
 	}
-	return healthy("plugin %s, operator %s", version.String(), operator.Version)
+	return healthy("plugin %s, operator %s", version.String(), operator)
 }
 
 // checkStore looks for the output store that is installed beside the operator, or for one that the operator is told about.
 func (d *doctor) checkStore(ctx context.Context) []finding {
-	namespace := installedIn(ctx, d.Cluster)
 	list := &appsv1.StatefulSetList{}
-	if err := d.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labelName: storeLabel}); err != nil {
-		return unseenFinding("list statefulsets in namespace "+namespace, adviceAdmin, err)
+	if err := d.Client.List(ctx, list, client.InNamespace(d.namespace), client.MatchingLabels{labelName: storeLabel}); err != nil {
+		return unseenFinding("list statefulsets in namespace "+d.namespace, adviceAdmin, err)
 	}
 	if len(list.Items) == 0 {
-		return d.checkOtherStore(ctx)
+		return d.checkOtherStore()
 	}
 	store := &list.Items[0]
 	if store.Status.ReadyReplicas == 0 {
-		return problem("look at its pod and its claim: kubectl describe pods,pvc -n "+namespace+" -l "+labelName+"="+storeLabel, "StatefulSet %s/%s is not ready: output that a status leaves out is lost after five minutes", namespace, store.Name)
+		return problem("look at its pod and its claim: kubectl describe pods,pvc -n "+d.namespace+" -l "+labelName+"="+storeLabel, "StatefulSet %s/%s is not ready: output that a status leaves out is lost after five minutes", d.namespace, store.Name)
 	}
-	return healthy("StatefulSet %s/%s is ready", namespace, store.Name)
+	return healthy("StatefulSet %s/%s is ready", d.namespace, store.Name)
 }
 
-func (d *doctor) checkOtherStore(ctx context.Context) []finding {
-	if location, _ := d.operatorFlag(ctx, "output-store"); location != "" {
+func (d *doctor) checkOtherStore() []finding {
+	if location := d.operatorFlag("output-store"); location != "" {
 		return healthy("the operator keeps output in %s; whether that is reachable, calls say in their condition OutputStored", location)
 	}
 	return []finding{found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: "+docurl.Page("output.md")+" says how")}
 }
 
-// operatorFlag is a flag that the operator is given, empty for none. isKnown is false if the operator can't be seen.
-func (d *doctor) operatorFlag(ctx context.Context, name string) (value string, isKnown bool) {
-	deployment, err := operatorDeployment(ctx, d.Cluster)
-	if err != nil {
-		return "", false
+// operatorFlag is a flag that the operator is given, empty for none, and if the operator can't be seen.
+func (d *doctor) operatorFlag(name string) (value string) {
+	if d.operator == nil {
+		return ""
 	}
-	for i := range deployment.Spec.Template.Spec.Containers {
-		for _, arg := range deployment.Spec.Template.Spec.Containers[i].Args {
+	for _, container := range d.operator.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
 			if given, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), name+"="); ok {
 				value = given
 			}
 		}
 	}
-	return value, true
+	return value
 }
 
 func (d *doctor) checkEnvironments(ctx context.Context) []finding {
@@ -116,7 +112,7 @@ func (d *doctor) checkEnvironments(ctx context.Context) []finding {
 	for i := range list.Items {
 		all = append(all, environmentFinding(&list.Items[i]))
 	}
-	return append(all, sharedUsers(list.Items, d.countedUsers(ctx))...)
+	return append(all, sharedUsers(list.Items, d.countedUsers())...)
 }
 
 // countedUsers says which user of the node the kernel counts what an environment's calls use for.
@@ -127,18 +123,13 @@ type countedUsers struct {
 	ownInNamespaces bool
 }
 
-func (d *doctor) countedUsers(ctx context.Context) countedUsers {
+func (d *doctor) countedUsers() countedUsers {
 	counted := countedUsers{ownInNamespaces: true}
-	given, isKnown := d.operatorFlag(ctx, "user-ids")
-	if users, err := jobspec.ParseUserRange(given); isKnown && err == nil {
+	if users, err := jobspec.ParseUserRange(d.operatorFlag("user-ids")); d.operator != nil && err == nil {
 		counted.defaults = &users
 	}
-	nodes := &corev1.NodeList{}
-	if err := d.Client.List(ctx, nodes); err != nil {
-		return counted // The check of the nodes says so.
-	}
-	for i := range nodes.Items {
-		counted.ownInNamespaces = counted.ownInNamespaces && kubeversion.HasOwnLimits(&nodes.Items[i].Status.NodeInfo)
+	for i := range d.nodes {
+		counted.ownInNamespaces = counted.ownInNamespaces && kubeversion.HasOwnLimits(&d.nodes[i].Status.NodeInfo)
 	}
 	return counted
 }

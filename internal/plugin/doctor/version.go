@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -20,25 +19,6 @@ const versionLong = `Print the versions of the plugin and of the operator.
 
 The operator's version comes with each answer of the aggregated API for output, which everybody who may use the cluster can
 ask. The exit code is 1 if it can't be found out.`
-
-// versions are what version prints with -o.
-type versions struct {
-	Plugin   pluginVersion   `json:"plugin"`
-	Operator *sourcedVersion `json:"operator,omitempty"`
-}
-
-type pluginVersion struct {
-	Version   string `json:"version"`
-	Platform  string `json:"platform"`
-	GoVersion string `json:"goVersion"`
-	API       string `json:"api"`
-}
-
-// sourcedVersion is a version, and where it was read.
-type sourcedVersion struct {
-	Version string `json:"version"`
-	Source  string `json:"source"`
-}
 
 func newVersion(c *cli.CLI) *cobra.Command {
 	clientOnly, formats := false, cli.NewFormats()
@@ -58,43 +38,41 @@ func newVersion(c *cli.CLI) *cobra.Command {
 }
 
 func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cli.Formats) error {
-	all := versions{Plugin: pluginVersion{
-		Version: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GoVersion: runtime.Version(), API: v1alpha1.GroupVersion.String(),
-	}}
+	var operator string
 	var unknown error
 	if !clientOnly {
 		cluster, err := c.Connect()
 		if err != nil {
 			unknown = err
-		} else if all.Operator, err = operatorVersion(ctx, cluster); err != nil {
+		} else if operator, err = operatorVersion(ctx, cluster); err != nil {
 			unknown = fmt.Errorf("the operator's version is unknown: %w", err)
 		}
 	}
+	platform, api, source := runtime.GOOS+"/"+runtime.GOARCH, v1alpha1.GroupVersion.String(), "says the API "+outputGroup
 	if formats.IsObject() {
-		return cmp.Or(formats.PrintReport(c.Out, "Versions", "versions", all), unknown)
+		report := map[string]any{"plugin": map[string]string{"version": version.String(), "platform": platform, "goVersion": runtime.Version(), "api": api}}
+		if operator != "" {
+			report["operator"] = map[string]string{"version": operator, "source": source}
+		}
+		return cmp.Or(formats.PrintReport(c.Out, "Versions", "versions", report), unknown)
 	}
-	p := all.Plugin
-	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", p.Version, p.Platform, p.GoVersion, p.API)
-	if all.Operator != nil {
-		fmt.Fprintf(c.Out, "operator %s (%s)\n", terminal.SafeLine(all.Operator.Version), terminal.SafeLine(all.Operator.Source))
+	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", version.String(), platform, runtime.Version(), api)
+	if operator != "" {
+		fmt.Fprintf(c.Out, "operator %s (%s)\n", terminal.SafeLine(operator), source)
 	}
 	return unknown
 }
 
-// operatorVersion asks the aggregated API, and for an operator that doesn't say its version there, its Deployment.
-func operatorVersion(ctx context.Context, c *cli.Cluster) (*sourcedVersion, error) {
+// operatorVersion asks the aggregated API.
+func operatorVersion(ctx context.Context, c *cli.Cluster) (string, error) {
 	headers, err := get(ctx, c, "apis/"+outputGroup)
-	if said := headers.Get(headerVersion); said != "" {
-		return &sourcedVersion{Version: said, Source: "says the API " + outputGroup}, nil
+	if err != nil {
+		return "", err
 	}
-	if err == nil {
-		err = fmt.Errorf("the API %s doesn't say it: the operator is older than this plugin", outputGroup)
+	if headers.Get(headerVersion) == "" {
+		return "", fmt.Errorf("the API %s doesn't say it: the operator is older than this plugin", outputGroup)
 	}
-	tag, tagErr := operatorTag(ctx, c)
-	if tagErr != nil {
-		return nil, errors.Join(err, tagErr)
-	}
-	return &sourcedVersion{Version: tag, Source: "tag of the operator's image"}, nil
+	return headers.Get(headerVersion), nil
 }
 
 // get asks for a path of the API server, and returns the headers of the answer.

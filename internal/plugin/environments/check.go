@@ -1,19 +1,17 @@
 package environments
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/policy"
 )
 
 const checkLong = `Check whether a call would be allowed, without running it. The output also shows the policy, the environment, the
@@ -39,7 +37,7 @@ const checkExample = `  kubectl toolcall check -- git push
 
 func newCheck(c *cli.CLI) *cobra.Command {
 	var flags calls.Flags
-	var policy policyFlags
+	var policyName, policyFile string
 	formats := cli.NewFormats()
 	command := &cobra.Command{
 		Use:         "check [flags] -- PROGRAM [ARGUMENT...]",
@@ -52,7 +50,7 @@ func newCheck(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := policy.spec()
+			spec, err := otherPolicy(policyName, policyFile, c.In)
 			if err != nil {
 				return err
 			}
@@ -61,7 +59,11 @@ func newCheck(c *cli.CLI) *cobra.Command {
 				return err
 			}
 			call.Namespace = cluster.Namespace
-			v, err := check(command.Context(), cluster, call, *spec)
+			admitted, err := cluster.DryRun().Create(command.Context(), call)
+			if err != nil {
+				return err
+			}
+			v, err := judge(command.Context(), cluster, admitted, spec)
 			if err != nil {
 				return err
 			}
@@ -69,55 +71,25 @@ func newCheck(c *cli.CLI) *cobra.Command {
 		},
 	}
 	flags.Add(command, c)
-	command.Flags().StringVar(&policy.name, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
-	command.Flags().StringVar(&policy.file, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
+	command.Flags().StringVar(&policyName, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
+	command.Flags().StringVar(&policyFile, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
 	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
 	formats.Add(command)
 	return command
 }
 
-// policyFlags choose another policy than the environment's.
-type policyFlags struct{ name, file string }
-
-// maxPolicyBytes is how long the file of a policy may be.
-const maxPolicyBytes = 1 << 20
-
-// spec is a review's, without the call.
-func (f *policyFlags) spec() (*subresourcesv1alpha1.ToolCallReviewSpec, error) {
-	spec := &subresourcesv1alpha1.ToolCallReviewSpec{PolicyName: f.name}
-	if f.file == "" {
+// otherPolicy is a review's spec that names another policy than the environment's, or has that of a file.
+func otherPolicy(name, file string, stdin io.Reader) (spec subresourcesv1alpha1.ToolCallReviewSpec, err error) {
+	spec.PolicyName = name
+	if file == "" {
 		return spec, nil
 	}
-	file, err := os.Open(f.file)
+	given, err := policy.ReadOne(file, stdin)
 	if err != nil {
-		return nil, fmt.Errorf("read the policy: %w", err)
+		return spec, fmt.Errorf("read the policy: %w", err)
 	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxPolicyBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the policy: %w", err)
-	}
-	if len(text) > maxPolicyBytes {
-		return nil, fmt.Errorf("read the policy: %s is longer than %d bytes", f.file, maxPolicyBytes)
-	}
-	policy := &v1alpha1.ExecutionPolicy{}
-	if err := yaml.UnmarshalStrict(text, policy); err != nil {
-		return nil, fmt.Errorf("read the policy of %s: %w", f.file, err)
-	}
-	if policy.Kind != "ExecutionPolicy" || policy.APIVersion != v1alpha1.GroupVersion.String() {
-		return nil, fmt.Errorf("read the policy of %s: it is a %q of %q, not an ExecutionPolicy of %s", f.file, policy.Kind, policy.APIVersion, v1alpha1.GroupVersion)
-	}
-	spec.Policy = &policy.Spec
+	spec.Policy = &given.Spec
 	return spec, nil
-}
-
-// check has the API server validate and admit a call in a dry run, and the operator judge it.
-func check(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, spec subresourcesv1alpha1.ToolCallReviewSpec) (*verdict, error) {
-	admitted, err := c.DryRun().Create(ctx, call)
-	if err != nil {
-		return nil, err
-	}
-	return judge(ctx, c, admitted, spec)
 }
 
 // print prints the verdict. The error has the exit code.

@@ -74,9 +74,9 @@ func TestCheckUnderAnotherPolicy(t *testing.T) {
 	check("--policy", "none-"+f.Namespace, "--", "ls").Expect(t, 125, `"none-`+f.Namespace+`" not found`)
 	check("--policy", "a", "--policy-file", file, "--", "ls").Expect(t, 125, "policy policy-file")
 	for text, want := range map[string]string{
-		head + "{binary: {}}":          `unknown field "binary"`,
-		"kind: ConfigMap":              "not an ExecutionPolicy of toolcall.dev/v1alpha1",
-		strings.Repeat("#", 1<<20+1):   "is longer than 1048576 bytes",
+		head + "{binary: {}}":          `unknown field "spec.binary"`,
+		"kind: ConfigMap":              "there is no ExecutionPolicy of toolcall.dev/v1alpha1",
+		strings.Repeat("#", 4<<20+1):   "the file has more than 4194304 bytes",
 		head + "{access: \"Anybody\"}": "",
 	} {
 		write(text)

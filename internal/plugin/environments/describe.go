@@ -16,12 +16,13 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/policy"
 )
 
 const envDescribeLong = `Show the details of environments: whether calls can run in them and why not, their image, policy, limits, variables and
 secrets (names and sources, never values), conditions and Events.
 
-What the policy allows is shown if you have permission to read policies. "kubectl toolcall tools" shows what of it you may use.
+What the policy allows is shown if you have permission to list policies. "kubectl toolcall tools" shows what of it you may use.
 
 -o prints the environments themselves. The exit code is 0 whatever the state of the environments, and 1 if one can't be read.`
 
@@ -44,12 +45,12 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 			case formats.IsObject():
 				return formats.Print(c.Out, list)
 			}
-			policies, now := newPolicyReader(cluster), time.Now()
+			policies, now := policy.ReadSet(ctx, cluster.Asker), time.Now()
 			for i := range list.Items {
 				if i > 0 {
 					fmt.Fprintln(c.Out)
 				}
-				if err := describeEnvironment(ctx, c.Out, policies, &list.Items[i], now); err != nil {
+				if err := describeEnvironment(c.Out, policies, &list.Items[i], now); err != nil {
 					return err
 				}
 				if err := cluster.WriteEvents(ctx, &list.Items[i], now); err != nil {
@@ -74,9 +75,9 @@ func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha
 	return list, nil
 }
 
-func describeEnvironment(ctx context.Context, out io.Writer, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
+func describeEnvironment(out io.Writer, policies *policy.Set, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
 	d := cli.NewDescription(out)
-	d.Section("", environmentSummary(ctx, policies, env, now))
+	d.Section("", environmentSummary(policies, env, now))
 	d.Section("Limits", environmentLimits(&env.Spec))
 	d.Section("Pod", environmentPod(&env.Spec))
 	d.Section("Variables", environmentVariables(env.Spec.Env))
@@ -86,25 +87,25 @@ func describeEnvironment(ctx context.Context, out io.Writer, policies *policyRea
 }
 
 // environmentSummary says whether calls can run in an environment, and what it allows.
-func environmentSummary(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) []cli.Field {
+func environmentSummary(policies *policy.Set, env *v1alpha1.ExecutionEnvironment, now time.Time) []cli.Field {
 	all := []cli.Field{
 		{"Name", env.Name}, {"Namespace", env.Namespace}, {"Age", duration.HumanDuration(now.Sub(env.CreationTimestamp.Time))},
 		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", NotReady(env)}, {"Warning", readyBut(env)},
 		{"Suspended", map[bool]string{true: "yes: no new call starts; kubectl toolcall env resume " + env.Name + " lets them"}[env.Spec.Suspend]},
-		{"Image", env.Spec.Image}, {"Policy", policyOf(ctx, policies, env)}, {"Allows", policies.allows(ctx, env)},
+		{"Image", env.Spec.Image}, {"Policy", policyOf(policies, env)}, {"Allows", allows(policies, env)},
 	}
-	if policy, err := policies.policyFor(ctx, env); err == nil {
+	if policy, err := policies.For(env); err == nil {
 		all = append(all, cli.Field{"Network", policyNetwork(policy)}, cli.Field{"Weak", Weakness(policy)})
 	}
 	return append(all, cli.Field{"Active calls", fmt.Sprint(env.Status.ActiveCalls)}, cli.Field{"Warm pods", Warm(env)})
 }
 
 // policyOf is the name of the policy that applies to an environment, as far as it is known.
-func policyOf(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment) string {
+func policyOf(policies *policy.Set, env *v1alpha1.ExecutionEnvironment) string {
 	if name := env.Spec.PolicyName(); name != "" {
 		return name
 	}
-	policy, err := policies.policyFor(ctx, env)
+	policy, err := policies.For(env)
 	switch {
 	case err != nil:
 		return "the cluster's default"

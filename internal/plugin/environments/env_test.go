@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/policy"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
@@ -118,8 +119,7 @@ func TestEnvironmentsAreListed(t *testing.T) {
 func TestPolicyThatAppliesByDefault(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
-	r := &policyReader{client: f.Client, cache: map[string]policyResult{}}
-	policy, err := r.policyFor(t.Context(), &v1alpha1.ExecutionEnvironment{})
+	policy, err := policy.ReadSet(t.Context(), f.Client).For(&v1alpha1.ExecutionEnvironment{})
 	if err != nil || policy != nil && policy.Annotations[v1alpha1.AnnotationDefaultPolicy] != "true" {
 		t.Errorf("got %v, %v", policy, err)
 	}

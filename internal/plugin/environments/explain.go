@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/ptr"
 
 	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
@@ -39,17 +40,14 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 			if call.Status.Phase != v1alpha1.PhaseDenied {
 				return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", call.Name, calls.PhaseOf(call), call.Name)
 			}
-			e := explain(call)
-			if now, who, err := judgeAgain(ctx, cluster, call); err != nil {
-				e.Now = "unknown: " + err.Error()
-			} else {
-				e.Policy, e.Now = now.policyInEnvironment(), "the same call from "+who+" would "+now.comparedWith(call.Status.Reason)
-			}
+			e := explain(ctx, cluster, call)
 			if formats.IsObject() {
-				return formats.PrintReport(c.Out, "Explanation", call.Name, e)
+				return formats.PrintReport(c.Out, "Explanation", call.Name, e.object())
 			}
 			d := cli.NewDescription(c.Out)
-			d.Section("", e.fields())
+			for _, part := range e {
+				d.Section("", []cli.Field{{part.title, part.text}})
+			}
 			return d.Flush()
 		}),
 	}
@@ -57,44 +55,37 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-// explanation says why a call was denied.
-type explanation struct {
-	Call      string `json:"call"`
-	Requester string `json:"requester,omitempty"`
-	Action    string `json:"action,omitempty"`
-	Reason    string `json:"reason"`
-	Message   string `json:"message,omitempty"`
-	// Rule is what denied it. YouCan says what the requester can do about it, OwnerCan what the owner of the policy can.
-	Rule     string `json:"rule,omitempty"`
-	YouCan   string `json:"youCan,omitempty"`
-	OwnerCan string `json:"ownerCan,omitempty"`
-	Policy   string `json:"policy,omitempty"`
-	// Documentation is the address of the section about the reason.
-	Documentation string `json:"documentation"`
-	// Now says what would become of the same call at this moment.
-	Now string `json:"now"`
-}
+// explanation says why a call was denied: each part for programs and for people.
+type explanation []struct{ key, title, text string }
 
-func explain(call *v1alpha1.ToolCall) *explanation {
+func explain(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) explanation {
+	policy, now := "", ""
+	if v, who, err := judgeAgain(ctx, c, call); err != nil {
+		now = "unknown: " + err.Error()
+	} else {
+		policy, now = v.policyInEnvironment(), "the same call from "+who+" would "+v.comparedWith(call.Status.Reason)
+	}
 	rule := denials.Rules()[call.Status.Reason]
-	e := &explanation{
-		Call: call.Name, Requester: call.RequesterName(), Reason: call.Status.Reason, Message: call.Status.Message,
-		Rule: rule.Field, YouCan: rule.Requester, OwnerCan: rule.Owner,
-		Documentation: docurl.Reason(call.Status.Reason),
+	return explanation{
+		{"call", "Call", call.Name}, {"requester", "Requested by", call.RequesterName()},
+		{"action", "Action", ptr.Deref(call.Status.Action, v1alpha1.MappedAction{}).Summary},
+		{"reason", "Reason", call.Status.Reason}, {"message", "Message", call.Status.Message},
+		// What denied it, and what the requester and the owner of the policy can do about it.
+		{"rule", "Rule", rule.Field}, {"youCan", "You can", rule.Requester}, {"ownerCan", "The policy's owner can", rule.Owner},
+		{"documentation", "Documentation", docurl.Reason(call.Status.Reason)},
+		{"policy", "Policy", policy}, {"now", "Now", now},
 	}
-	if call.Status.Action != nil {
-		e.Action = call.Status.Action.Summary
-	}
-	return e
 }
 
-func (e *explanation) fields() []cli.Field {
-	return []cli.Field{
-		{"Call", e.Call}, {"Requested by", e.Requester}, {"Action", e.Action},
-		{"Reason", e.Reason}, {"Message", e.Message},
-		{"Rule", e.Rule}, {"You can", e.YouCan}, {"The policy's owner can", e.OwnerCan},
-		{"Documentation", e.Documentation}, {"Policy", e.Policy}, {"Now", e.Now},
+// object has the parts that aren't empty by their keys.
+func (e explanation) object() map[string]string {
+	object := map[string]string{}
+	for _, part := range e {
+		if part.text != "" {
+			object[part.key] = part.text
+		}
 	}
+	return object
 }
 
 // judgeAgain asks about the same call once more: for its requester, if that is the user or somebody whom the user may impersonate, or

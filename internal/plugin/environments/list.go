@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/policy"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -29,12 +30,14 @@ func newEnv(c *cli.CLI) *cobra.Command {
 		Aliases: []string{"envs", "environment", "environments"},
 		Short:   "List, describe, suspend and resume environments",
 		Example: "  kubectl toolcall env list\n  kubectl toolcall env describe tools\n  kubectl toolcall env suspend tools",
-	}, newEnvList(c), newEnvDescribe(c), newEnvSuspend(c), newEnvResume(c))
+	}, newEnvList(c), newEnvDescribe(c),
+		newSetSuspend(c, true, "suspended", &cobra.Command{Use: "suspend NAME...", Short: "Stop new calls in environments from starting", Long: suspendLong}),
+		newSetSuspend(c, false, "resumed", &cobra.Command{Use: "resume NAME...", Short: "Let calls in suspended environments start again", Long: resumeLong}))
 }
 
 const envListLong = `List the environments that calls can run in.
 
-The column ALLOWS shows what the policy of the environment allows, if you have permission to read policies: the listed
+The column ALLOWS shows what the policy of the environment allows, if you have permission to list policies: the listed
 programs (any program if it lists none), shell for shell command lines, and the languages of code. To use a tool you
 need permission of your own: run "kubectl toolcall check" to find out.
 
@@ -78,29 +81,29 @@ func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alp
 	w := cli.NewTable(c.Out)
 	w.Namespaces = namespaces
 	w.Row("NAMESPACE", "NAME", "IMAGE", "DEFAULT", "POLICY", "READY", "WARM", "ALLOWS")
-	policies := newPolicyReader(c)
+	policies := policy.ReadSet(ctx, c.Asker)
 	for i := range environments {
 		env := &environments[i]
-		w.Row(env.Namespace, env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), policies.allows(ctx, env))
+		w.Row(env.Namespace, env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), Warm(env), allows(policies, env))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, note := range notes(ctx, policies, environments) {
+	for _, note := range notes(policies, environments) {
 		c.Note(false, "note: %s", terminal.SafeLine(note))
 	}
 	return nil
 }
 
 // notes say why environments aren't ready, and which of their policies are weaker than they look: each once.
-func notes(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
+func notes(policies *policy.Set, environments []v1alpha1.ExecutionEnvironment) []string {
 	var all []string
 	for i := range environments {
 		env := &environments[i]
 		if why := NotReady(env); why != "" {
 			all = append(all, fmt.Sprintf("environment %s is not ready: %s", env.Name, why))
 		}
-		policy, err := policies.policyFor(ctx, env)
+		policy, err := policies.For(env)
 		if err != nil || policy == nil {
 			continue
 		}

@@ -1,96 +1,29 @@
 package environments
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/plugin/cli"
+	"toolcall.dev/operator/internal/plugin/policy"
 )
 
-// policyReader reads policies with the rights of the person who asks, each policy once.
-type policyReader struct {
-	client client.Reader
-	cache  map[string]policyResult
-}
-
-type policyResult struct {
-	policies decide.Policies
-	err      error
-}
-
-func newPolicyReader(c *cli.Cluster) *policyReader {
-	return &policyReader{client: c.Asker, cache: map[string]policyResult{}}
-}
-
-// policyFor returns the policy that applies to an environment's calls, nil for the built-in defaults.
-func (r *policyReader) policyFor(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	policies, err := r.policies(ctx, env)
-	if err != nil {
-		return nil, err
-	}
-	return policies.For(env)
-}
-
-// policies returns the policies that may apply to an environment's calls.
-func (r *policyReader) policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (decide.Policies, error) {
-	name := env.Spec.PolicyName()
-	if cached, ok := r.cache[name]; ok {
-		return cached.policies, cached.err
-	}
-	policies, err := r.get(ctx, name)
-	r.cache[name] = policyResult{policies, err}
-	return policies, err
-}
-
-func (r *policyReader) get(ctx context.Context, name string) (decide.Policies, error) {
-	if name == "" {
-		list := &v1alpha1.ExecutionPolicyList{}
-		if err := r.client.List(ctx, list); err != nil {
-			return decide.Policies{}, cli.PermissionError("list executionpolicies", err)
-		}
-		return decide.Policies{Defaults: slices.DeleteFunc(list.Items, func(p v1alpha1.ExecutionPolicy) bool {
-			return p.Annotations[v1alpha1.AnnotationDefaultPolicy] != "true"
-		})}, nil
-	}
-	policy := &v1alpha1.ExecutionPolicy{}
-	err := r.client.Get(ctx, types.NamespacedName{Name: name}, policy)
-	if apierrors.IsNotFound(err) {
-		return decide.Policies{}, nil
-	}
-	if err != nil {
-		return decide.Policies{}, cli.PermissionError("get executionpolicies", err)
-	}
-	return decide.Policies{Named: policy}, nil
-}
-
 // allows summarizes what the policy of an environment allows.
-func (r *policyReader) allows(ctx context.Context, env *v1alpha1.ExecutionEnvironment) string {
-	policy, err := r.policyFor(ctx, env)
+func allows(policies *policy.Set, env *v1alpha1.ExecutionEnvironment) string {
+	policy, err := policies.For(env)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "(no permission to read policies)"
 	case err != nil:
 		return "nothing: " + err.Error()
+	case policy == nil:
+		return policySummary(&v1alpha1.ExecutionPolicySpec{})
 	default:
-		return policySummary(specOf(policy))
+		return policySummary(&policy.Spec)
 	}
-}
-
-// specOf is what a policy says, nothing for the built-in defaults.
-func specOf(policy *v1alpha1.ExecutionPolicy) *v1alpha1.ExecutionPolicySpec {
-	if policy == nil {
-		return &v1alpha1.ExecutionPolicySpec{}
-	}
-	return &policy.Spec
 }
 
 // policySummary lists what a policy allows.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
@@ -80,20 +81,9 @@ func (p *probe) fill(ctx context.Context) (err error) {
 	return nil
 }
 
-// reasonOf is why a call would not run; empty for one that would.
-func reasonOf(a *answer) string {
-	if a.Denial == nil {
-		return ""
-	}
-	return a.Denial.Reason
-}
-
-// alternatives are what the policy lists that would pass instead.
-func alternatives(a *answer) []string {
-	if a.Denial == nil {
-		return nil
-	}
-	return a.Denial.Alternatives
+// denialOf is why a call would not run, with what would pass instead; empty for one that would run.
+func denialOf(a *answer) subresourcesv1alpha1.ReviewDenial {
+	return ptr.Deref(a.Denial, subresourcesv1alpha1.ReviewDenial{})
 }
 
 // candidateTools are the tools that policies list, after those that need no name in a policy.
@@ -103,7 +93,7 @@ func candidateTools(probes map[string]*probe) []string {
 		if p == nil {
 			continue
 		}
-		listed = slices.Concat(listed, alternatives(p.program), alternatives(p.language))
+		listed = slices.Concat(listed, denialOf(p.program).Alternatives, denialOf(p.language).Alternatives)
 	}
 	slices.Sort(listed)
 	return append([]string{toolShell, "python", guards.ToolFileRead, guards.ToolFileWrite}, slices.Compact(listed)...)
@@ -117,11 +107,11 @@ func (p *probe) usable(ctx context.Context, rights *cli.Rights) (environmentTool
 		used.Programs, used.Shell = unseen, unseen
 		return used, nil
 	}
-	switch d := p.program.Denial; {
+	switch d := denialOf(p.program); {
 	case p.program.Undecided != "":
 		used.Problem, used.Programs, used.Shell = p.program.Undecided, unseen, unseen
 		return used, nil
-	case d != nil && d.Phase == v1alpha1.PhaseFailed:
+	case d.Phase == v1alpha1.PhaseFailed:
 		used.Problem = d.Reason + ": " + d.Message
 		return used, nil
 	}
@@ -132,7 +122,7 @@ func (p *probe) usable(ctx context.Context, rights *cli.Rights) (environmentTool
 	if p.program.MayUse == nil {
 		used.Access, rights = string(v1alpha1.AccessOpen), &cli.Rights{AnyTool: true, Complete: true}
 	}
-	if reason := reasonOf(p.shell); p.shell.Undecided == "" && reason != v1alpha1.ReasonShellDisabled && reason != v1alpha1.ReasonAgentNotAllowed {
+	if reason := denialOf(p.shell).Reason; p.shell.Undecided == "" && reason != v1alpha1.ReasonShellDisabled && reason != v1alpha1.ReasonAgentNotAllowed {
 		used.Shell = "yes"
 	}
 	used.Languages, used.Files = p.languages(rights), p.files()
@@ -143,7 +133,7 @@ func (p *probe) usable(ctx context.Context, rights *cli.Rights) (environmentTool
 
 // programs are those that the policy allows and the user may use.
 func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error) {
-	listed := alternatives(p.program)
+	listed := denialOf(p.program).Alternatives
 	switch {
 	case p.program.Allowed:
 		return "any", nil
@@ -151,7 +141,7 @@ func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error
 		listed = slices.DeleteFunc(slices.Clone(listed), func(program string) bool {
 			return !rights.May(program) && !hasPrefixOf(rights.Names, program)
 		})
-	case reasonOf(p.program) == v1alpha1.ReasonAgentNotAllowed:
+	case denialOf(p.program).Reason == v1alpha1.ReasonAgentNotAllowed:
 		// The policy lists none: either every program may run, or none.
 		own := rights.Programs()
 		for _, program := range own[:min(len(own), maxPrograms)] {
@@ -177,10 +167,10 @@ func hasPrefixOf(names []string, directory string) bool {
 
 // languages are those that the policy allows and the user may use; "any" for no bound.
 func (p *probe) languages(rights *cli.Rights) []string {
-	reason := reasonOf(p.language)
+	reason := denialOf(p.language).Reason
 	switch {
 	case reason == v1alpha1.ReasonLanguageNotAllowed:
-		return slices.DeleteFunc(slices.Clone(alternatives(p.language)), func(language string) bool { return !rights.May(language) })
+		return slices.DeleteFunc(slices.Clone(denialOf(p.language).Alternatives), func(language string) bool { return !rights.May(language) })
 	case reason == v1alpha1.ReasonCodeDisabled || p.language.Undecided != "":
 		return []string{}
 	case rights.AnyTool:

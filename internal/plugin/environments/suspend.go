@@ -1,7 +1,6 @@
 package environments
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,22 +21,12 @@ executionenvironments: the ClusterRole toolcall-admin grants it. -o prints the e
 const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend. -o prints the
 environments.`
 
-func newEnvSuspend(c *cli.CLI) *cobra.Command {
-	return newSetSuspend(c, true, "suspended", &cobra.Command{Use: "suspend NAME...", Short: "Stop new calls in environments from starting", Long: suspendLong})
-}
-
-func newEnvResume(c *cli.CLI) *cobra.Command {
-	return newSetSuspend(c, false, "resumed", &cobra.Command{Use: "resume NAME...", Short: "Let calls in suspended environments start again", Long: resumeLong})
-}
-
 // newSetSuspend completes a command that patches all environments, also after one that fails or can't be printed: in an incident, the
 // others must stop too.
 func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command) *cobra.Command {
 	formats := cli.NewFormats()
 	command.Example = "  kubectl toolcall env " + command.Name() + " tools"
-	command.Args = func(command *cobra.Command, args []string) error {
-		return cmp.Or(cli.RequireEnvironments(command, args), formats.Validate())
-	}
+	command.Args = cli.RequireEnvironments
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListEnvironments)
 	command.RunE = c.Connected(func(ctx context.Context, cluster *cli.Cluster, names []string) error {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspend))

@@ -14,8 +14,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	outputclient "toolcall.dev/operator/internal/output/client"
@@ -115,15 +113,12 @@ func list(c *cli.Cluster, call *v1alpha1.ToolCall) error {
 		fmt.Fprintf(c.ErrOut, "call %s has no artifacts: %s\n", call.Name, why)
 		return nil
 	}
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Path", Type: "string"}, {Name: "Bytes", Type: "integer"}, {Name: "Type", Type: "string"}, {Name: "State", Type: "string"},
-	}}
+	w := cli.NewTable(c.Out)
+	w.Row("", "PATH", "BYTES", "TYPE", "STATE")
 	for _, a := range call.Status.Artifacts {
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			terminal.SafeLine(a.Path), a.Bytes, terminal.SafeLine(a.MediaType), terminal.SafeLine(string(a.State)),
-		}})
+		w.Row("", a.Path, fmt.Sprint(a.Bytes), a.MediaType, string(a.State))
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, c.Out)
+	return w.Flush()
 }
 
 func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
@@ -132,13 +127,7 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 	}
 	progress := newTransferProgress(c.CLI, o.quiet)
 	defer progress.end()
-	copyTo := func(w io.Writer) error {
-		err := copyArtifact(ctx, c.Output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
-		if err != nil {
-			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
-		}
-		return nil
-	}
+	copyTo := copyArtifact(ctx, c, call, a, progress)
 	if o.output == standardStream {
 		return copyTo(c.Unfiltered.Out)
 	}
@@ -176,18 +165,27 @@ func (o *artifactsOptions) target(a *v1alpha1.Artifact) (string, error) {
 	return base, nil
 }
 
-// copyArtifact writes an artifact whose content is what the call recorded.
-func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1.ToolCall, a *v1alpha1.Artifact, to io.Writer) error {
-	end, err := from.Copy(ctx, outputclient.Query{
+// copyArtifact returns what writes an artifact whose content is what the call recorded.
+func copyArtifact(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact, progress *transferProgress) func(io.Writer) error {
+	query := outputclient.Query{
 		Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: a.Path, Patience: cli.OutputPatience, SHA256: a.SHA256,
-	}, outputclient.Sink{Write: func(p []byte) error {
-		_, err := to.Write(p)
-		return err
-	}})
-	if err == nil && !end.Verified {
-		err = fmt.Errorf("not all of its %d bytes were kept", a.Bytes)
 	}
-	return err
+	return func(to io.Writer) error {
+		done := int64(0)
+		end, err := c.Output.Copy(ctx, query, outputclient.Sink{Write: func(p []byte) error {
+			n, err := to.Write(p)
+			done += int64(n)
+			progress.report(done, a.Bytes)
+			return err
+		}})
+		if err == nil && !end.Verified {
+			err = fmt.Errorf("not all of its %d bytes were kept", a.Bytes)
+		}
+		if err != nil {
+			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
+		}
+		return nil
+	}
 }
 
 // canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what

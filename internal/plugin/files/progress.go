@@ -66,17 +66,3 @@ func formatBytes(n int64) string {
 	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
-
-// reporting reports what is written.
-type reporting struct {
-	io.Writer
-	progress    *transferProgress
-	done, total int64
-}
-
-func (r *reporting) Write(p []byte) (int, error) {
-	n, err := r.Writer.Write(p)
-	r.done += int64(n)
-	r.progress.report(r.done, r.total)
-	return n, err
-}

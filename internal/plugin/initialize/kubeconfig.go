@@ -23,8 +23,6 @@ import (
 const (
 	// noKubeconfig is the file's name that has none written.
 	noKubeconfig = "-"
-	// maxKubeconfig bounds a file that is read.
-	maxKubeconfig = 1 << 20
 	// maxTokenDuration bounds how long a token is asked for. It is a credential in a file.
 	maxTokenDuration = 365 * 24 * time.Hour
 )
@@ -38,7 +36,7 @@ func checkReplaceable(file, account string) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)
 	}
-	if info.Mode().IsRegular() && info.Size() <= maxKubeconfig {
+	if info.Mode().IsRegular() {
 		config, err := clientcmd.LoadFromFile(file)
 		if err == nil && len(config.AuthInfos) == 1 && config.AuthInfos[account] != nil {
 			return nil
@@ -106,8 +104,7 @@ func proxyFor(config *rest.Config, base *url.URL) (string, error) {
 	if err != nil || proxy == nil {
 		return "", err
 	}
-	proxy = &url.URL{Scheme: proxy.Scheme, Host: proxy.Host, Path: proxy.Path}
-	return proxy.String(), nil
+	return (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host, Path: proxy.Path}).String(), nil
 }
 
 // replace writes a file that only its owner reads. It appears whole or not at all, and a link is replaced, not followed.

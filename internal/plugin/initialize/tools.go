@@ -74,15 +74,8 @@ func (s *toolset) names() []string {
 
 // main is the program that a first call runs: one that the flags name rather than a utility, where there is one.
 func (s *toolset) main() string {
-	for _, name := range s.programs {
-		if !slices.Contains(utilities, name) {
-			return name
-		}
-	}
-	if len(s.programs) == 0 {
-		return ""
-	}
-	return s.programs[0]
+	at := slices.IndexFunc(s.programs, func(name string) bool { return !slices.Contains(utilities, name) })
+	return s.programs[max(0, at)]
 }
 
 // unlisted is a program that may not run.

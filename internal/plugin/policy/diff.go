@@ -54,9 +54,6 @@ type difference struct {
 }
 
 func diff(ctx context.Context, c *cli.CLI, before, after string, formats *cli.Formats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
 	oldPolicy, err := find(ctx, c, before)
 	if err != nil {
 		return err
@@ -84,40 +81,36 @@ func diff(ctx context.Context, c *cli.CLI, before, after string, formats *cli.Fo
 	return w.Flush()
 }
 
-// compare judges the examples of both policies under both.
+// compare judges the examples of both policies under both: those of the old one, and then those that only the new one has.
 func compare(before, after *v1alpha1.ExecutionPolicy) (differences []difference, judged int, err error) {
 	differences = []difference{}
-	isShared := func(e *v1alpha1.PolicyExample) bool {
-		return slices.ContainsFunc(after.Spec.Examples, func(other v1alpha1.PolicyExample) bool { return isSameCall(e, &other) })
+	isIn := func(policy *v1alpha1.ExecutionPolicy, e *v1alpha1.PolicyExample) bool {
+		return slices.ContainsFunc(policy.Spec.Examples, func(other v1alpha1.PolicyExample) bool { return isSameCall(e, &other) })
 	}
-	var only, shared []v1alpha1.PolicyExample
-	for i := range before.Spec.Examples {
-		if e := &before.Spec.Examples[i]; isShared(e) {
-			shared = append(shared, *e)
-		} else {
-			only = append(only, *e)
-		}
-	}
-	added := slices.DeleteFunc(slices.Clone(after.Spec.Examples), func(e v1alpha1.PolicyExample) bool {
-		return slices.ContainsFunc(shared, func(other v1alpha1.PolicyExample) bool { return isSameCall(&e, &other) })
-	})
-	for _, part := range []struct {
-		of       string
-		examples []v1alpha1.PolicyExample
-	}{{"both", shared}, {"old", only}, {"new", added}} {
-		old, err := decide.JudgeExamples(before, part.examples)
+	added := slices.DeleteFunc(slices.Clone(after.Spec.Examples), func(e v1alpha1.PolicyExample) bool { return isIn(before, &e) })
+	for _, examples := range [][]v1alpha1.PolicyExample{before.Spec.Examples, added} {
+		old, err := decide.JudgeExamples(before, examples)
 		if err != nil {
 			return nil, 0, fmt.Errorf("policy %s (old): %w", before.Name, err)
 		}
-		now, err := decide.JudgeExamples(after, part.examples)
+		now, err := decide.JudgeExamples(after, examples)
 		if err != nil {
 			return nil, 0, fmt.Errorf("policy %s (new): %w", after.Name, err)
 		}
 		judged += len(old)
 		for i := range old {
-			if a, b := &old[i], &now[i]; a.String() != b.String() {
-				differences = append(differences, difference{a.Example.Name, part.of, a.String(), b.String(), cmp.Or(b.Message, a.Message)})
+			a, b := &old[i], &now[i]
+			if a.String() == b.String() {
+				continue
 			}
+			of := "both"
+			switch {
+			case !isIn(before, a.Example):
+				of = "new"
+			case !isIn(after, a.Example):
+				of = "old"
+			}
+			differences = append(differences, difference{a.Example.Name, of, a.String(), b.String(), cmp.Or(b.Message, a.Message)})
 		}
 	}
 	return differences, judged, nil

@@ -61,9 +61,6 @@ type exampleReport struct {
 }
 
 func test(c *cli.CLI, policies []v1alpha1.ExecutionPolicy, formats *cli.Formats) error {
-	if err := formats.Validate(); err != nil {
-		return err
-	}
 	var all []exampleReport
 	failed := 0
 	for i := range policies {

@@ -1,12 +1,14 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -16,17 +18,16 @@ import (
 
 // judge judges calls under the policy of their environment, and under another one.
 type judge struct {
-	// policy is the one of the file.
+	// policy is the one of the file, and file the same in place of those of the cluster.
 	policy *v1alpha1.ExecutionPolicy
+	file   decide.Policies
 	// all has calls of environments that use another policy judged too.
 	all bool
-	// environments are those of the cluster, and byDefault the default one of each namespace.
-	environments map[types.NamespacedName]*v1alpha1.ExecutionEnvironment
-	byDefault    map[string]*v1alpha1.ExecutionEnvironment
-	// policies are those of the cluster, and defaults those that are marked as the default.
-	policies map[string]*v1alpha1.ExecutionPolicy
-	defaults []v1alpha1.ExecutionPolicy
-	compiled map[string]*compiledPolicy
+	// environments and policies are those of the cluster.
+	environments []v1alpha1.ExecutionEnvironment
+	policies     *Set
+	// compiled are the policies that calls were judged under, so that each is compiled once.
+	compiled map[*v1alpha1.ExecutionPolicy]compiledPolicy
 }
 
 type compiledPolicy struct {
@@ -39,13 +40,9 @@ type verdict struct{ text, message string }
 
 // newJudge fails if the policy of the file can't be used.
 func newJudge(policy *v1alpha1.ExecutionPolicy, all bool) (*judge, error) {
-	policy = policy.DeepCopy()
-	// Tells it from the one of the same name in the cluster.
-	policy.UID = "file"
 	j := &judge{
-		policy: policy, all: all, compiled: map[string]*compiledPolicy{},
-		environments: map[types.NamespacedName]*v1alpha1.ExecutionEnvironment{}, byDefault: map[string]*v1alpha1.ExecutionEnvironment{},
-		policies: map[string]*v1alpha1.ExecutionPolicy{},
+		policy: policy, file: decide.Policies{Named: policy, Defaults: []v1alpha1.ExecutionPolicy{*policy}},
+		all: all, compiled: map[*v1alpha1.ExecutionPolicy]compiledPolicy{},
 	}
 	if _, err := j.compile(policy); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", policy.Name, err)
@@ -55,64 +52,38 @@ func newJudge(policy *v1alpha1.ExecutionPolicy, all bool) (*judge, error) {
 
 // read reads the environments and the policies.
 func (j *judge) read(ctx context.Context, c *cli.Cluster, namespace string) error {
-	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := c.Client.List(ctx, environments, client.InNamespace(namespace)); err != nil {
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return c.ReadError("environments", err)
 	}
-	policies := &v1alpha1.ExecutionPolicyList{}
-	if err := c.Client.List(ctx, policies); err != nil {
-		return cli.PermissionError("list executionpolicies", err)
-	}
-	j.know(environments.Items, policies.Items)
-	return nil
-}
-
-func (j *judge) know(environments []v1alpha1.ExecutionEnvironment, policies []v1alpha1.ExecutionPolicy) {
-	for i := range environments {
-		env := &environments[i]
-		j.environments[client.ObjectKeyFromObject(env)] = env
-		if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
-			j.byDefault[env.Namespace] = env
-		}
-	}
-	for i := range policies {
-		j.policies[policies[i].Name] = &policies[i]
-		if policies[i].Annotations[v1alpha1.AnnotationDefaultPolicy] == "true" {
-			j.defaults = append(j.defaults, policies[i])
-		}
-	}
+	j.environments, j.policies = list.Items, ReadSet(ctx, c.Client)
+	return j.policies.Err
 }
 
 // compile compiles each policy once.
 func (j *judge) compile(object *v1alpha1.ExecutionPolicy) (*decide.Policy, error) {
-	var key string
-	if object != nil {
-		key = object.Name + "/" + string(object.UID)
-	}
-	c := j.compiled[key]
-	if c == nil {
-		c = &compiledPolicy{}
+	c, isThere := j.compiled[object]
+	if !isThere {
 		c.policy, c.err = decide.CompilePolicy(object)
-		j.compiled[key] = c
+		j.compiled[object] = c
 	}
 	return c.policy, c.err
 }
 
-// environmentOf is the environment that a call ran in, or would.
-func (j *judge) environmentOf(call *v1alpha1.ToolCall) (env *v1alpha1.ExecutionEnvironment, isThere bool) {
-	name := ""
+// environmentOf is the environment that a call ran in, or would; nil if it isn't there.
+func (j *judge) environmentOf(call *v1alpha1.ToolCall) *v1alpha1.ExecutionEnvironment {
+	name := ptr.Deref(call.Spec.EnvironmentRef, v1alpha1.LocalReference{}).Name
 	if s := call.Status.Environment; s != nil {
-		name = s.Name
+		name = cmp.Or(s.Name, name)
 	}
-	if ref := call.Spec.EnvironmentRef; name == "" && ref != nil {
-		name = ref.Name
+	at := slices.IndexFunc(j.environments, func(env v1alpha1.ExecutionEnvironment) bool {
+		isMeant := env.Name == name || name == "" && env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true"
+		return isMeant && env.Namespace == call.Namespace
+	})
+	if at < 0 {
+		return nil
 	}
-	if name == "" {
-		env = j.byDefault[call.Namespace]
-	} else {
-		env = j.environments[types.NamespacedName{Namespace: call.Namespace, Name: name}]
-	}
-	return env, env != nil
+	return &j.environments[at]
 }
 
 // isFor says whether the file's policy takes the place of the one that an environment uses.
@@ -121,14 +92,12 @@ func (j *judge) isFor(env *v1alpha1.ExecutionEnvironment) bool {
 		return j.all || name == j.policy.Name
 	}
 	isDefault := func(p v1alpha1.ExecutionPolicy) bool { return p.Name == j.policy.Name }
-	return j.all || slices.ContainsFunc(j.defaults, isDefault) || j.policy.Annotations[v1alpha1.AnnotationDefaultPolicy] == "true"
+	return j.all || slices.ContainsFunc(j.policies.defaults, isDefault) || j.policy.Annotations[v1alpha1.AnnotationDefaultPolicy] == "true"
 }
 
 // judge is what comes out for a call under the policy of its environment, and under the file's.
 func (j *judge) judge(call *v1alpha1.ToolCall, env *v1alpha1.ExecutionEnvironment) (now, then verdict) {
-	current := decide.Policies{Named: j.policies[env.Spec.PolicyName()], Defaults: j.defaults}
-	file := decide.Policies{Named: j.policy, Defaults: []v1alpha1.ExecutionPolicy{*j.policy}}
-	return j.under(call, env, current), j.under(call, env, file)
+	return j.under(call, env, j.policies.Of(env)), j.under(call, env, j.file)
 }
 
 // under decides about a call under policies, in its environment as it is now. A call in a session is judged as the first of a new one, and

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
@@ -26,15 +27,12 @@ const maxFile = 4 << 20
 
 // readFile reads the policies of a file, or of standard input for "-". Other objects in it are left out.
 func readFile(name string, stdin io.Reader) ([]v1alpha1.ExecutionPolicy, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		stdin = file
+	in, err := cli.Open(name, stdin)
+	if err != nil {
+		return nil, err
 	}
-	policies, err := Parse(stdin)
+	defer in.Close()
+	policies, err := Parse(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -95,8 +93,8 @@ func parseDocument(document []byte) (*v1alpha1.ExecutionPolicy, error) {
 	return policy, nil
 }
 
-// readOne reads a file with a single policy.
-func readOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
+// ReadOne reads a file with a single policy, or standard input for "-".
+func ReadOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
 	policies, err := readFile(name, stdin)
 	if err != nil {
 		return nil, err
@@ -107,6 +105,49 @@ func readOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
 	return &policies[0], nil
 }
 
+// Set are the policies of a cluster.
+type Set struct {
+	named map[string]*v1alpha1.ExecutionPolicy
+	// defaults are those that are marked as the default.
+	defaults []v1alpha1.ExecutionPolicy
+	// Err is why they can't be read.
+	Err error
+}
+
+// ReadSet reads all policies.
+func ReadSet(ctx context.Context, from client.Reader) *Set {
+	list := &v1alpha1.ExecutionPolicyList{}
+	if err := from.List(ctx, list); err != nil {
+		return &Set{Err: cli.PermissionError("list executionpolicies", err)}
+	}
+	return newSet(list.Items)
+}
+
+func newSet(policies []v1alpha1.ExecutionPolicy) *Set {
+	s := &Set{named: map[string]*v1alpha1.ExecutionPolicy{}}
+	for i := range policies {
+		s.named[policies[i].Name] = &policies[i]
+		if policies[i].Annotations[v1alpha1.AnnotationDefaultPolicy] == "true" {
+			s.defaults = append(s.defaults, policies[i])
+		}
+	}
+	return s
+}
+
+// For is the policy that applies to an environment's calls, nil for the built-in defaults.
+func (s *Set) For(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	policies := s.Of(env)
+	return policies.For(env)
+}
+
+// Of are those that may apply to an environment's calls.
+func (s *Set) Of(env *v1alpha1.ExecutionEnvironment) decide.Policies {
+	return decide.Policies{Named: s.named[env.Spec.PolicyName()], Defaults: s.defaults}
+}
+
 // isFile says whether an argument is a file, and not the name of a policy: "-", a path, or a name that ends like a manifest's.
 func isFile(argument string) bool {
 	return argument == "-" || strings.ContainsRune(argument, filepath.Separator) || slices.Contains(files, strings.TrimPrefix(filepath.Ext(argument), "."))
@@ -115,7 +156,7 @@ func isFile(argument string) bool {
 // find reads a policy from a file, or the one of that name from the cluster.
 func find(ctx context.Context, c *cli.CLI, argument string) (*v1alpha1.ExecutionPolicy, error) {
 	if isFile(argument) {
-		return readOne(argument, c.In)
+		return ReadOne(argument, c.In)
 	}
 	cluster, err := c.Connect()
 	if err != nil {

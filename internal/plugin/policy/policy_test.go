@@ -157,7 +157,7 @@ func generated(t testing.TB, n int) (*judge, []v1alpha1.ToolCall) {
 	env.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "p"}
 	old := policies[0].DeepCopy()
 	old.Spec.Rules = nil
-	j.know([]v1alpha1.ExecutionEnvironment{env}, []v1alpha1.ExecutionPolicy{*old})
+	j.environments, j.policies = []v1alpha1.ExecutionEnvironment{env}, newSet([]v1alpha1.ExecutionPolicy{*old})
 	list := make([]v1alpha1.ToolCall, n)
 	for i := range list {
 		c := &list[i]

@@ -99,10 +99,7 @@ func (o *replayOptions) run(ctx context.Context, c *cli.Cluster) error {
 	case o.since < 0:
 		return fmt.Errorf("--since %s: must not be negative; 0 means any age", o.since)
 	}
-	if err := o.Validate(); err != nil {
-		return err
-	}
-	policy, err := readOne(o.file, c.In)
+	policy, err := ReadOne(o.file, c.In)
 	if err != nil {
 		return err
 	}
@@ -156,8 +153,8 @@ func replay(ctx context.Context, c *cli.Cluster, j *judge, namespace string, old
 
 // add judges a call.
 func (r *replayed) add(j *judge, call *v1alpha1.ToolCall) {
-	env, isThere := j.environmentOf(call)
-	if !isThere {
+	env := j.environmentOf(call)
+	if env == nil {
 		r.Unknown++
 		return
 	}

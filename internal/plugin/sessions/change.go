@@ -1,9 +1,7 @@
 package sessions
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -41,20 +39,18 @@ const standingHint = "the request stands; to see how far it is, run kubectl tool
 // newSessionChanges are the commands that suspend, resume and end sessions.
 func newSessionChanges(c *cli.CLI) []*cobra.Command {
 	return []*cobra.Command{
-		newSessionChange(c, &sessionChange{
-			field: "suspend", set: true, requested: "suspension requested", done: "suspended",
-			goal: sessionGoal{"suspended", func(s *v1alpha1.ToolSession) bool {
-				return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s)
-			}, standingHint},
-		}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong}),
-		newSessionChange(c, &sessionChange{
-			field: "suspend", requested: "resumption requested", done: "resumed",
-			goal: sessionGoal{"ready", func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) }, standingHint},
-		}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong}),
-		newSessionChange(c, &sessionChange{
-			field: "end", set: true, requested: "end requested", done: "ended",
-			goal: sessionGoal{"ended", func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded }, standingHint},
-		}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong}),
+		newSessionChange(c, &sessionChange{field: "suspend", set: true, requested: "suspension requested", done: "suspended", goal: sessionGoal{
+			text: "suspended", hint: standingHint,
+			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s) },
+		}}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong}),
+		newSessionChange(c, &sessionChange{field: "suspend", requested: "resumption requested", done: "resumed", goal: sessionGoal{
+			text: "ready", hint: standingHint,
+			reached: func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) },
+		}}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong}),
+		newSessionChange(c, &sessionChange{field: "end", set: true, requested: "end requested", done: "ended", goal: sessionGoal{
+			text: "ended", hint: standingHint, isEnd: true,
+			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded },
+		}}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong}),
 	}
 }
 
@@ -68,9 +64,7 @@ func newSessionChange(c *cli.CLI, change *sessionChange, command *cobra.Command)
 	r := &sessionChanging{sessionChange: change, formats: cli.NewFormats()}
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
-	command.Args = func(command *cobra.Command, args []string) error {
-		return cmp.Or(cli.RequireSessions(command, args), cli.CheckTimeout(r.timeout), r.formats.Validate())
-	}
+	command.Args = cli.RequireSessions
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
 	command.RunE = c.Connected(r.run)
 	r.add(command, "the sessions are "+change.goal.text)
@@ -115,14 +109,8 @@ func (r *sessionChanging) run(ctx context.Context, c *cli.Cluster, names []strin
 
 // patchSession requests a change, and returns the session with it.
 func patchSession(ctx context.Context, c *cli.Cluster, name string, change *sessionChange) (*v1alpha1.ToolSession, error) {
-	var value any
-	if change.set {
-		value = true
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{change.field: value}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
+	value := map[bool]string{true: "true", false: "null"}[change.set]
+	patch := fmt.Appendf(nil, `{"spec":{%q:%s}}`, change.field, value)
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 	if err := c.Client.Patch(ctx, session, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, c.SessionError("patch", "session "+name, err)
@@ -132,19 +120,15 @@ func patchSession(ctx context.Context, c *cli.Cluster, name string, change *sess
 
 // finish waits for a requested change, and prints what came of it.
 func (r *sessionChanging) finish(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
-	ending, said := r.field == "end", r.done
-	if r.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
+	said, isOver := r.done, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded && !r.goal.isEnd }
+	if r.detach && !isOver(session) {
 		return r.formats.Report(c.Out, session, r.requested)
 	}
 	got, err := waitForSession(ctx, c, session, r.goal, &r.waitFlags)
 	switch {
 	case err != nil:
 		return err
-	case ending:
-		return r.formats.Report(c.Out, cmp.Or(got, session), said)
-	case got == nil:
-		return fmt.Errorf("session %s was deleted before it was %s", session.Name, r.goal.text)
-	case got.Status.Phase == v1alpha1.SessionEnded:
+	case isOver(got):
 		return fmt.Errorf("session %s has ended (%s): it can't be %s", session.Name, calls.EndOf(got), said)
 	case !r.set && isIdle(got):
 		said = "suspended because it was idle: its next call resumes it"

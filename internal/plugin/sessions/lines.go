@@ -12,12 +12,12 @@ import (
 // maxLine bounds a line in bytes. The API bounds a command line in characters.
 const maxLine = 131071
 
-// lineReader reads lines, one for each request, so that nothing is read while a call runs. A read can't be interrupted:
-// its goroutine lasts until the input has another line, or ends.
+// lineReader reads a line when it is asked for one, so that nothing is read while a call runs. A read can't be interrupted: its goroutine
+// lasts until the input has another line, or ends.
 type lineReader struct {
-	requests chan struct{}
-	lines    chan inputLine
-	waiting  bool
+	in *bufio.Reader
+	// asked gets the line that was asked for; nil if none is.
+	asked chan inputLine
 }
 
 // inputLine is a line without its line break, or the error after which there is none.
@@ -26,65 +26,41 @@ type inputLine struct {
 	err  error
 }
 
-func newLineReader(in io.Reader) *lineReader {
-	r := &lineReader{requests: make(chan struct{}), lines: make(chan inputLine, 1)}
-	go func() {
-		buffered := bufio.NewReader(in)
-		for range r.requests {
-			text, err := readLine(buffered)
-			r.lines <- inputLine{text, err}
-		}
-	}()
-	return r
-}
-
-// next returns the channel that gets the next line. A line that was requested and not received yet isn't requested again.
+// next returns the channel that gets the next line. A line that was asked for and not received yet isn't asked for again.
 func (r *lineReader) next() <-chan inputLine {
-	if !r.waiting {
-		r.requests <- struct{}{}
-		r.waiting = true
+	if r.asked == nil {
+		asked := make(chan inputLine, 1)
+		r.asked = asked
+		go func() {
+			text, err := readLine(r.in)
+			asked <- inputLine{text, err}
+		}()
 	}
-	return r.lines
+	return r.asked
 }
 
-// received says that the requested line has arrived.
-func (r *lineReader) received() { r.waiting = false }
+// received says that the line that was asked for has arrived.
+func (r *lineReader) received() { r.asked = nil }
 
-func (r *lineReader) close() { close(r.requests) }
-
-// readLine reads up to a line break or the end. It keeps no more of a line than is allowed, and discards the rest of it.
+// readLine reads up to a line break or the end.
 func readLine(in *bufio.Reader) (string, error) {
-	var line []byte
-	tooLong := false
-	for {
-		part, err := in.ReadSlice('\n')
-		if room := maxLine + 1 - len(line); len(part) > room {
-			line, tooLong = append(line, part[:room]...), true
-		} else {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil && (!errors.Is(err, io.EOF) || len(line) == 0):
-			return "", err
-		}
-		break
+	line, err := in.ReadString('\n')
+	if err != nil && (!errors.Is(err, io.EOF) || line == "") {
+		return "", err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
-	switch {
-	case tooLong || len(text) > maxLine:
-		return "", &lineError{fmt.Sprintf("the line is longer than %d bytes: write it to a file in the session, with kubectl toolcall session exec NAME --stdin, and run that", maxLine)}
-	case !utf8.ValidString(text):
-		return "", &lineError{"the line is not UTF-8 text: a call can only carry text, so encode the data, for example with base64"}
-	case strings.ContainsRune(text, 0):
-		return "", &lineError{"the line has a NUL character, which no command line can have"}
-	default:
-		return text, nil
-	}
+	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 }
 
-// lineError is the error of one line. The next one can be read.
-type lineError struct{ text string }
-
-func (e *lineError) Error() string { return e.text }
+// checkLine says why a line can't be a command line.
+func checkLine(line string) error {
+	switch {
+	case len(line) > maxLine:
+		return fmt.Errorf("the line is longer than %d bytes: write it to a file in the session, with kubectl toolcall session exec NAME --stdin, and run that", maxLine)
+	case !utf8.ValidString(line):
+		return errors.New("the line is not UTF-8 text: a call can only carry text, so encode the data, for example with base64")
+	case strings.ContainsRune(line, 0):
+		return errors.New("the line has a NUL character, which no command line can have")
+	default:
+		return nil
+	}
+}

@@ -58,16 +58,13 @@ func (o *sessionListOptions) validate(command *cobra.Command, args []string) err
 			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(sessionPhases, ", "))
 		}
 	}
-	if _, err := labels.Parse(o.selector); err != nil {
-		return fmt.Errorf("--selector %q: %w", o.selector, err)
-	}
 	return cobra.NoArgs(command, args)
 }
 
 func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
-		return err
+		return fmt.Errorf("--selector %q: %w", o.selector, err)
 	}
 	namespace, where := c.Scope(o.allNamespaces)
 	list := &v1alpha1.ToolSessionList{}

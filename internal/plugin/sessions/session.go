@@ -59,21 +59,21 @@ func (f *waitFlags) add(command *cobra.Command, state string) {
 	flags := command.Flags()
 	flags.BoolVar(&f.detach, "detach", false, "don't wait until "+state)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress messages and no hints")
-	flags.DurationVar(&f.timeout, "timeout", 0, "how long to wait, e.g. 5m; 0 means no timeout")
+	cli.AddTimeoutFlag(command, &f.timeout, "how long to wait, e.g. 5m")
 }
 
 // sessionGoal is the state of a session that a command waits for.
 type sessionGoal struct {
 	// text completes "session NAME was not …".
 	text string
-	// reached reports whether the session is in that state. An end that isn't the goal ends the wait too.
+	// reached reports whether the session is in that state. An end that isn't the goal, by isEnd, ends the wait too.
 	reached func(*v1alpha1.ToolSession) bool
+	isEnd   bool
 	// hint says what to do when the wait ends early, about the session NAME in NAMESPACE.
 	hint string
 }
 
-// waitForSession waits until the session has reached the goal, and shows what it waits for. It returns nil without an
-// error if the session was deleted.
+// waitForSession waits until the session has reached the goal, and shows what it waits for. A session that is deleted has ended.
 func waitForSession(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession, goal sessionGoal, f *waitFlags) (*v1alpha1.ToolSession, error) {
 	p := cli.NewProgress(c.ErrOut, f.quiet, cli.ProgressDelay)
 	defer p.Stop()
@@ -90,8 +90,10 @@ func waitForSession(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolS
 		Notice: func(text string) { c.Note(false, "note: %s", text) },
 	})
 	switch {
+	case errors.Is(err, follow.ErrSessionDeleted) && goal.isEnd:
+		return last, nil
 	case errors.Is(err, follow.ErrSessionDeleted):
-		return nil, nil
+		return nil, fmt.Errorf("session %s was deleted before it was %s", session.Name, goal.text)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("session %s was not %s within --timeout %s (%s): %s", last.Name, goal.text, f.timeout, stateOf(last), hintOn(last, goal))
 	case errors.Is(err, context.Canceled):

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
@@ -37,9 +37,8 @@ const sessionShellExample = `  kubectl toolcall session shell dev
 // sessionShell runs lines as calls of a session.
 type sessionShell struct {
 	*cli.CLI
-	call   calls.Flags
-	output calls.ShowFlags
-	quiet  bool
+	call  calls.Flags
+	quiet bool
 
 	cluster *cli.Cluster
 	session *v1alpha1.ToolSession
@@ -52,7 +51,7 @@ type sessionShell struct {
 }
 
 func newSessionShell(c *cli.CLI) *cobra.Command {
-	s := &sessionShell{CLI: c, output: calls.ShowFlags{Live: calls.LiveAlways}}
+	s := &sessionShell{CLI: c}
 	command := &cobra.Command{
 		Use:               "shell NAME",
 		Short:             "Run each line of standard input as a call of a session",
@@ -62,7 +61,7 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 		Annotations:       map[string]string{cli.AnnotationCode: "yes"},
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
 		RunE: func(command *cobra.Command, args []string) error {
-			s.interactive = isTerminal(c.In)
+			s.interactive = terminal.Is(c.In)
 			s.signals = make(chan os.Signal, 2)
 			// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
 			signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
@@ -74,12 +73,6 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 	c.AddRawFlag(command)
 	command.Flags().BoolVarP(&s.quiet, "quiet", "q", false, "print only the output of the calls, and why calls failed that have no exit code")
 	return command
-}
-
-// isTerminal reports whether a person can type into a reader.
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // errLeave ends the shell with the exit code of the last call.
@@ -100,8 +93,7 @@ func (s *sessionShell) run(ctx context.Context, name string) error {
 		return err
 	}
 	s.greet()
-	s.lines = newLineReader(s.In)
-	defer s.lines.close()
+	s.lines = &lineReader{in: bufio.NewReader(s.In)}
 	for {
 		line, err := s.read(ctx)
 		if err == nil {
@@ -124,13 +116,8 @@ func (s *sessionShell) run(ctx context.Context, name string) error {
 // survives reports whether the shell goes on after an error: a person sees it and decides.
 func (s *sessionShell) survives(err error) bool {
 	var exit *cli.ExitError
-	var input *inputError
-	switch {
-	case errors.As(err, &input), errors.As(err, &exit) && (exit.Code == cli.CodePipe || errors.Is(err, errSessionOver)):
-		return false
-	default:
-		return s.interactive
-	}
+	isOver := errors.Is(err, errNoInput) || errors.Is(err, errSessionOver) || errors.As(err, &exit) && exit.Code == cli.CodePipe
+	return s.interactive && !isOver
 }
 
 // greet says what the shell is and isn't.
@@ -143,12 +130,8 @@ func (s *sessionShell) greet() {
 	}
 }
 
-// inputError says that no more lines can be read.
-type inputError struct{ err error }
-
-func (e *inputError) Error() string { return "read standard input: " + e.err.Error() }
-
-func (e *inputError) Unwrap() error { return e.err }
+// errNoInput says that no more lines can be read.
+var errNoInput = errors.New("read standard input")
 
 // read shows the prompt and returns the next line. A signal that ends the program leaves the shell.
 func (s *sessionShell) read(ctx context.Context) (string, error) {
@@ -156,7 +139,7 @@ func (s *sessionShell) read(ctx context.Context) (string, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return "", &inputError{ctx.Err()}
+			return "", fmt.Errorf("%w: %w", errNoInput, ctx.Err())
 		case got := <-s.signals:
 			switch {
 			case got == syscall.SIGPIPE:
@@ -175,23 +158,22 @@ func (s *sessionShell) read(ctx context.Context) (string, error) {
 }
 
 func (s *sessionShell) received(line inputLine) (string, error) {
-	var wrong *lineError
 	switch {
 	case errors.Is(line.err, io.EOF):
 		if s.interactive {
 			fmt.Fprintln(s.ErrOut)
 		}
 		return "", errLeave
-	case errors.As(line.err, &wrong):
-		s.code = cli.CodeFailed
-		return "", line.err
 	case line.err != nil:
-		return "", &inputError{line.err}
+		return "", fmt.Errorf("%w: %w", errNoInput, line.err)
 	case strings.TrimSpace(line.text) == "exit":
 		return "", errLeave
-	default:
-		return line.text, nil
 	}
+	if err := checkLine(line.text); err != nil {
+		s.code = cli.CodeFailed
+		return "", err
+	}
+	return line.text, nil
 }
 
 func (s *sessionShell) prompt() {
@@ -243,7 +225,7 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 func (s *sessionShell) show(call *v1alpha1.ToolCall, i *calls.Interrupts) (done *v1alpha1.ToolCall, newline bool, err error) {
 	p := cli.NewProgress(s.ErrOut, s.quiet, cli.SessionCallDelay)
 	defer p.Stop()
-	shown := s.output.Display(s.CLI)
+	shown := calls.NewDisplay(s.CLI, true)
 	end := &endWriter{Writer: shown.Out, last: '\n'}
 	shown.Out, shown.Changed = end, p.Update
 	done, err = calls.Wait(s.cluster, call, shown, i)

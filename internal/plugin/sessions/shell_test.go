@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
@@ -156,7 +155,7 @@ func newShell(f *plugintest.Fixture, in io.Reader) (*sessionShell, *plugintest.L
 	out := &plugintest.LockedBuffer{}
 	c := plugintest.TestCLI(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
 	*c.Flags.KubeConfig, *c.Flags.Namespace = f.Kubeconfig, f.Namespace
-	s := &sessionShell{CLI: c, output: calls.ShowFlags{Live: calls.LiveAlways}, signals: make(chan os.Signal, 2)}
+	s := &sessionShell{CLI: c, signals: make(chan os.Signal, 2)}
 	s.call.Changed = func(string) bool { return false }
 	return s, out
 }
@@ -265,6 +264,9 @@ func TestLinesAreReadOneByOne(t *testing.T) {
 	in := bufio.NewReaderSize(strings.NewReader("a\nb\r\n"+longest+"\n"+longest+longest+"x\nä\n\nlast"), 16)
 	for i, want := range []string{"a", "b", longest, "!longer than", "ä", "", "last", "!EOF", "!EOF"} {
 		got, err := readLine(in)
+		if err == nil {
+			err = checkLine(got)
+		}
 		if wrong, isError := strings.CutPrefix(want, "!"); isError && (err == nil || !strings.Contains(err.Error(), wrong)) || !isError && (err != nil || got != want) {
 			t.Errorf("line %d: %.20q, %v", i, got, err)
 		}

@@ -89,16 +89,13 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	flags.Int32Var(&o.calls, "max-calls", 0, "end the session after this many calls (default 10000)")
 	flags.StringToStringVarP(&o.labels, "labels", "l", nil, "labels to set on the session, e.g. team=search")
 	o.waitFlags.add(command, "the session is ready")
-	o.dryRun.Add(command, "session")
+	o.dryRun.Add(command, "session", &o.detach)
 	o.changed = flags.Changed
 	cli.Must(command.RegisterFlagCompletionFunc("skill", c.Complete(cli.ListSkills)))
 	cli.Must(command.RegisterFlagCompletionFunc("retain", cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
 }
 
 func (o *sessionStartOptions) run(ctx context.Context, program *cli.CLI, args []string) error {
-	if err := cmp.Or(o.dryRun.Validate("session", o.detach), cli.CheckTimeout(o.timeout)); err != nil {
-		return err
-	}
 	session, err := o.build(args)
 	if err != nil {
 		return err
@@ -200,8 +197,6 @@ func (o *sessionStartOptions) waitReady(ctx context.Context, c *cli.Cluster, ses
 	switch {
 	case err != nil:
 		return nil, err
-	case got == nil:
-		return nil, fmt.Errorf("session %s was deleted before it was ready", session.Name)
 	case got.Status.Phase == v1alpha1.SessionEnded:
 		return nil, fmt.Errorf("session %s ended before it was ready (%s)", got.Name, calls.EndOf(got))
 	default:

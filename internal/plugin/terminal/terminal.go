@@ -22,9 +22,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Is reports whether a writer is a terminal.
-func Is(w io.Writer) bool {
-	file, ok := w.(*os.File)
+// Is reports whether a reader or writer is a terminal.
+func Is(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
