@@ -329,7 +329,7 @@ func TestAKnownValueIsInNothingThatIsSaidAboutNames(t *testing.T) {
 	} {
 		cmd := onlineCommand(t, c.n, c.source+"\nimport sys\nsys.exit(3)")
 		cmd.Redact = []redact.Value{{Name: "token", Value: []byte(token)}}
-		o := runIt(t, t.Context(), cmd)
+		o := redacted(runIt(t, t.Context(), cmd), cmd.Redact)
 		denied := ""
 		for _, d := range o.Denied {
 			denied += d.Host

@@ -144,7 +144,7 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 }
 
 // home is the process's home directory.
-func (p *prepared) home() string { return variableOf(p.Env, homeVariable) }
+func (p *prepared) home() string { return runner.Variable(p.Env, homeVariable) }
 
 func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}

@@ -3,59 +3,16 @@ package shim
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/proc"
 )
 
-func findMemory() runner.Memory {
-	if g := runner.FindMemoryGroup(); g != nil {
-		return g
-	}
-	return nil
-}
-
 // outOfMemory is why the largest command is ended.
 var outOfMemory = runner.Stop{
 	Reason: result.OOMKilled, Kill: true,
 	Message: "The command was killed because the container had used 95 % of its memory, and of all commands that ran it used the most.",
-}
-
-// watch looks at the memory while commands run.
-func (p *Pool) watch(stop <-chan struct{}) {
-	for {
-		select {
-		case <-p.busy:
-		case <-stop:
-			return
-		}
-		for p.isBusy() {
-			timer := time.NewTimer(p.checkMemory())
-			select {
-			case <-timer.C:
-			case <-stop:
-				timer.Stop()
-				return
-			}
-		}
-	}
-}
-
-func (p *Pool) isBusy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.running) > 0
-}
-
-// checkMemory ends the largest command if too much is needed, and returns when to look again.
-func (p *Pool) checkMemory() time.Duration {
-	threshold, isExceeded, next := runner.LookAtMemory(p.memory)
-	if isExceeded {
-		p.endLargest(threshold)
-	}
-	return next
 }
 
 // endLargest ends the command that takes the most memory, unless one is being ended, or less than the threshold is needed

@@ -41,7 +41,7 @@ func TestEachPartOfACommandIsSentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := received.command()
-	if got.Bounds != cmd.Bounds || got.Grace != cmd.Grace || got.Network == nil || strings.Join(got.Argv, " ") != strings.Join(cmd.Argv, " ") || len(got.Redact) != 1 || got.DirFD != nil || !received.HasInput {
+	if got.Bounds != cmd.Bounds || got.Grace != cmd.Grace || got.Network == nil || strings.Join(got.Argv, " ") != strings.Join(cmd.Argv, " ") || len(got.Redact) != 0 || got.DirFD != nil {
 		t.Errorf("received is %+v", got)
 	}
 }

@@ -2,20 +2,16 @@ package shim
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/redact"
 )
 
-func TestAShimRedactsTheOutputOfItsCommand(t *testing.T) {
+func TestTheOutputOfACommandInAShimIsRedacted(t *testing.T) {
 	b := newBench(t, 1)
 	cmd, shown := keeping(t, bash(`x=correct-horse; echo "a $x-battery"; printf '\377binary-value\0' >&2`), 1<<20)
 	cmd.Redact = []redact.Value{{Name: "token", Value: []byte("correct-horse-battery")}, {Name: "odd", Value: []byte("\xffbinary-value\x00"), Foreign: true}}
-	if back := newCommand(&cmd).command().Redact; !slices.EqualFunc(back, cmd.Redact, sameValue) {
-		t.Errorf("the shim gets %v", back)
-	}
 	o := b.run(t.Context(), cmd)
 	if o.Reason != result.Completed || text(o.Stdout) != "a [redacted: token]\n" || text(o.Stderr) != "[redacted: odd]" {
 		t.Errorf("got %q, %q, %s", text(o.Stdout), text(o.Stderr), reason(o))
@@ -27,10 +23,6 @@ func TestAShimRedactsTheOutputOfItsCommand(t *testing.T) {
 	if o := b.run(t.Context(), bash(`x=correct-horse; echo "a $x-battery"`)); text(o.Stdout) != "a correct-horse-battery\n" {
 		t.Errorf("then %q", text(o.Stdout))
 	}
-}
-
-func sameValue(a, b redact.Value) bool {
-	return a.Name == b.Name && bytes.Equal(a.Value, b.Value) && a.Foreign == b.Foreign
 }
 
 func TestAShimStartsNoCommandWhoseValuesCantBeLookedFor(t *testing.T) {
