@@ -36,7 +36,7 @@ func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
 	defer cancel()
 	err := domain.AskMultiCall(func(d *sandbox.Domain, argv []string) result.Outcome { return r.ask(limited, d, argv) })
 	if stopped := context.Cause(ctx); stopped != nil {
-		stop := stopCause(stopped)
+		stop := StopCause(stopped)
 		return failed(stop.Reason, stop.Message)
 	}
 	unheld := domain.UnheldApplets()
@@ -53,7 +53,7 @@ func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
 func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.Outcome {
 	defer d.Close()
 	if err := context.Cause(ctx); err != nil {
-		return result.Outcome{Reason: stopCause(err).Reason}
+		return result.Outcome{Reason: StopCause(err).Reason}
 	}
 	cmd := Command{
 		Argv: argv, Env: []string{"PATH=" + Variable(r.cmd.Env, "PATH")}, Dir: "/", Bounds: spec.Bounds{MaxBytesPerStream: maxAnswer, DenyNetwork: true},

@@ -7,28 +7,20 @@ import (
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/redact"
 )
 
 // Capture gives a command's process its input, and keeps, redacts and shows its output. execute has the process started, and
 // returns when everything that the command started has ended, with an outcome that lacks the output.
 func Capture(cmd *Command, execute func(*Pipes) result.Outcome) result.Outcome {
-	var matcher *redact.Matcher
-	if len(cmd.Redact) > 0 {
-		var err error
-		if matcher, err = redact.For(cmd.Redact); err != nil {
-			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command was not started: " + err.Error() + "."}
-		}
-	}
 	files, err := newFiles(cmd)
 	if err != nil {
 		return startFailure(err)
 	}
 	limits := kept.Limits{Memory: cmd.MaxBytesPerStream, Disk: cmd.KeepBytesPerStream}
-	stdout := newStream(files.stdout, limits, cmd.Stdout, matcher)
-	stderr := newStream(files.stderr, limits, cmd.Stderr, matcher)
+	stdout := newStream(files.stdout, limits, cmd.Stdout, cmd.Redact)
+	stderr := newStream(files.stderr, limits, cmd.Stderr, cmd.Redact)
 	// Both streams whole fit, unless the policy lets them be very large.
-	outputs := newOutputs(files.poll, stdout, stderr, newShown(min(2*cmd.MaxBytesPerStream, result.MaxStreamBytes), matcher))
+	outputs := newOutputs(files.poll, stdout, stderr, newShown(min(2*cmd.MaxBytesPerStream, result.MaxStreamBytes), cmd.Redact))
 	feeder := newFeeder(files.stdin, cmd.Stdin)
 	isKept := false
 	pipes := &Pipes{Child: files.child, Drained: outputs.done, Started: func(time.Time) {

@@ -34,9 +34,8 @@ type Command struct {
 	// OnStreams gets what is kept of the output as soon as the process runs, to be read then and later, and to be dropped by
 	// the one who gets it. It must not block. When it is nil, Run drops the files.
 	OnStreams func(stdout, stderr kept.Output) `json:"-"`
-	// Redact are values that are replaced in the output before anything keeps or shows it. A command whose values can't be
-	// looked for doesn't start.
-	Redact []redact.Value `json:"-"`
+	// Redact finds the values that are replaced in the output before anything keeps or shows it; nil for none.
+	Redact *redact.Matcher `json:"-"`
 	// Network restricts what the process and all that it starts connect to and look up; nil restricts nothing. With
 	// DenyNetwork it has no meaning.
 	Network *Network

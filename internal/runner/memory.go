@@ -175,10 +175,10 @@ var nearlyOutOfMemory = Stop{
 	Message: "The command was killed because the container had used 95 % of its memory.",
 }
 
-// WithinMemory returns a context for a command that has its container for itself. Where the kernel kills all processes of a
+// withinLimit returns a context for a command that has its container for itself. Where the kernel kills all processes of a
 // container together for memory, this one among them, the context ends shortly before, so that the outcome of the command
 // isn't lost. Otherwise it is ctx: the kernel kills the command alone. stop ends the watch; it must be called.
-func WithinMemory(ctx context.Context) (within context.Context, stop func()) {
+func withinLimit(ctx context.Context) (within context.Context, stop func()) {
 	g := FindMemoryGroup()
 	if g == nil || !g.EndsTogether() {
 		return ctx, func() {}

@@ -18,12 +18,14 @@ import (
 // runMutex allows one Run at a time: two would take each other's processes for their own.
 var runMutex sync.Mutex
 
-// Run starts the command and returns when it and everything it started has ended. It stops the command when the context
-// ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
+// Run starts a command that has its container for itself, and returns when it and everything it started has ended. It stops the
+// command when the context ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
 //
 // What the outcome says beside the output is neither redacted nor shortened.
 func Run(ctx context.Context, cmd Command) result.Outcome {
-	return Capture(&cmd, func(pipes *Pipes) result.Outcome { return Execute(ctx, cmd, pipes) })
+	within, stop := withinLimit(ctx)
+	defer stop()
+	return Capture(&cmd, func(pipes *Pipes) result.Outcome { return Execute(within, cmd, pipes) })
 }
 
 // Execute is Run for a command whose input and output somebody else has the other ends of.
@@ -34,7 +36,7 @@ func Execute(ctx context.Context, cmd Command, pipes *Pipes) result.Outcome {
 	defer pipes.Close()
 	r := newRun(cmd, pipes, make(chan os.Signal, 1))
 	if err := context.Cause(ctx); err != nil {
-		r.stop = stopCause(err)
+		r.stop = new(StopCause(err))
 		return r.outcome()
 	}
 	// Before the start, so that the end of no child is missed.
@@ -94,18 +96,16 @@ func newRun(cmd Command, pipes *Pipes, children chan os.Signal) *run {
 }
 
 // StopCause returns why Run stops a command whose context ended with an error.
-func StopCause(err error) Stop { return *stopCause(err) }
-
-func stopCause(err error) *Stop {
+func StopCause(err error) Stop {
 	var s Stop
 	switch {
 	case errors.As(err, &s):
-		return &s
+		return s
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
+		return Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
 	case errors.Is(err, context.Canceled):
-		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request."}
+		return Stop{Reason: result.CancelRequested, Message: "The command was stopped on request."}
 	default:
-		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request: " + err.Error()}
+		return Stop{Reason: result.CancelRequested, Message: "The command was stopped on request: " + err.Error()}
 	}
 }

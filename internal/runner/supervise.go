@@ -73,7 +73,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-timeout:
 			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout()) + "."}
 		case <-ctx.Done():
-			stop = stopCause(context.Cause(ctx))
+			stop = new(StopCause(context.Cause(ctx)))
 		}
 		// A process that has ended by now has ended by itself, whatever happened at the same moment.
 		if r.reap(); r.status != nil {

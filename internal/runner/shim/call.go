@@ -21,7 +21,7 @@ type call struct {
 	pipes          *runner.Pipes
 	// kill is asked to end the command for memory. It has room for one.
 	kill chan runner.Stop
-	// killed says that kill was asked. It belongs to the watch.
+	// killed says that kill was asked. It needs the pool's lock.
 	killed bool
 
 	// replies is closed when no more come.

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"toolcall.dev/operator/internal/result"
@@ -20,25 +21,25 @@ var outOfMemory = runner.Stop{
 func (p *Pool) endLargest(threshold int64) {
 	p.mu.Lock()
 	calls := make(map[int]*call, len(p.running))
+	isEnding := false
 	for c := range p.running {
 		calls[c.shim.pid] = c
+		isEnding = isEnding || c.killed
 	}
 	p.mu.Unlock()
-	var pids []int
-	for pid, c := range calls {
-		if c.killed {
-			return
-		}
-		pids = append(pids, pid)
-	}
-	if len(pids) == 0 {
+	if isEnding || len(calls) == 0 {
 		return
 	}
+	pids := slices.Collect(maps.Keys(calls))
 	used := proc.MemoryBelow(pids)
 	if p.memory.Needed() < threshold {
 		return
 	}
 	largest := slices.MaxFunc(pids, func(a, b int) int { return cmp.Compare(used[a], used[b]) })
-	calls[largest].killed = true
-	calls[largest].kill <- outOfMemory
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := calls[largest]; !c.killed {
+		c.killed = true
+		c.kill <- outOfMemory
+	}
 }
