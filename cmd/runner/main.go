@@ -79,7 +79,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
 		},
 		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
-		FilesOf: func(b *wire.Begin) supervisor.TransferFiles {
+		FilesOf: func(b *wire.Begin) *supervisor.Executor {
 			own := *executor
 			own.Session = b
 			return &own

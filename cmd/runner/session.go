@@ -20,14 +20,14 @@ const lastResults = 15 * time.Second
 func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support, terminate context.CancelCauseFunc) supervisor.ExecuteFunc {
 	executor.Session = b
 	shim.KeepSmall()
-	supervisor.ReserveFileThreads()
+	supervisor.ReserveThreads()
 	// Each shim has a stage of its own.
 	runner.Discard()
 	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.
 	if apart := (&rules.Rules{Beside: true}); support.Missing(apart) == "" {
 		executor.Rules = apart
 	}
-	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr, func() {
+	executor.Run = shim.NewPool(b.MaxConcurrentCalls, func() {
 		terminate(supervisor.Survivors)
 		time.AfterFunc(lastResults, func() { os.Exit(1) })
 	}).Run

@@ -62,7 +62,7 @@ func newFileWorld(t *testing.T) *fileWorld {
 			return config.Dial(ctx, serving)
 		},
 		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return nil },
-		FilesOf: func(*wire.Begin) supervisor.TransferFiles { return executor },
+		FilesOf: func(*wire.Begin) *supervisor.Executor { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -90,19 +89,6 @@ func TestTookRoundsBeforeItSplits(t *testing.T) {
 	} {
 		if got := Took(took); got != want {
 			t.Errorf("%v: got %q, want %q", took, got, want)
-		}
-	}
-}
-
-func TestOlderRunnersGaveACodeToWhatWasStopped(t *testing.T) {
-	t.Parallel()
-	for _, raw := range []string{
-		`{"reason":"TimedOut","started":true,"exitCode":-1,"signal":"SIGTERM"}`, `{"reason":"CancelRequested","started":true,"exitCode":-1}`,
-		`{"reason":"OOMKilled","started":true,"exitCode":137}`,
-	} {
-		o := &Outcome{}
-		if err := json.Unmarshal([]byte(raw), o); err != nil || o.ExitCode != nil || o.Validate() != nil {
-			t.Errorf("%s: %v, %v, %v", raw, err, o.ExitCode, o.Validate())
 		}
 	}
 }

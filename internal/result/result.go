@@ -14,10 +14,7 @@
 // standard library, because it is linked into the supervisor that every pod starts.
 package result
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Outcome is what is known of one process after its end.
 type Outcome struct {
@@ -74,15 +71,3 @@ type Outcome struct {
 
 // Exit returns a pointer to an exit code.
 func Exit(code int32) *int32 { return &code }
-
-// UnmarshalJSON reads the outcomes of older runners too, which gave a process a code that a signal or a limit had ended.
-func (o *Outcome) UnmarshalJSON(raw []byte) error {
-	type plain Outcome
-	if err := json.Unmarshal(raw, (*plain)(o)); err != nil {
-		return err
-	}
-	if exitRules[o.Reason] == exitForced || exitRules[o.Reason] == exitStopped {
-		o.ExitCode = nil
-	}
-	return nil
-}

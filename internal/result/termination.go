@@ -8,7 +8,6 @@ import (
 	"io"
 	"sort"
 	"strings"
-	"time"
 )
 
 // MaxTermination is how much of a termination message the kubelet keeps of one container, in bytes.
@@ -24,21 +23,9 @@ const (
 
 // termination is the compact form of an outcome.
 type termination struct {
-	Version int    `json:"v"`
-	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"`
-	// Refusal is empty when the message says it.
-	Refusal    string    `json:"refusal,omitempty"`
-	Started    bool      `json:"started,omitempty"`
-	ExitCode   *int32    `json:"exitCode,omitempty"`
-	Signal     string    `json:"signal,omitempty"`
-	OOMKilled  bool      `json:"oomKilled,omitempty"`
-	Start      time.Time `json:"startTime,omitzero"`
-	Completion time.Time `json:"completionTime,omitzero"`
-	DurationMS int64     `json:"durationMS,omitempty"`
-	Usage      *Usage    `json:"usage,omitempty"`
-	WorkingDir string    `json:"workingDir,omitempty"`
-	File       *File     `json:"file,omitempty"`
+	Version int `json:"v"`
+	// Outcome has only some of its fields. Its Refusal is empty when the message says it.
+	Outcome
 	// Artifacts counts what was collected, or was to be: it went with the pod.
 	Artifacts int64         `json:"artifacts,omitempty"`
 	Stdout    compactStream `json:"stdout,omitzero"`
@@ -75,10 +62,12 @@ func EncodeTermination(o *Outcome, limit int) []byte {
 // newTermination copies all but the streams' bytes.
 func newTermination(o *Outcome) *termination {
 	t := &termination{
-		Version: terminationVersion, Reason: firstText(o.Reason, 64), Message: firstText(o.Message, shortField),
-		Started: o.Started, ExitCode: o.ExitCode, Signal: firstText(o.Signal, 32), OOMKilled: o.OOMKilled,
-		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
-		Usage:  o.Usage,
+		Version: terminationVersion,
+		Outcome: Outcome{
+			Reason: firstText(o.Reason, 64), Message: firstText(o.Message, shortField), Started: o.Started, ExitCode: o.ExitCode,
+			Signal: firstText(o.Signal, 32), OOMKilled: o.OOMKilled, StartTime: o.StartTime, CompletionTime: o.CompletionTime,
+			DurationMS: o.DurationMS, Usage: o.Usage,
+		},
 		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
 	}
 	if !strings.Contains(o.Message, o.Refusal) {
@@ -141,18 +130,13 @@ func DecodeTermination(b []byte) (*Outcome, error) {
 }
 
 func (t *termination) outcome() (*Outcome, error) {
-	stdout, err := t.Stdout.stream()
-	if err != nil {
+	o := &t.Outcome
+	var err error
+	if o.Stdout, err = t.Stdout.stream(); err != nil {
 		return nil, fmt.Errorf("stdout in the termination message: %w", err)
 	}
-	stderr, err := t.Stderr.stream()
-	if err != nil {
+	if o.Stderr, err = t.Stderr.stream(); err != nil {
 		return nil, fmt.Errorf("stderr in the termination message: %w", err)
-	}
-	o := &Outcome{
-		Reason: t.Reason, Message: t.Message, Refusal: t.Refusal, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
-		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS, Usage: t.Usage,
-		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
 	}
 	if t.Artifacts != 0 {
 		o.Artifacts = ArtifactsLost(t.Artifacts)

@@ -32,40 +32,12 @@ func next(b []byte) (size int, valid bool) {
 // invalidLen is the length of the maximal subpart (Unicode 3.9, table 3-8) that b starts with: the longest
 // beginning of a character that no further byte could make valid.
 func invalidLen(b []byte) int {
-	want, low, high := leadByte(b[0])
-	if want < 2 || len(b) < 2 || b[1] < low || b[1] > high {
-		return 1
-	}
-	n := 2
-	for n < want && n < len(b) && isContinuation(b[n]) {
+	n := 1
+	for n < len(b) && !utf8.FullRune(b[:n+1]) {
 		n++
 	}
 	return n
 }
-
-// leadByte returns how long a character is that starts with c, 0 when none does, and the range of its second byte.
-func leadByte(c byte) (length int, low, high byte) {
-	switch {
-	case c >= 0xC2 && c <= 0xDF:
-		return 2, 0x80, 0xBF
-	case c == 0xE0:
-		return 3, 0xA0, 0xBF
-	case c == 0xED:
-		return 3, 0x80, 0x9F
-	case c >= 0xE1 && c <= 0xEF:
-		return 3, 0x80, 0xBF
-	case c == 0xF0:
-		return 4, 0x90, 0xBF
-	case c >= 0xF1 && c <= 0xF3:
-		return 4, 0x80, 0xBF
-	case c == 0xF4:
-		return 4, 0x80, 0x8F
-	default:
-		return 0, 0, 0
-	}
-}
-
-func isContinuation(c byte) bool { return c&0xC0 == 0x80 }
 
 // toText converts to valid UTF-8.
 func toText(b []byte) string {
@@ -132,7 +104,7 @@ func suffix(b []byte, budget int, cost costFunc) []byte {
 func TrimPartialEnd(b []byte) []byte {
 	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
 		tail := b[len(b)-n:]
-		if !isContinuation(tail[0]) {
+		if utf8.RuneStart(tail[0]) {
 			if !utf8.FullRune(tail) {
 				return b[:len(b)-n]
 			}
@@ -144,7 +116,7 @@ func TrimPartialEnd(b []byte) []byte {
 
 // trimPartialStart drops a character's end that a cut may have left at the start of b.
 func trimPartialStart(b []byte) []byte {
-	for n := 0; n < utf8.UTFMax-1 && len(b) > 0 && isContinuation(b[0]); n++ {
+	for n := 0; n < utf8.UTFMax-1 && len(b) > 0 && !utf8.RuneStart(b[0]); n++ {
 		b = b[1:]
 	}
 	return b

@@ -18,58 +18,53 @@ const (
 	maxAnswer = 4 << 10
 )
 
-// unheldError says that the command may start programs that run others unseen, and its policy doesn't permit that.
-type unheldError struct {
-	policy    string
-	programs  []string
-	isolation *result.Isolation
-}
-
-func (e *unheldError) Error() string {
-	programs := make([]string, len(e.programs))
-	for i, path := range e.programs {
+// unheldMessage says that a command may start programs that run others unseen, and its policy doesn't permit that.
+func unheldMessage(policy string, paths []string) string {
+	programs := make([]string, len(paths))
+	for i, path := range paths {
 		programs[i] = quote(path)
 	}
 	return fmt.Sprintf("The command was not started, because its policy's list of programs can't be enforced in this image: %s, which the policy "+
 		"lists or needs, runs its applets without executing them, so to list one of them is to list all. Use a program that executes "+
 		"its applets, such as Debian's busybox in place of busybox-static, or set binaries.multiCall of policy %q to Allow.",
-		strings.Join(programs, ", "), e.policy)
+		strings.Join(programs, ", "), policy)
 }
 
-// askMultiCall finds out which programs of a domain run others unseen. The error is an unheldError when there are some and the
-// rules don't permit it.
+// askMultiCall finds out which programs of a domain run others unseen. It is an error when there are some and the rules don't permit it.
 func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
 	limited, cancel := context.WithTimeoutCause(ctx, askLimit, Stop{Reason: result.TimedOut, Kill: true})
 	defer cancel()
 	err := domain.AskMultiCall(func(d *sandbox.Domain, argv []string) result.Outcome { return r.ask(limited, d, argv) })
 	if stopped := context.Cause(ctx); stopped != nil {
-		stop := stopCause(stopped)
-		return &startError{stop.Reason, stop.Message}
+		stop := StopCause(stopped)
+		return failed(stop.Reason, stop.Message)
 	}
 	unheld := domain.UnheldApplets()
 	if err != nil || len(unheld) == 0 || r.cmd.Rules.Programs.AllowMultiCall {
 		return err
 	}
-	return &unheldError{r.cmd.Rules.Policy, unheld, domain.Isolation()}
+	return &failure{result.Outcome{
+		Reason: result.IsolationUnavailable, Message: unheldMessage(r.cmd.Rules.Policy, unheld), Isolation: domain.Isolation(),
+	}}
 }
 
 // ask runs a question to a program: held by its domain, without a network, as the command's user, and with nothing of the
 // command's but PATH. Nobody sees its output.
 func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.Outcome {
+	defer d.Close()
 	if err := context.Cause(ctx); err != nil {
-		d.Close()
-		return result.Outcome{Reason: stopCause(err).Reason}
+		return result.Outcome{Reason: StopCause(err).Reason}
 	}
-	question := &run{
-		cmd: Command{
-			Argv: argv, Env: []string{"PATH=" + variable(r.cmd.Env, "PATH")}, Dir: "/", Bounds: spec.Bounds{MaxBytesPerStream: maxAnswer, DenyNetwork: true},
-		},
-		domain: d, options: newOptions(nil), children: r.children,
+	cmd := Command{
+		Argv: argv, Env: []string{"PATH=" + Variable(r.cmd.Env, "PATH")}, Dir: "/", Bounds: spec.Bounds{MaxBytesPerStream: maxAnswer, DenyNetwork: true},
 	}
-	if err := question.start(ctx); err != nil {
-		d.Close()
-		return startFailure(err)
-	}
-	question.supervise(ctx)
-	return question.outcome()
+	return Capture(&cmd, func(pipes *Pipes) result.Outcome {
+		question := newRun(cmd, pipes, r.children)
+		question.domain = d
+		if err := question.start(ctx); err != nil {
+			return startFailure(err)
+		}
+		question.supervise(ctx)
+		return question.outcome()
+	})
 }

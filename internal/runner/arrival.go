@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // outputs reads both outputs of the process, in the order in which they arrive. The poller has that order: Go's own wakes up
@@ -39,10 +41,9 @@ func newPoll(files ...*os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	poll, err := parentEnd(fd, "outputs")
-	if err != nil {
-		return nil, err
-	}
+	// It can't fail. Without it, the file would wait for itself in a thread.
+	_ = unix.SetNonblock(fd, true)
+	poll := os.NewFile(uintptr(fd), "outputs")
 	for i, f := range files {
 		if err := watch(fd, f, i); err != nil {
 			poll.Close()
@@ -123,6 +124,14 @@ func (o *outputs) add(i int) {
 	if !o.streams[i].isEnded && !slices.Contains(o.ready, i) {
 		o.ready = append(o.ready, i)
 	}
+}
+
+// addTo adds what was captured to the outcome of a process that was started. It is for after the end.
+func (o *outputs) addTo(to *result.Outcome) {
+	to.Stdout, to.Stderr = o.streams[0].capture.stream(), o.streams[1].capture.stream()
+	o.shown.addTo(to)
+	o.streams[0].addRedactions(to, result.RedactedStdout)
+	o.streams[1].addRedactions(to, result.RedactedStderr)
 }
 
 // finish waits up to limit for the end, and then reads only what is in the pipes. The end doesn't come in time when a process outside of

@@ -121,15 +121,13 @@ func TestWhatIsInThePipesAtTheEndIsRead(t *testing.T) {
 	for name, isHeld := range map[string]bool{"the process alone had them": false, "another process holds them": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := &childFiles{}
 			var ends [2]*os.File
 			for i := range ends {
-				end, err := files.output("output")
+				end, writer, err := outputPipe()
 				if err != nil {
 					t.Fatal(err)
 				}
 				ends[i] = end
-				writer := os.NewFile(files.ends[i], "writer")
 				if _, err := writer.Write(bytes.Repeat([]byte("x"), pipeSize)); err != nil {
 					t.Fatal(err)
 				}

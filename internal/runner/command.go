@@ -24,8 +24,8 @@ type Command struct {
 	Dir   string   `json:"-"`
 	DirFD *os.File `json:"-"`
 	// Stdin is fed to the process, then its standard input is closed.
-	Stdin []byte
-	// Input is the standard input of the process in place of Stdin; nil for none. Whoever starts the process closes it.
+	Stdin []byte `json:"-"`
+	// Input is the standard input of the process in place of Stdin; nil for none. Run closes it.
 	Input *os.File `json:"-"`
 	// Bounds hold for the process. It has half of MaxBytesPerStream from the start of each output stream, half from its end.
 	spec.Bounds
@@ -34,15 +34,21 @@ type Command struct {
 	// OnStreams gets what is kept of the output as soon as the process runs, to be read then and later, and to be dropped by
 	// the one who gets it. It must not block. When it is nil, Run drops the files.
 	OnStreams func(stdout, stderr kept.Output) `json:"-"`
-	// Redact are values that are replaced in the output before anything keeps or shows it, and in all that the outcome says. A
-	// command whose values can't be looked for doesn't start.
-	Redact []redact.Value `json:"-"`
+	// Redact finds the values that are replaced in the output before anything keeps or shows it; nil for none.
+	Redact *redact.Matcher `json:"-"`
 	// Network restricts what the process and all that it starts connect to and look up; nil restricts nothing. With
 	// DenyNetwork it has no meaning.
 	Network *Network
 	// Stdout and Stderr get the output as it is written. Either may be nil. A writer that fails or hangs doesn't disturb
 	// the process: it misses output, the outcome doesn't.
 	Stdout, Stderr io.Writer `json:"-"`
+	// Beside says that other commands run in the container at the same time: the kernel counts the processes that it kills for
+	// memory of all of them together.
+	Beside bool `json:"-"`
+
+	// now and oomKills are the clock of the outcome's times, and CgroupOOMKills. Tests have others.
+	now      func() time.Time
+	oomKills func() (count uint64, known bool)
 }
 
 // Stop is a cause for ending the context. It sets the reason of the outcome.
@@ -54,33 +60,3 @@ type Stop struct {
 
 // Error makes Stop usable with context.WithCancelCause.
 func (s Stop) Error() string { return s.Reason + ": " + s.Message }
-
-// Option changes how Run works.
-type Option func(*options)
-
-type options struct {
-	now      func() time.Time
-	oomKills func() (count uint64, known bool)
-	onStart  func(time.Time)
-	// isShared says that other commands run in the container.
-	isShared bool
-}
-
-func newOptions(opts []Option) options {
-	o := options{now: time.Now, oomKills: CgroupOOMKills, onStart: func(time.Time) {}}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o
-}
-
-// WithOnStart sets a function that is called once, when the process has started. It must not block.
-func WithOnStart(f func(at time.Time)) Option {
-	return func(o *options) { o.onStart = f }
-}
-
-// WithOthers says that other commands run in the container at the same time: the kernel counts the processes that it kills
-// for memory of all of them together.
-func WithOthers() Option {
-	return func(o *options) { o.isShared = true }
-}

@@ -51,8 +51,8 @@ type connections struct {
 // newConnections compiles rules and starts the resolver. They must be closed.
 func newConnections(n *Network) (*connections, error) {
 	fail := func(err error) (*connections, error) {
-		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
-			"The command was not started, because its network can't be restricted: %s.", err)}
+		return nil, failed(result.IsolationUnavailable, fmt.Sprintf(
+			"The command was not started, because its network can't be restricted: %s.", err))
 	}
 	decider, err := network.Compile(&n.Rules)
 	if err != nil {

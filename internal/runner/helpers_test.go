@@ -127,9 +127,7 @@ func (r *report) supervise(s supervision) error {
 		defer dir.Close()
 		cmd.DirFD, cmd.Dir = dir, "/nonexistent"
 	}
-	ctx, stop := WithinMemory(context.Background())
-	defer stop()
-	r.Outcome = Run(ctx, cmd)
+	r.Outcome = Run(context.Background(), cmd)
 	for _, p := range proc.All() {
 		if p.PID != os.Getpid() && (os.Getpid() == 1 || p.Parent == os.Getpid()) {
 			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))

@@ -87,10 +87,12 @@ func helperCommand(t testing.TB, name string, args ...string) Command {
 }
 
 // runIt runs a command, checks what must hold for every outcome, and that nothing is left.
-func runIt(t testing.TB, ctx context.Context, cmd Command, opts ...Option) result.Outcome {
+func runIt(t testing.TB, ctx context.Context, cmd Command) result.Outcome {
 	t.Helper()
-	o := Run(ctx, cmd, opts...)
-	if err := o.Validate(); err != nil {
+	o := Run(ctx, cmd)
+	reason := o.Reason
+	o.Shorten()
+	if err := o.Validate(); err != nil || o.Reason != reason {
 		t.Errorf("invalid outcome: %v\n%s", err, describe(o))
 	}
 	checkNothingLeft(t)

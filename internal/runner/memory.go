@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"io/fs"
 	"iter"
 	"math"
@@ -8,6 +9,10 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // MemoryGroup is the control group that limits the memory of this process, and of all others in its container.
@@ -124,4 +129,120 @@ func (g *MemoryGroup) Needed() int64 {
 		}
 	}
 	return max(needed, 0)
+}
+
+// Memory is that of a container.
+type Memory interface {
+	// Limit is how many bytes there are; ok is false when there is no limit.
+	Limit() (limit int64, ok bool)
+	// Used is how many bytes are in use, Needed how many of them the kernel can't take back. Needed takes longer to find out.
+	Used() int64
+	Needed() int64
+}
+
+const (
+	// memoryPercent is how much of the limit may be needed.
+	memoryPercent = 95
+	// growth is how many bytes a container may come to need in a second: processors write little more.
+	growth = 4 << 30
+	// The next look is when the memory could be used up, within these bounds. A command that takes the rest of the memory
+	// between two looks meets the kernel first.
+	minLook, maxLook = 2 * time.Millisecond, 100 * time.Millisecond
+	// limitLook is for a container without a limit: it may get one.
+	limitLook = time.Second
+)
+
+// lookAtMemory returns how many bytes a container may need, whether it needs more, and when to look again.
+func lookAtMemory(m Memory) (threshold int64, isExceeded bool, next time.Duration) {
+	limit, ok := m.Limit()
+	if !ok {
+		return 0, false, limitLook
+	}
+	threshold = limit / 100 * memoryPercent
+	left := threshold - m.Used()
+	if left <= 0 {
+		left = threshold - m.Needed()
+	}
+	if left <= 0 {
+		return threshold, true, minLook
+	}
+	return threshold, false, min(max(time.Duration(float64(left)/growth*float64(time.Second)), minLook), maxLook)
+}
+
+// nearlyOutOfMemory is why a command that has its container for itself is ended.
+var nearlyOutOfMemory = Stop{
+	Reason: result.OOMKilled, Kill: true,
+	Message: "The command was killed because the container had used 95 % of its memory.",
+}
+
+// withinLimit returns a context for a command that has its container for itself. Where the kernel kills all processes of a
+// container together for memory, this one among them, the context ends shortly before, so that the outcome of the command
+// isn't lost. Otherwise it is ctx: the kernel kills the command alone. stop ends the watch; it must be called.
+func withinLimit(ctx context.Context) (within context.Context, stop func()) {
+	g := FindMemoryGroup()
+	if g == nil || !g.EndsTogether() {
+		return ctx, func() {}
+	}
+	return withinMemory(ctx, g)
+}
+
+func withinMemory(ctx context.Context, m Memory) (within context.Context, stop func()) {
+	within, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { WatchMemory(within, m, func(int64) { cancel(nearlyOutOfMemory) }) })
+	return within, func() {
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// WatchMemory calls exceeded at each look at which more memory is needed than may be, until the context ends.
+func WatchMemory(ctx context.Context, m Memory, exceeded func(threshold int64)) {
+	for ctx.Err() == nil {
+		threshold, isExceeded, next := lookAtMemory(m)
+		if isExceeded {
+			exceeded(threshold)
+		}
+		select {
+		case <-time.After(next):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// CgroupOOMKills returns how many processes of this process's control group the kernel has killed for memory. known is
+// false if that can't be read.
+func CgroupOOMKills() (count uint64, known bool) {
+	return cgroupOOMKills(os.DirFS("/"))
+}
+
+// Files in which the versions of control groups count.
+const (
+	oomVersion1 = "memory.oom_control"
+	oomVersion2 = "memory.events"
+)
+
+func cgroupOOMKills(root fs.FS) (uint64, bool) {
+	for g := range controlGroups(root, "memory") {
+		name := oomVersion2
+		if g.version == 1 {
+			name = oomVersion1
+		}
+		if data, err := g.read(name); err == nil {
+			if n, ok := oomKillField(data); ok {
+				return n, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func oomKillField(data string) (uint64, bool) {
+	for line := range strings.Lines(data) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			n, err := strconv.ParseUint(value, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }

@@ -41,7 +41,7 @@ func TestWhenTheMemoryIsLookedAt(t *testing.T) {
 		"full of files":       {container{limit: 1000 * mib, used: 1000 * mib, needed: 100 * mib}, false, maxLook, 1},
 		"full, and also used": {container{limit: 1000 * mib, used: 1000 * mib, needed: 949 * mib}, false, minLook, 1},
 	} {
-		_, isExceeded, next := LookAtMemory(&c.memory)
+		_, isExceeded, next := lookAtMemory(&c.memory)
 		if isExceeded != c.isExceeded || next != c.next || c.memory.looked != c.looked {
 			t.Errorf("%s: exceeded %v, the next look comes after %s, looked into files %d times", name, isExceeded, next, c.memory.looked)
 		}

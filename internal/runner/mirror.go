@@ -2,6 +2,7 @@ package runner
 
 import (
 	"io"
+	"sync"
 	"time"
 )
 
@@ -20,25 +21,23 @@ const (
 type mirror struct {
 	w     io.Writer
 	queue chan []byte
-	free  chan []byte
 	done  chan struct{}
 	// taken is how many bytes went into the queue, waited how long the process has waited for that.
 	taken  int64
 	waited time.Duration
 	// isStalled says that the last wait was in vain, and the queue is full since.
 	isStalled bool
-	// own is the buffer that is used if nothing is copied.
-	own []byte
 }
+
+// chunks are buffers to be used again.
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func newMirror(w io.Writer) *mirror {
 	m := &mirror{w: w}
 	if w == nil {
-		m.own = make([]byte, chunkSize)
 		return m
 	}
 	m.queue = make(chan []byte, mirrorChunks)
-	m.free = make(chan []byte, mirrorChunks+1)
 	m.done = make(chan struct{})
 	go m.copy()
 	return m
@@ -52,46 +51,25 @@ func (m *mirror) copy() {
 			_, err := m.w.Write(chunk)
 			failed = err != nil
 		}
-		m.recycle(chunk)
+		recycle(chunk)
 	}
 }
 
 // buffer returns a buffer that belongs to the caller until it is sent.
-func (m *mirror) buffer() []byte {
-	if m.w == nil {
-		return m.own
-	}
-	select {
-	case b := <-m.free:
-		return b[:chunkSize]
-	default:
-		return make([]byte, chunkSize)
-	}
-}
+func (m *mirror) buffer() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
-// recycle keeps a buffer for later, unless marks in place of values made it large.
-func (m *mirror) recycle(b []byte) {
-	if cap(b) > 2*chunkSize {
-		return
-	}
-	select {
-	case m.free <- b:
-	default:
+// recycle keeps a buffer for later, unless marks in place of values made it another one.
+func recycle(b []byte) {
+	if cap(b) == chunkSize {
+		chunks.Put((*[chunkSize]byte)(b[:chunkSize]))
 	}
 }
 
 // send passes on a buffer, which then no longer belongs to the caller.
 func (m *mirror) send(b []byte) {
-	if m.w == nil {
-		return
-	}
-	if len(b) == 0 {
-		m.recycle(b)
-		return
-	}
 	size := int64(len(b))
-	if !m.enqueue(b) {
-		m.recycle(b)
+	if m.w == nil || size == 0 || !m.enqueue(b) {
+		recycle(b)
 		return
 	}
 	m.taken += size

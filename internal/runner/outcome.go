@@ -16,7 +16,7 @@ func (r *run) outcome() result.Outcome {
 		return result.Outcome{Reason: r.stop.Reason, Message: r.stop.Message}
 	}
 	if r.endedAt.IsZero() {
-		r.endedAt = r.now()
+		r.endedAt = r.cmd.now()
 	}
 	o := result.Outcome{
 		Started:   true,
@@ -25,18 +25,9 @@ func (r *run) outcome() result.Outcome {
 		StartTime:      r.startedAt.Round(0),
 		CompletionTime: r.endedAt.Round(0),
 		DurationMS:     r.endedAt.Sub(r.startedAt).Milliseconds(),
-		Stdout:         r.stdout.capture.stream(),
-		Stderr:         r.stderr.capture.stream(),
 		LeftRunning:    r.leftRunning,
 		Usage:          r.usage(),
 	}
-	r.shown.addTo(&o)
-	if r.cmd.OnStreams == nil {
-		r.stdout.capture.kept.Drop()
-		r.stderr.capture.kept.Drop()
-	}
-	r.stdout.addRedactions(&o, result.RedactedStdout)
-	r.stderr.addRedactions(&o, result.RedactedStderr)
 	r.describeEnd(&o)
 	if r.inside != nil {
 		r.inside.Report(&o)
@@ -50,7 +41,7 @@ func (r *run) outcome() result.Outcome {
 }
 
 func (r *run) oomHappened() bool {
-	after, known := r.oomKills()
+	after, known := r.cmd.oomKills()
 	return known && after > r.oomBefore
 }
 
@@ -90,7 +81,7 @@ func (r *run) describeExit(o *result.Outcome, code int) {
 		o.Reason = result.Completed
 	}
 	switch {
-	case o.OOMKilled && r.isShared:
+	case o.OOMKilled && r.cmd.Beside:
 		o.Message += " While it ran, the kernel killed a process of the container for memory; that may have been another command's."
 	case o.OOMKilled:
 		o.Message += " While it ran, the kernel killed one of its processes for memory."

@@ -22,7 +22,7 @@ func lookProgram(argv, env []string, domain *sandbox.Domain) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return name, nil
 	}
-	path := variable(env, "PATH")
+	path := Variable(env, "PATH")
 	refused, found := "", ""
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
@@ -71,8 +71,8 @@ func notInPath(name, path, refused string) string {
 	}
 }
 
-// variable returns the value that getenv(3) finds: the first of that name.
-func variable(env []string, name string) string {
+// Variable returns the value that getenv(3) finds: the first of that name; empty for none.
+func Variable(env []string, name string) string {
 	for _, v := range env {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
 			return value

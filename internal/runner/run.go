@@ -11,56 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/anycase"
-	"toolcall.dev/operator/internal/runner/redact"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // runMutex allows one Run at a time: two would take each other's processes for their own.
 var runMutex sync.Mutex
 
-// Run starts the command and returns when it and everything it started has ended. It stops the command when the context
-// ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
+// Run starts a command that has its container for itself, and returns when it and everything it started has ended. It stops the
+// command when the context ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
 //
-// The outcome is redacted, and then shortened to what Validate accepts.
-func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
-	var matcher *redact.Matcher
-	if len(cmd.Redact) > 0 {
-		var err error
-		if matcher, err = redact.For(cmd.Redact); err != nil {
-			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command was not started: " + err.Error() + "."}
-		}
-	}
-	o := runCommand(ctx, &cmd, matcher, opts)
-	if matcher != nil {
-		redactTexts(&o, cmd.Redact, matcher)
-	}
-	o.Shorten()
-	return o
+// What the outcome says beside the output is neither redacted nor shortened.
+func Run(ctx context.Context, cmd Command) result.Outcome {
+	within, stop := withinLimit(ctx)
+	defer stop()
+	return Capture(&cmd, func(pipes *Pipes) result.Outcome { return Execute(within, cmd, pipes) })
 }
 
-// redactTexts redacts what an outcome says beside its streams.
-func redactTexts(o *result.Outcome, values []redact.Value, matcher *redact.Matcher) {
-	hosts := anycase.New(values)
-	replace := func(text string) string {
-		text, counts := matcher.Text(text)
-		addRedactions(o, counts, result.RedactedMessage)
-		return text
-	}
-	o.ReplaceTexts(replace, func(text string) string {
-		text, counts := hosts.Text(replace(text))
-		addRedactions(o, counts, result.RedactedMessage)
-		return text
-	})
-}
-
-// runCommand runs a command whose output a matcher redacts, if it isn't nil.
-func runCommand(ctx context.Context, cmd *Command, matcher *redact.Matcher, opts []Option) result.Outcome {
+// Execute is Run for a command whose input and output somebody else has the other ends of.
+func Execute(ctx context.Context, cmd Command, pipes *Pipes) result.Outcome {
 	runMutex.Lock()
 	defer runMutex.Unlock()
-	r := &run{cmd: *cmd, matcher: matcher, options: newOptions(opts), children: make(chan os.Signal, 1)}
+	// Before the end is told: whoever reads the output would wait.
+	defer pipes.Close()
+	r := newRun(cmd, pipes, make(chan os.Signal, 1))
 	if err := context.Cause(ctx); err != nil {
-		r.stop = stopCause(err)
+		r.stop = new(StopCause(err))
 		return r.outcome()
 	}
 	// Before the start, so that the end of no child is missed.
@@ -69,22 +45,20 @@ func runCommand(ctx context.Context, cmd *Command, matcher *redact.Matcher, opts
 	// One that was started ahead for this call and isn't used.
 	defer discardStage()
 	defer func() { r.connections.close() }()
-	r.oomBefore, _ = r.oomKills()
+	r.oomBefore, _ = r.cmd.oomKills()
 	if err := r.start(ctx); err != nil {
 		return startFailure(err)
 	}
-	r.onStart(r.startedAt)
-	r.before.afterStart()
+	pipes.Started(r.startedAt)
+	r.before.memory = proc.PeakMemory()
 	r.supervise(ctx)
 	return r.outcome()
 }
 
 // run is the state of one Run.
 type run struct {
-	options
-	cmd Command
-	// matcher redacts the output; nil for none.
-	matcher *redact.Matcher
+	cmd   Command
+	pipes *Pipes
 	// connections decide about the command's; nil when nothing does.
 	connections *connections
 	// noNetwork is what the node lacks for a network that nobody asked for.
@@ -93,11 +67,6 @@ type run struct {
 	domain   *sandbox.Domain
 	children chan os.Signal
 	tree     *tree
-	stdout   *stream
-	stderr   *stream
-	outputs  *outputs
-	shown    *shown
-	feeder   *feeder
 	// inside is what the command is held by; nil for a command without rules.
 	inside *sandbox.Process
 
@@ -116,19 +85,27 @@ type run struct {
 	survivors bool
 }
 
-// StopCause returns why Run stops a command whose context ended with an error.
-func StopCause(err error) Stop { return *stopCause(err) }
+func newRun(cmd Command, pipes *Pipes, children chan os.Signal) *run {
+	if cmd.now == nil {
+		cmd.now = time.Now
+	}
+	if cmd.oomKills == nil {
+		cmd.oomKills = CgroupOOMKills
+	}
+	return &run{cmd: cmd, pipes: pipes, children: children}
+}
 
-func stopCause(err error) *Stop {
+// StopCause returns why Run stops a command whose context ended with an error.
+func StopCause(err error) Stop {
 	var s Stop
 	switch {
 	case errors.As(err, &s):
-		return &s
+		return s
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
+		return Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
 	case errors.Is(err, context.Canceled):
-		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request."}
+		return Stop{Reason: result.CancelRequested, Message: "The command was stopped on request."}
 	default:
-		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request: " + err.Error()}
+		return Stop{Reason: result.CancelRequested, Message: "The command was stopped on request: " + err.Error()}
 	}
 }

@@ -26,17 +26,25 @@ var (
 func Prepare() rules.Support {
 	runMutex.Lock()
 	defer runMutex.Unlock()
-	if stage, err := takeStage(); err == nil {
-		if support == nil {
-			support = probe(stage)
-		}
-		ready = stage
-	}
+	err := startStage()
 	programs.ReadAhead(os.Getenv("PATH"))
-	if support == nil {
+	if err != nil && support == nil {
 		return *probe(nil)
 	}
 	return *support
+}
+
+// startStage has a stage ready, and finds out what the node gives, unless that is known.
+func startStage() error {
+	stage, err := takeStage()
+	if err != nil {
+		return err
+	}
+	if support == nil {
+		support = probe(stage)
+	}
+	ready = stage
+	return nil
 }
 
 // probe finds out what the node and the container's runtime give.
@@ -82,11 +90,11 @@ func (r *run) prepareDomain(ctx context.Context) (*sandbox.Domain, error) {
 	if err := knowSupport(); err != nil {
 		return nil, err
 	}
-	domain, err := sandbox.Prepare(r.cmd.Rules, variable(r.cmd.Env, "PATH"), *support)
+	domain, err := sandbox.Prepare(r.cmd.Rules, Variable(r.cmd.Env, "PATH"), *support)
 	var unavailable *sandbox.UnavailableError
 	if errors.As(err, &unavailable) {
-		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
-			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, support.WayOut(r.cmd.Rules))}
+		return nil, failed(result.IsolationUnavailable, fmt.Sprintf(
+			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, support.WayOut(r.cmd.Rules)))
 	}
 	if err != nil {
 		return nil, err
@@ -103,12 +111,7 @@ func knowSupport() error {
 	if support != nil {
 		return nil
 	}
-	stage, err := takeStage()
-	if err != nil {
-		return err
-	}
-	support, ready = probe(stage), stage
-	return nil
+	return startStage()
 }
 
 // giveUpNetwork takes the network from a command of which nobody has said anything about it, where its connections can't be held.
@@ -119,25 +122,18 @@ func (r *run) giveUpNetwork() error {
 	if err := knowSupport(); err != nil {
 		return err
 	}
-	held := rules.Rules{Connections: true, Beside: r.isShared}
+	held := rules.Rules{Connections: true, Beside: r.cmd.Beside}
 	r.noNetwork = support.Missing(&held)
 	r.cmd.DenyNetwork = r.noNetwork != ""
 	return nil
 }
 
-func closeDomain(d *sandbox.Domain) {
-	if d != nil {
-		d.Close()
-	}
-}
-
 // startInside starts the program in a domain that lists programs. The stage becomes the leader of the tree. One that was started ahead may
 // have ended since; a new one takes its place.
-func (r *run) startInside(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
-	defer domain.Close()
+func (r *run) startInside(domain *sandbox.Domain, program string, dir *os.File) error {
 	command := &sandbox.Start{
 		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
-		Directory: dir.fd(), Files: files.child(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
+		Directory: int(dir.Fd()), Files: r.pipes.fds(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
 	}
 	isAhead := ready != nil
 	err := r.execute(command)
@@ -155,7 +151,7 @@ func (r *run) execute(command *sandbox.Start) error {
 	becomeSubreaper()
 	r.before.beforeStart()
 	r.before.stage = processorTime(stage.PID)
-	r.startedAt = r.now()
+	r.startedAt = r.cmd.now()
 	if r.inside, err = stage.Execute(command); err == nil {
 		r.tree = newTree(stage.PID, r.inside)
 	}

@@ -3,12 +3,13 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
@@ -16,30 +17,31 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// startError says why a process wasn't started.
-type startError struct{ reason, message string }
+// failure is the outcome of a command that wasn't started.
+type failure struct{ result.Outcome }
 
-func (e *startError) Error() string { return e.reason + ": " + e.message }
+func (f *failure) Error() string { return f.Reason + ": " + f.Message }
+
+func failed(reason, message string) *failure {
+	return &failure{result.Outcome{Reason: reason, Message: message}}
+}
 
 func startFailure(err error) result.Outcome {
 	var refused *sandbox.RefusedError
-	if errors.As(err, &refused) {
+	var known *failure
+	switch {
+	case errors.As(err, &refused):
 		o := result.Outcome{Reason: result.CommandNotFound, Message: refused.Message}
 		refused.Report(&o)
 		return o
+	case errors.As(err, &known):
+		return known.Outcome
+	default:
+		return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 	}
-	var unheld *unheldError
-	if errors.As(err, &unheld) {
-		return result.Outcome{Reason: result.IsolationUnavailable, Message: unheld.Error(), Isolation: unheld.isolation}
-	}
-	var e *startError
-	if !errors.As(err, &e) {
-		e = &startError{result.InvalidEnvironment, "The command could not be started: " + err.Error() + "."}
-	}
-	return result.Outcome{Reason: e.reason, Message: e.message}
 }
 
-// start starts the process and the goroutines for its streams. After an error neither is left.
+// start starts the process. After an error it isn't there.
 func (r *run) start(ctx context.Context) (err error) {
 	dir, err := openDir(&r.cmd)
 	if err != nil {
@@ -55,7 +57,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		}
 		r.cmd.Rules = rules.WithConnections(r.cmd.Rules)
 	}
-	if r.isShared && r.cmd.Rules != nil {
+	if r.cmd.Beside && r.cmd.Rules != nil {
 		beside := *r.cmd.Rules
 		beside.Beside, r.cmd.Rules = true, &beside
 	}
@@ -63,45 +65,28 @@ func (r *run) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if domain != nil {
+		defer domain.Close()
+	}
 	program, err := lookProgram(r.cmd.Argv, r.cmd.Env, domain)
 	if err != nil {
-		closeDomain(domain)
 		return err
 	}
-	files, err := newChildFiles(&r.cmd)
-	if err != nil {
-		closeDomain(domain)
-		return err
-	}
-	defer files.closeChild()
 	closeOnExec()
 	switch {
 	case domain == nil:
-		err = r.startPlain(program, dir, files, restriction{set: r.denyNetwork()})
+		err = r.startPlain(program, dir, restriction{set: r.denyNetwork()})
 	case domain.NeedsStage():
-		err = r.startInside(domain, program, dir, files)
+		err = r.startInside(domain, program, dir)
 	default:
-		err = r.startOnThread(domain, program, dir, files)
+		err = r.startOnThread(domain, program, dir)
 	}
 	if err != nil {
 		r.startedAt = time.Time{}
-		files.closeOurs()
 		return classify(err, program, dir)
 	}
-	limits := kept.Limits{Memory: r.cmd.MaxBytesPerStream, Disk: r.cmd.KeepBytesPerStream}
-	r.stdout = newStream(files.stdout, limits, r.cmd.Stdout, r.matcher)
-	r.stderr = newStream(files.stderr, limits, r.cmd.Stderr, r.matcher)
-	// Both streams whole fit, unless the policy lets them be very large.
-	r.shown = newShown(min(2*r.cmd.MaxBytesPerStream, result.MaxStreamBytes), r.matcher)
-	r.outputs = newOutputs(files.poll, r.stdout, r.stderr, r.shown)
-	if r.cmd.OnStreams != nil {
-		r.cmd.OnStreams(r.stdout.capture.kept, r.stderr.capture.kept)
-	}
-	if r.cmd.Input != nil {
-		// Whoever writes learns when the process doesn't read any more.
-		r.cmd.Input.Close()
-	}
-	r.feeder = newFeeder(files.stdin, r.cmd.Stdin)
+	// The other ends tell when the process has closed its own.
+	r.pipes.Close()
 	return nil
 }
 
@@ -114,12 +99,12 @@ type restriction struct {
 }
 
 // startPlain starts the program.
-func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict restriction) error {
+func (r *run) startPlain(program string, dir *os.File, restrict restriction) error {
 	discardStage()
 	becomeSubreaper()
 	r.before.beforeStart()
-	r.startedAt = r.now()
-	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd, restrict) })
+	r.startedAt = r.cmd.now()
+	pid, err := r.fork(program, dir, restrict)
 	if err == nil {
 		r.tree = newTree(pid, nil)
 	}
@@ -127,14 +112,13 @@ func (r *run) startPlain(program string, dir *workDir, files *childFiles, restri
 }
 
 // startOnThread starts the program in a domain that needs no stage.
-func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
-	defer domain.Close()
+func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *os.File) error {
 	var inside *sandbox.Process
 	enter := func() (err error) {
 		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
 		return err
 	}
-	err := r.startPlain(program, dir, files, restriction{set: enter, isHeld: domain.NeedsHold()})
+	err := r.startPlain(program, dir, restriction{set: enter, isHeld: domain.NeedsHold()})
 	if err == nil {
 		r.inside = inside
 	} else if inside != nil {
@@ -150,8 +134,8 @@ func (r *run) denyNetwork() func() error {
 	}
 	return func() error {
 		if err := sandbox.DenyNetwork(); err != nil {
-			return &startError{result.InvalidEnvironment,
-				"The command was not started, because its network access could not be denied: " + err.Error() + "."}
+			return failed(result.InvalidEnvironment,
+				"The command was not started, because its network access could not be denied: "+err.Error()+".")
 		}
 		return nil
 	}
@@ -159,15 +143,16 @@ func (r *run) denyNetwork() func() error {
 
 // fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
 // the restriction, the other threads of this process don't.
-func fork(program string, cmd *Command, files *childFiles, cwd string, restrict restriction) (int, error) {
+func (r *run) fork(program string, dir *os.File, restrict restriction) (int, error) {
 	attr := &syscall.ProcAttr{
-		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
+		// The path of the descriptor, in the child, can't be made to lead elsewhere.
+		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Env: r.cmd.Env, Files: r.pipes.fds(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
 	}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be our own
 	}
 	if restrict.set == nil {
-		return syscall.ForkExec(program, cmd.Argv, attr)
+		return syscall.ForkExec(program, r.cmd.Argv, attr)
 	}
 	var pid, thread int
 	var err error
@@ -176,7 +161,7 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 			return
 		}
 		thread = unix.Gettid()
-		if pid, err = syscall.ForkExec(program, cmd.Argv, attr); err == nil && restrict.isHeld {
+		if pid, err = syscall.ForkExec(program, r.cmd.Argv, attr); err == nil && restrict.isHeld {
 			kernel.Hold(pid)
 		}
 	})
@@ -198,4 +183,47 @@ func closeOnExec() {
 			unix.CloseOnExec(fd)
 		}
 	}
+}
+
+// openDir opens the directory in which the process starts. Its path may lead elsewhere later.
+func openDir(cmd *Command) (dir *os.File, err error) {
+	fd, path := 0, cmd.Dir
+	if cmd.DirFD != nil {
+		path = cmd.DirFD.Name()
+		fd, err = unix.FcntlInt(cmd.DirFD.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	} else {
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, dirError(path, err)
+	}
+	dir = os.NewFile(uintptr(fd), path)
+	// A process that starts in the directory needs the right to search it.
+	if err := unix.Faccessat(fd, ".", unix.X_OK, 0); err != nil {
+		dir.Close()
+		return nil, dirError(path, err)
+	}
+	return dir, nil
+}
+
+func dirError(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return failed(result.WorkingDirNotAllowed,
+			fmt.Sprintf("The working directory %s can't be entered: permission denied.", quote(path)))
+	case errors.Is(err, unix.ENOTDIR):
+		return failed(result.WorkingDirNotFound, fmt.Sprintf("The working directory %s is not a directory.", quote(path)))
+	default:
+		return failed(result.WorkingDirNotFound,
+			fmt.Sprintf("The working directory %s can't be opened: %s.", quote(path), unwrapped(err)))
+	}
+}
+
+// unwrapped returns the kernel's message of an error.
+func unwrapped(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
 }

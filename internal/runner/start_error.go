@@ -14,16 +14,11 @@ import (
 )
 
 // classify returns why the kernel didn't start the program.
-func classify(err error, program string, dir *workDir) error {
-	var known *startError
+func classify(err error, program string, dir *os.File) error {
+	var known *failure
 	var refused *sandbox.RefusedError
 	var errno syscall.Errno
-	switch {
-	case errors.As(err, &refused):
-		return refused
-	case errors.As(err, &known):
-		return known
-	case !errors.As(err, &errno):
+	if errors.As(err, &refused) || errors.As(err, &known) || !errors.As(err, &errno) {
 		return err
 	}
 	name := quote(program)
@@ -38,26 +33,26 @@ func classify(err error, program string, dir *workDir) error {
 		return notFound(name + " is not a program that this machine can run: " +
 			"it has no #! line, or was built for another kind of machine.")
 	case unix.E2BIG:
-		return &startError{result.InvalidEnvironment,
-			"The command's arguments and variables, or one of them, are larger than the kernel takes: pass large data by stdin."}
+		return failed(result.InvalidEnvironment,
+			"The command's arguments and variables, or one of them, are larger than the kernel takes: pass large data by stdin.")
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
-		return &startError{result.InvalidEnvironment,
-			"The command could not be started within the limits of its environment: " + errno.Error() + "."}
+		return failed(result.InvalidEnvironment,
+			"The command could not be started within the limits of its environment: "+errno.Error()+".")
 	case unix.EINVAL:
-		return &startError{result.InvalidEnvironment,
-			"The command could not be started: an argument or a variable contains a NUL byte, or the program is malformed."}
+		return failed(result.InvalidEnvironment,
+			"The command could not be started: an argument or a variable contains a NUL byte, or the program is malformed.")
 	default:
 		return notFound(name + " could not be started: " + errno.Error() + ".")
 	}
 }
 
-func notFound(message string) *startError {
-	return &startError{result.CommandNotFound, message}
+func notFound(message string) *failure {
+	return failed(result.CommandNotFound, message)
 }
 
 // whatIsMissing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
-func whatIsMissing(program string, dir *workDir) string {
-	if unix.Faccessat(dir.fd(), program, unix.F_OK, 0) != nil {
+func whatIsMissing(program string, dir *os.File) string {
+	if unix.Faccessat(int(dir.Fd()), program, unix.F_OK, 0) != nil {
 		return quote(program) + " does not exist." + wordsHint(program)
 	}
 	if interpreter := shebang(program, dir); interpreter != "" {
@@ -67,8 +62,8 @@ func whatIsMissing(program string, dir *workDir) string {
 }
 
 // shebang returns the interpreter that a script names; it is empty for other files.
-func shebang(program string, dir *workDir) string {
-	fd, err := unix.Openat(dir.fd(), program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+func shebang(program string, dir *os.File) string {
+	fd, err := unix.Openat(int(dir.Fd()), program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}

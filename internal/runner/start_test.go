@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"toolcall.dev/operator/internal/result"
@@ -159,38 +158,15 @@ func TestASwappedDirectoryIsNeverEntered(t *testing.T) {
 	}
 }
 
-func TestWithoutProcTheWholeProcessEntersForAMoment(t *testing.T) {
-	base := publicDir(t)
-	cmd := in(Command{}, base)
-	dir, err := openDir(&cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	before, _ := os.Getwd()
-	inside := ""
-	_, err = dir.enterByChdir(func(cwd string) (int, error) {
-		if cwd != "" {
-			t.Errorf("cwd is %q", cwd)
-		}
-		inside, _ = syscall.Getwd()
-		return 0, nil
-	})
-	after, _ := os.Getwd()
-	if err != nil || inside != base || after != before {
-		t.Errorf("%v: was in %q, then in %q, before in %q", err, inside, after, before)
-	}
-}
-
 func TestOOM(t *testing.T) {
-	kills := func(after uint64) Option {
+	kills := func(after uint64) func() (uint64, bool) {
 		calls := uint64(0)
-		return withOOMKills(func() (uint64, bool) { calls++; return 5 + (calls-1)*after, true })
+		return func() (uint64, bool) { calls++; return 5 + (calls-1)*after, true }
 	}
-	unknown := withOOMKills(func() (uint64, bool) { return 0, false })
+	unknown := func() (uint64, bool) { return 0, false }
 	for name, c := range map[string]struct {
 		script string
-		opt    Option
+		kills  func() (uint64, bool)
 		want   want
 		killed bool
 	}{
@@ -203,7 +179,9 @@ func TestOOM(t *testing.T) {
 		"nobody knows":            {"kill -KILL $$", unknown, want{reason: result.Signaled, signal: "SIGKILL"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := runIt(t, context.Background(), bash(c.script), c.opt)
+			cmd := bash(c.script)
+			cmd.oomKills = c.kills
+			o := runIt(t, context.Background(), cmd)
 			c.want.check(t, o)
 			if o.OOMKilled != c.killed {
 				t.Errorf("OOMKilled is %v", o.OOMKilled)
@@ -214,21 +192,17 @@ func TestOOM(t *testing.T) {
 
 func TestAnOOMKillInASharedContainerIsNotSaidToBeTheCommands(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts []Option
-		want string
+		beside bool
+		want   string
 	}{
-		"alone":       {nil, "the kernel killed one of its processes for memory."},
-		"with others": {[]Option{WithOthers()}, "that may have been another command's."},
+		"alone":       {false, "the kernel killed one of its processes for memory."},
+		"with others": {true, "that may have been another command's."},
 	} {
 		calls := uint64(0)
-		opts := append(c.opts, withOOMKills(func() (uint64, bool) { calls++; return calls, true }))
-		if o := runIt(t, t.Context(), bash("exit 3"), opts...); !strings.HasSuffix(o.Message, c.want) {
+		cmd := bash("exit 3")
+		cmd.Beside, cmd.oomKills = c.beside, func() (uint64, bool) { calls++; return calls, true }
+		if o := runIt(t, t.Context(), cmd); !strings.HasSuffix(o.Message, c.want) {
 			t.Errorf("%s: %s", name, o.Message)
 		}
 	}
-}
-
-// withOOMKills sets the function that returns how many processes the kernel has killed for memory.
-func withOOMKills(count func() (uint64, bool)) Option {
-	return func(o *options) { o.oomKills = count }
 }

@@ -3,96 +3,80 @@ package runner
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// childFiles are both ends of the child's files. The child's ends block, as programs expect. The parent's ends don't, so
-// that reads and writes can be interrupted.
-type childFiles struct {
+// Pipes are the files of a process, and what is said about them between the one who has the other ends and the one who starts
+// the process.
+type Pipes struct {
+	// Child are the process's standard input, output and error. Whoever starts the process closes them then.
+	Child [3]*os.File
+	// Started is called when the process runs.
+	Started func(at time.Time)
+	// Drained is closed when all that was written is read, and nobody can write more.
+	Drained <-chan struct{}
+}
+
+// Close closes the process's files here.
+func (p *Pipes) Close() { closeAll(p.Child[:]) }
+
+func (p *Pipes) fds() []uintptr {
+	return []uintptr{p.Child[0].Fd(), p.Child[1].Fd(), p.Child[2].Fd()}
+}
+
+// files are both ends of a process's files. The process's ends block, as programs expect, from when their descriptors are asked for.
+// Ours don't, so that reads and writes can be interrupted.
+type files struct {
+	child                 [3]*os.File
 	stdin, stdout, stderr *os.File
 	// poll tells which of stdout and stderr has something.
 	poll *os.File
-	ends []uintptr
 }
 
 // pipeSize lets a fast writer go on while output is hashed. If the kernel refuses it, that only costs speed.
 const pipeSize = 256 << 10
 
-func newChildFiles(cmd *Command) (f *childFiles, err error) {
-	f = &childFiles{}
+func newFiles(cmd *Command) (f *files, err error) {
+	f = &files{}
 	defer func() {
 		if err != nil {
-			f.closeOurs()
-			f.closeChild()
+			closeAll(append(f.child[:], f.stdin, f.stdout, f.stderr))
 			err = fmt.Errorf("prepare input and output: %w", err)
 		}
 	}()
-	if f.stdin, err = f.input(cmd); err != nil {
+	switch {
+	case cmd.Input != nil:
+		f.child[0] = cmd.Input
+	case len(cmd.Stdin) == 0:
+		f.child[0], err = os.Open(os.DevNull)
+	default:
+		f.child[0], f.stdin, err = os.Pipe()
+	}
+	if err != nil {
 		return f, err
 	}
-	if f.stdout, err = f.output("stdout"); err != nil {
+	if f.stdout, f.child[1], err = outputPipe(); err != nil {
 		return f, err
 	}
-	if f.stderr, err = f.output("stderr"); err != nil {
+	if f.stderr, f.child[2], err = outputPipe(); err != nil {
 		return f, err
 	}
 	f.poll, err = newPoll(f.stdout, f.stderr)
 	return f, err
 }
 
-// input gives the child its input: a pipe, or /dev/null if there is none.
-func (f *childFiles) input(cmd *Command) (*os.File, error) {
-	if cmd.Input != nil {
-		fd, err := unix.FcntlInt(cmd.Input.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil {
-			f.ends = append(f.ends, uintptr(fd))
-		}
-		return nil, err
+func outputPipe() (own, child *os.File, err error) {
+	if own, child, err = os.Pipe(); err == nil {
+		_, _ = unix.FcntlInt(child.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	}
-	if len(cmd.Stdin) == 0 {
-		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			f.ends = append(f.ends, uintptr(fd))
-			return nil, nil
-		}
-	}
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, err
-	}
-	f.ends = append(f.ends, uintptr(p[0]))
-	return parentEnd(p[1], "stdin")
+	return own, child, err
 }
 
-func (f *childFiles) output(name string) (*os.File, error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, err
-	}
-	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, pipeSize)
-	f.ends = append(f.ends, uintptr(p[1]))
-	return parentEnd(p[0], name)
-}
-
-func parentEnd(fd int, name string) (*os.File, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-func (f *childFiles) child() []uintptr { return f.ends }
-
-func (f *childFiles) closeChild() {
-	for _, fd := range f.ends {
-		unix.Close(int(fd))
-	}
-	f.ends = nil
-}
-
-func (f *childFiles) closeOurs() {
-	for _, file := range []*os.File{f.stdin, f.stdout, f.stderr, f.poll} {
+// closeAll closes those of the files that there are.
+func closeAll(files []*os.File) {
+	for _, file := range files {
 		if file != nil {
 			file.Close()
 		}

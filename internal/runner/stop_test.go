@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -136,7 +137,9 @@ func TestACancelBeforeTheStartStartsNothing(t *testing.T) {
 	cancel()
 	marker := publicDir(t) + "/ran"
 	started := false
-	o := runIt(t, ctx, program("touch", marker), WithOnStart(func(time.Time) { started = true }))
+	cmd := program("touch", marker)
+	cmd.OnStreams = func(kept.Output, kept.Output) { started = true }
+	o := runIt(t, ctx, cmd)
 	want{reason: result.CancelRequested}.check(t, o)
 	if o.Started || started {
 		t.Error("it was started")
@@ -205,7 +208,8 @@ func TestTheDurationIsTheProcessesOwn(t *testing.T) {
 	clock := &childClock{}
 	cmd := bash("sleep infinity & echo $!")
 	cmd.Stdout = clock
-	o := runIt(t, t.Context(), cmd, withClock(clock.now))
+	cmd.now = clock.now
+	o := runIt(t, t.Context(), cmd)
 	if clock.now().Equal(o.CompletionTime) || number(text(o.Stdout)) <= 0 {
 		t.Fatalf("the child didn't outlive the command: %s", describe(o))
 	}
@@ -249,9 +253,4 @@ func TestOrphansAreReapedWhileItRuns(t *testing.T) {
 		echo "no zombies"; exit 7`))
 	out := "no zombies\n"
 	want{reason: result.NonZeroExit, exit: result.Exit(7), stdout: &out}.check(t, o)
-}
-
-// withClock sets the clock for the times of the outcome. Timeouts use the real clock.
-func withClock(now func() time.Time) Option {
-	return func(o *options) { o.now = now }
 }

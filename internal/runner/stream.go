@@ -29,17 +29,15 @@ type stream struct {
 	// redactor redacts what unredacted has of the output; nil for a stream that isn't redacted.
 	redactor   *redact.Stream
 	unredacted []byte
-	// done is closed when reading has ended. What was captured may be taken only after that.
-	done chan struct{}
-	// isStopped says that read doesn't wait for more, and left is how many bytes it still takes of what is there. isEnded says that done
-	// is closed.
+	// isStopped says that read doesn't wait for more, and left is how many bytes it still takes of what is there. isEnded says that
+	// reading has ended.
 	isStopped, isEnded bool
 	left               int
 }
 
 // newStream prepares to read. matcher redacts the output, if it isn't nil.
 func newStream(r *os.File, limits kept.Limits, live io.Writer, matcher *redact.Matcher) *stream {
-	s := &stream{r: r, capture: newCapture(limits), mirror: newMirror(live), done: make(chan struct{})}
+	s := &stream{r: r, capture: newCapture(limits), mirror: newMirror(live)}
 	// It fails for a closed file only.
 	s.raw, _ = r.SyscallConn()
 	if matcher != nil {
@@ -110,7 +108,6 @@ func (s *stream) read(p []byte) (n int, err error) {
 func (s *stream) end(whole bool) {
 	s.isEnded = true
 	s.capture.finish(whole)
-	close(s.done)
 }
 
 // addRedactions counts what was redacted. It is for after the end.

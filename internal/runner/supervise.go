@@ -9,11 +9,13 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// Bounds of what follows the end of the process. The first two together bound how long Run waits for pipes that
+// Bounds of what follows the end of the process. drainLimit and leaveLimit together bound how long Run waits for pipes that
 // descendants hold open.
 const (
 	// drainLimit is how long descendants may go on writing. A filter such as "> >(sed ...)" ends after its shell.
 	drainLimit = 800 * time.Millisecond
+	// closedLimit is how long they have when they have closed the output, which they do in the middle of their ends.
+	closedLimit = 10 * time.Millisecond
 	// leaveLimit is how long descendants have, after SIGTERM, to clean up.
 	leaveLimit = 200 * time.Millisecond
 	// killLimit is how long to wait after SIGKILL, which only processes that hang in the kernel survive for a moment.
@@ -44,8 +46,6 @@ func (r *run) supervise(ctx context.Context) {
 	if r.inside != nil {
 		r.inside.Stop()
 	}
-	r.feeder.finish()
-	r.outputs.finish(flushLimit)
 }
 
 func (r *run) grace() time.Duration {
@@ -73,7 +73,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-timeout:
 			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout()) + "."}
 		case <-ctx.Done():
-			stop = stopCause(context.Cause(ctx))
+			stop = new(StopCause(context.Cause(ctx)))
 		}
 		// A process that has ended by now has ended by itself, whatever happened at the same moment.
 		if r.reap(); r.status != nil {
@@ -89,7 +89,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 func (r *run) reap() (left bool) {
 	status, left := r.tree.reap()
 	if status != nil && r.status == nil {
-		r.status, r.endedAt = status, r.now()
+		r.status, r.endedAt = status, r.cmd.now()
 	}
 	return left
 }
@@ -103,18 +103,17 @@ func (r *run) hasEnded() bool {
 func (r *run) drain(ctx context.Context) {
 	limit := time.NewTimer(drainLimit)
 	defer limit.Stop()
-	for _, s := range []*stream{r.stdout, r.stderr} {
-		for open := true; open; {
-			select {
-			case <-s.done:
-				open = false
-			case <-r.children:
-				r.reap()
-			case <-limit.C:
-				return
-			case <-ctx.Done():
-				return
-			}
+	drained := r.pipes.Drained
+	for !r.hasEnded() {
+		select {
+		case <-r.children:
+		case <-drained:
+			drained = nil
+			limit.Reset(closedLimit)
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

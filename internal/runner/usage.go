@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/proc"
 )
 
 // usageBefore is what the kernel had counted by the start of a command.
@@ -18,16 +17,13 @@ type usageBefore struct {
 	children unix.Rusage
 	// stage is the processor time that the leader took before it became the command.
 	stage time.Duration
-	// memory is the most that this process had at a time. The kernel counts it as the command's too, because the command is
+	// memory is the most that this process had at a time, by when the command ran. The kernel counts it as the command's too, because the command is
 	// started from it.
 	memory int64
 }
 
 // beforeStart is called right before the leader starts, or becomes the command.
 func (u *usageBefore) beforeStart() { _ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u.children) }
-
-// afterStart is called as soon as the command runs.
-func (u *usageBefore) afterStart() { u.memory = proc.PeakMemory() }
 
 // memorySlack is by how much two readings of one size can differ: the kernel counts pages for each processor.
 const memorySlack = 1 << 20
@@ -51,7 +47,7 @@ func (r *run) usage() *result.Usage {
 		u.ReadBytes = new((after.Inblock - before.Inblock) * blockSize)
 		u.WrittenBytes = new((after.Oublock - before.Oublock) * blockSize)
 	}
-	if !r.isShared {
+	if !r.cmd.Beside {
 		u.PeakProcesses = peakTasks(os.DirFS("/"))
 	}
 	return u

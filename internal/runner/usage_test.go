@@ -133,7 +133,9 @@ func TestTheMemoryOfASmallCommandIsNotKnown(t *testing.T) {
 	if o := runIt(t, t.Context(), program("no-such-program")); o.Usage != nil {
 		t.Errorf("nothing ran, and took %+v", o.Usage)
 	}
-	if o := runIt(t, t.Context(), program("true"), WithOthers()); o.Usage.PeakProcesses != nil {
+	cmd := program("true")
+	cmd.Beside = true
+	if o := runIt(t, t.Context(), cmd); o.Usage.PeakProcesses != nil {
 		t.Errorf("%d processes of several commands are said to be one's", *o.Usage.PeakProcesses)
 	}
 }

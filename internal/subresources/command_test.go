@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/spec"
@@ -72,5 +73,6 @@ func runCommand(line string) error {
 	said := json.NewEncoder(os.Stdout)
 	return said.Encode(runner.Run(ctx, runner.Command{
 		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Bounds: spec.Bounds{MaxBytesPerStream: c.MaxBytesPerStream}, Input: os.Stdin,
-	}, runner.WithOnStart(func(at time.Time) { _ = said.Encode(at) })))
+		OnStreams: func(kept.Output, kept.Output) { _ = said.Encode(time.Now()) },
+	}))
 }

@@ -159,7 +159,7 @@ func (p *pod) startRunner() {
 			return config.Dial(ctx, serving)
 		},
 		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
-		FilesOf: func(*wire.Begin) supervisor.TransferFiles { return executor },
+		FilesOf: func(*wire.Begin) *supervisor.Executor { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

@@ -1,13 +1,11 @@
 package supervisor_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
@@ -95,15 +93,6 @@ func TestTheRunnerOfACallEndsAtOnceWithItsAcknowledgement(t *testing.T) {
 	})
 }
 
-// refusedFiles are files that no transfer may reach.
-type refusedFiles struct{}
-
-func (refusedFiles) TransferRules(*wire.Transfer) (*files.Rules, *spec.File, error) {
-	return nil, nil, errors.New("refused")
-}
-
-func (refusedFiles) TransferMessage(_ *wire.Transfer, message string) string { return message }
-
 func TestOnlyTheRunnerOfASessionHasFiles(t *testing.T) {
 	transfer := &wire.Message{Transfer: &wire.Transfer{
 		ID: 1, Kind: wire.TransferRead, Path: "/f", Rules: spec.FileRules{ReadPaths: []string{"/"}},
@@ -113,7 +102,7 @@ func TestOnlyTheRunnerOfASessionHasFiles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
 				b := start(t, owner, func(b *bench) {
-					b.FilesOf = func(*wire.Begin) supervisor.TransferFiles { asked++; return refusedFiles{} }
+					b.FilesOf = func(*wire.Begin) *supervisor.Executor { asked++; return &supervisor.Executor{} }
 				})
 				defer b.stop()
 				p, _ := b.connect()

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/spec"
@@ -90,7 +90,12 @@ func TestFilesThatCannotBeOpenedEndNoCall(t *testing.T) {
 	defer cancel()
 	a := collecting(e, `echo a >a`, "stuck", "a")
 	e.Run = func(ctx context.Context, c runner.Command) result.Outcome {
-		return runner.Run(ctx, c, runner.WithOnStart(func(time.Time) { cancel() }))
+		c.OnStreams = func(stdout, stderr kept.Output) {
+			stdout.Drop()
+			stderr.Drop()
+			cancel()
+		}
+		return runner.Run(ctx, c)
 	}
 	o := e.Execute(running, a).Outcome
 	e.Run = nil

@@ -108,7 +108,7 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		Stdin:   a.Stdin,
 		Bounds:  a.Bounds,
 		Network: e.networkOf(a),
-		Redact:  p.hidden.values,
+		Redact:  p.hidden.matcher,
 		Stdout:  e.Stdout,
 		Stderr:  e.Stderr,
 	}
@@ -128,14 +128,11 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		defer command.Input.Close()
 		defer e.Inputs.end(a.CallUID)
 	}
-	var o result.Outcome
+	run := runner.Run
 	if e.Run != nil {
-		o = e.Run(ctx, command)
-	} else {
-		within, stop := runner.WithinMemory(ctx)
-		o = runner.Run(within, command)
-		stop()
+		run = e.Run
 	}
+	o := run(ctx, command)
 	o.WorkingDir = path
 	// Before files are collected: a glob must not find them.
 	p.files.removeFrom(&o)
@@ -144,7 +141,7 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 }
 
 // home is the process's home directory.
-func (p *prepared) home() string { return variableOf(p.Env, homeVariable) }
+func (p *prepared) home() string { return runner.Variable(p.Env, homeVariable) }
 
 func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}

@@ -26,6 +26,10 @@ func LinkedFrom(dir *os.File) ([]string, error) {
 		return nil, err
 	}
 	f.link(dir)
-	names, err := f.ownDir.Readdirnames(0)
+	entries, err := os.ReadDir(f.path)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
 	return names, errors.Join(err, f.remove())
 }

@@ -32,9 +32,14 @@ const maxFileOperations = 4
 
 var fileSlots = make(chan struct{}, maxFileOperations)
 
-// ReserveFileThreads starts the threads of all operations that run at a time, before a command can take all processes that
-// there may be.
-func ReserveFileThreads() { kernel.ReserveThreads(maxFileOperations * files.MaxThreads()) }
+// outputThreads are for the output of a session's calls, some of which may wait for a disk or the pod's log.
+const outputThreads = 8
+
+// ReserveThreads starts the threads of all that may wait for a file system in a session, before a command can take all processes
+// that there may be.
+func ReserveThreads() {
+	kernel.ReserveThreads(maxFileOperations*files.MaxThreads() + wire.MaxTransfers + outputThreads)
+}
 
 // fileRun is one operation on files.
 type fileRun struct {

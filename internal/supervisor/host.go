@@ -22,7 +22,7 @@ type host struct {
 	// saveCopy is for the result of a runner's only call; nil for others.
 	saveCopy func(*wire.Result)
 	// files says what transfers may reach; nil for nothing.
-	files TransferFiles
+	files *Executor
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
 	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.
@@ -38,9 +38,8 @@ type host struct {
 
 // call is one that runs or whose result isn't acknowledged.
 type call struct {
-	held       wire.Held
-	background bool
-	stop       context.CancelCauseFunc
+	held wire.Held
+	stop context.CancelCauseFunc
 	// result is nil until the call has ended.
 	result *wire.Result
 }
@@ -144,10 +143,7 @@ func (h *host) assign(a *wire.Assignment) (*wire.Message, error) {
 	if !h.hasRoom(a.Background) {
 		return nil, errTooMany
 	}
-	c := &call{
-		held:       wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision, Background: a.Background},
-		background: a.Background,
-	}
+	c := &call{held: wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision, Background: a.Background}}
 	h.calls = append(h.calls, c)
 	refusal := h.ended
 	if refusal == nil && h.taken.isFull() {
@@ -177,7 +173,7 @@ func (h *host) hasRoom(background bool) bool {
 		limit = wire.MaxBackgroundCalls
 	}
 	for _, c := range h.calls {
-		if c.result == nil && c.background == background {
+		if c.result == nil && c.held.Background == background {
 			limit--
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -37,17 +35,11 @@ type input struct {
 
 // open makes the input of a call, and returns the process's end of it.
 func (i *Inputs) open(uid string) (*os.File, error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+	read, write, err := os.Pipe()
+	if err != nil {
 		return nil, err
 	}
-	read := os.NewFile(uintptr(p[0]), "input")
-	if err := unix.SetNonblock(p[1], true); err != nil {
-		read.Close()
-		_ = unix.Close(p[1])
-		return nil, err
-	}
-	in := &input{turn: make(chan struct{}, 1), w: os.NewFile(uintptr(p[1]), "input")}
+	in := &input{turn: make(chan struct{}, 1), w: write}
 	in.turn <- struct{}{}
 	i.mu.Lock()
 	defer i.mu.Unlock()

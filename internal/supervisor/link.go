@@ -1,55 +1,110 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// link is a connection from which messages are received. broken says why no more come, ended is closed then, and closed by
-// the one who handles the messages.
+// link is a connection. What is received, and what is to be sent, waits in channels: an operator that reads slowly doesn't keep the
+// runner from hearing what it says.
 type link struct {
-	conn          Conn
-	incoming      chan *wire.Message
-	broken        chan error
-	ended, closed chan struct{}
-	reads         *reads
-	transfers     *transfers
+	conn Conn
+	// ctx ends with the connection. Its cause says why.
+	ctx                context.Context
+	end                context.CancelCauseFunc
+	incoming, outgoing chan *wire.Message
+	// sent is closed when nothing more is sent.
+	sent      chan struct{}
+	reads     *reads
+	transfers *transfers
 }
 
-// maxUnhandled is how many messages may wait to be handled.
-const maxUnhandled = 8 + 2*wire.MaxReads
+const (
+	// maxUnhandled is how many messages may wait to be handled.
+	maxUnhandled = 8 + 2*wire.MaxReads
+	// maxUnsent is how many may wait to be sent. An operator that asks for more than it reads is left.
+	maxUnsent = 256
+)
 
-// receive reads messages until the connection ends. Nobody has to read the channels for it to end.
-func (s *Supervisor) receive(conn Conn) *link {
+var errUnread = errors.New("the operator asks for more than it reads")
+
+// open receives and sends until the connection ends. Nobody has to read the channel for that.
+func (s *Supervisor) open(ctx context.Context, conn Conn) *link {
 	l := &link{
-		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1),
-		ended: make(chan struct{}), closed: make(chan struct{}), reads: newReads(conn, s.Outputs),
+		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), outgoing: make(chan *wire.Message, maxUnsent), sent: make(chan struct{}),
 	}
-	l.transfers = newTransfers(l.reads.inTurn, s.Inputs)
-	go l.receive()
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	l.reads = newReads(l.ctx, conn, s.Outputs)
+	l.transfers = &transfers{reads: l.reads, inputs: s.Inputs, running: map[uint64]*transfer{}}
+	// Who receives notices when the operator is gone.
+	go l.receiveAll()
+	go l.sendAll()
 	return l
 }
 
-// close ends the connection. What wasn't handled is discarded.
-func (l *link) close() {
-	l.conn.Close()
-	close(l.closed)
-	l.transfers.stop()
-	l.reads.close()
-}
-
-func (l *link) receive() {
-	defer close(l.ended)
+func (l *link) receiveAll() {
 	for {
 		m, err := l.conn.Receive()
 		if err != nil {
-			l.broken <- err
+			l.end(err)
 			return
 		}
 		// The one who handles messages never waits for a Send.
 		select {
 		case l.incoming <- m:
-		case <-l.closed:
+		case <-l.ctx.Done():
 			return
 		}
 	}
+}
+
+func (l *link) sendAll() {
+	defer close(l.sent)
+	for {
+		select {
+		case m, isThere := <-l.outgoing:
+			if !isThere {
+				return
+			}
+			if err := l.conn.Send(m); err != nil {
+				l.end(err)
+				return
+			}
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// send queues messages, in their order; nil is none.
+func (l *link) send(messages ...*wire.Message) error {
+	for _, m := range messages {
+		if m == nil {
+			continue
+		}
+		select {
+		case l.outgoing <- m:
+		default:
+			return errUnread
+		}
+	}
+	return nil
+}
+
+// flush lets what is queued leave, unless the connection ends before. Nothing can be queued any more.
+func (l *link) flush() {
+	close(l.outgoing)
+	select {
+	case <-l.sent:
+	case <-l.ctx.Done():
+	}
+}
+
+// close ends the connection. What wasn't handled is discarded.
+func (l *link) close() {
+	l.conn.Close()
+	l.end(nil)
+	<-l.sent
 }

@@ -18,7 +18,7 @@ const kubernetesHost = "KUBERNETES_SERVICE_HOST"
 // checkPod says why a command can't have its network in this pod: a pod is made for one kind, and a session keeps it when its policy
 // changes.
 func (e *Executor) checkPod(a *wire.Assignment) (reason, message string) {
-	isRestricted := variableOf(e.Environ, wire.EnvHostIPs) != ""
+	isRestricted := runner.Variable(e.Environ, wire.EnvHostIPs) != ""
 	switch {
 	case a.Network != nil && !isRestricted:
 		return result.IsolationUnavailable, "The command was not started, because its pod was made under a policy with network.mode Unrestricted, " +
@@ -39,8 +39,8 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	}
 	n := &runner.Network{Network: *a.Network, Hosts: e.Hosts}
 	around := &n.Rules.Surroundings
-	around.Node = addAddresses(around.Node, variableOf(e.Environ, wire.EnvHostIPs))
-	around.APIServerService = addAddresses(around.APIServerService, variableOf(e.Environ, kubernetesHost))
+	around.Node = addAddresses(around.Node, runner.Variable(e.Environ, wire.EnvHostIPs))
+	around.APIServerService = addAddresses(around.APIServerService, runner.Variable(e.Environ, kubernetesHost))
 	around.Pod = podAddresses()
 	if !slices.ContainsFunc(around.Pod, func(own netip.Addr) bool {
 		return slices.ContainsFunc(around.Pods, func(known netip.Prefix) bool { return known.Contains(own) })
@@ -65,16 +65,6 @@ func podAddresses() (list []netip.Addr) {
 		}
 	}
 	return list
-}
-
-// variableOf is the value of a variable; empty for one that isn't set.
-func variableOf(env []string, name string) string {
-	for _, kv := range env {
-		if value, ok := strings.CutPrefix(kv, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }
 
 // addAddresses adds the addresses of a text with commas that aren't in the list.

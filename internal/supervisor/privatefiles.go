@@ -46,8 +46,6 @@ type privateFiles struct {
 	// all is the directory of all calls', own that of this one, which has the name in it.
 	all, own *os.Root
 	name     string
-	// ownDir is own again, for what an os.Root does by path.
-	ownDir   *os.File
 	written  []string
 	removing sync.Once
 }
@@ -97,10 +95,7 @@ func newPrivateFiles() (*privateFiles, error) {
 		return nil, err
 	}
 	defer temporary.Close()
-	if err := temporary.Mkdir(privateFilesName, privateFilesMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	all, err := openOwnDir(temporary, privateFilesName)
+	all, err := makeOwnDir(temporary, privateFilesName)
 	if err != nil {
 		return nil, err
 	}
@@ -110,27 +105,15 @@ func newPrivateFiles() (*privateFiles, error) {
 		_ = all.Close()
 		return nil, err
 	}
-	f := &privateFiles{path: path.Join(temporaryDir, privateFilesName, name), all: all, own: own, name: name}
-	if f.ownDir, err = own.Open("."); err != nil {
-		return nil, errors.Join(err, f.remove())
-	}
-	return f, nil
+	return &privateFiles{path: path.Join(temporaryDir, privateFilesName, name), all: all, own: own, name: name}, nil
 }
 
+// makeOwnDir makes a directory and opens it, and makes sure that it isn't a link, and that it is this user's alone. A command may have
+// put anything in its place: nothing is waited for, as opening a FIFO would.
 func makeOwnDir(in *os.Root, name string) (*os.Root, error) {
-	if err := in.Mkdir(name, privateFilesMode); err != nil {
+	if err := in.Mkdir(name, privateFilesMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	own, err := openOwnDir(in, name)
-	if err != nil {
-		return nil, errors.Join(err, in.Remove(name))
-	}
-	return own, nil
-}
-
-// openOwnDir opens a directory, and makes sure that it isn't a link, and that it is this user's alone. A command may have put
-// anything in its place: nothing is waited for, as opening a FIFO would.
-func openOwnDir(in *os.Root, name string) (*os.Root, error) {
 	parent, err := in.Open(".")
 	if err != nil {
 		return nil, err
@@ -194,9 +177,8 @@ func (f *privateFiles) remove() (err error) {
 func (f *privateFiles) removeAll() error {
 	defer f.all.Close()
 	defer f.own.Close()
-	defer f.ownDir.Close()
 	// The command may have taken the right to remove something. If that matters, removing fails.
-	_ = f.ownDir.Chmod(privateFilesMode)
+	_ = f.all.Chmod(f.name, privateFilesMode)
 	var failed []error
 	// By their own directory, which the command may have moved.
 	for _, name := range f.written {

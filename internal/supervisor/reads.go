@@ -18,8 +18,8 @@ var errReads = errors.New("the operator asks for output more often than it may")
 type reads struct {
 	conn    Conn
 	outputs *Outputs
-	ctx     context.Context
-	stop    context.CancelFunc
+	// ctx ends with the connection, and so do all Reads. Nobody waits for them: one may hang in a disk.
+	ctx context.Context
 	// turn has an element while nobody sends. Who waits gets it in turn.
 	turn chan struct{}
 
@@ -28,15 +28,11 @@ type reads struct {
 	cancels map[uint64]context.CancelFunc
 }
 
-func newReads(conn Conn, outputs *Outputs) *reads {
-	r := &reads{conn: conn, outputs: outputs, turn: make(chan struct{}, 1), cancels: map[uint64]context.CancelFunc{}}
-	r.ctx, r.stop = context.WithCancel(context.Background())
+func newReads(ctx context.Context, conn Conn, outputs *Outputs) *reads {
+	r := &reads{ctx: ctx, conn: conn, outputs: outputs, turn: make(chan struct{}, 1), cancels: map[uint64]context.CancelFunc{}}
 	r.turn <- struct{}{}
 	return r
 }
-
-// close ends all Reads. It doesn't wait for them: one may hang in a disk. The connection is closed, so that they send nothing.
-func (r *reads) close() { r.stop() }
 
 // handle takes what the operator says of output. It says whether the message was about that.
 func (r *reads) handle(m *wire.Message) (isRead bool, err error) {
@@ -127,12 +123,9 @@ func (r *reads) open(ctx context.Context, m *wire.ReadOutput) (output.Reader, er
 // fill reads the next part of a stream. There is nothing in it at the end of what there is.
 func fill(ctx context.Context, id uint64, stream output.Reader, offset int64, left int) (*wire.Data, error) {
 	d := &wire.Data{ID: id, Offset: offset}
-	// What is known is of the last read, where the stream is in another process.
-	part := make([]byte, min(max(left, 1), wire.MaxPayload))
+	part := make([]byte, min(left, wire.MaxPayload))
 	n, err := stream.ReadAt(ctx, part, offset)
-	if n > 0 && left > 0 {
-		d.Bytes, d.Payload = n, part[:n]
-	}
+	d.Bytes, d.Payload = n, part[:n]
 	info := stream.Info()
 	d.Total, d.Complete, d.SHA256 = info.Bytes, info.Complete, info.SHA256
 	d.MissingStart, d.MissingEnd, d.Lost = info.Missing.Start, info.Missing.End, info.Lost

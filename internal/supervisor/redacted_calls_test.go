@@ -146,6 +146,37 @@ func TestAMessageAboutAPathIsRedactedBeforeItIsCut(t *testing.T) {
 	}
 }
 
+func TestAMessageAboutAProgramIsRedactedBeforeItIsCut(t *testing.T) {
+	const value = "correct-horse-battery"
+	e := executor(t)
+	missing := func(program, path string) result.Outcome {
+		t.Helper()
+		a := redacting(e, shell(e, ""))
+		a.Argv = []string{program}
+		if path != "" {
+			a.Environment.Layers = append(a.Environment.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "PATH", Value: path}}})
+		}
+		o := execute(t, e, a).Outcome
+		if o.Reason != result.CommandNotFound || strings.Contains(o.Message, value[:3]) || !strings.Contains(o.Message, "[redacted: TOKEN]") {
+			t.Fatalf("%s: %q", o.Reason, o.Message)
+		}
+		return o
+	}
+	for name, source := range map[string]string{"a name in PATH": "", "a path": "/no/"} {
+		for before := 280; before < 300; before++ {
+			o := missing(source+strings.Repeat("a", before)+value, "")
+			want := result.Redactions{{Name: "TOKEN", Stream: result.RedactedMessage, Count: int64(strings.Count(o.Message, "[redacted: TOKEN]"))}}
+			if !slices.Equal(o.Redactions, want) {
+				t.Errorf("%s: redactions: %+v, not %+v", name, o.Redactions, want)
+			}
+		}
+	}
+	o := missing("no-such-program", "/"+strings.Repeat("a", 990)+value+strings.Repeat("b", 5000))
+	if len(o.Message) != result.MaxMessage {
+		t.Errorf("%d bytes: %q", len(o.Message), o.Message)
+	}
+}
+
 // The operator has no values, and what it says of a command shows them. The runner's part of the result doesn't.
 func TestAValueInTheCommandItselfIsInNothingThatTheRunnerSays(t *testing.T) {
 	const value = "correct-horse-battery"

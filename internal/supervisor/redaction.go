@@ -43,27 +43,20 @@ func newRedaction(known []envresolve.KnownValue) (*redaction, error) {
 	return r, nil
 }
 
-// bytes returns text without the values, and counts them.
-func (r *redaction) bytes(text []byte) []byte {
-	if r.matcher == nil || len(text) == 0 {
-		return text
-	}
-	out, counts := r.matcher.Bytes(text)
-	r.count(counts)
-	return out
-}
-
 func (r *redaction) count(counts []redact.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = append(r.counts, counts...)
 }
 
+// text returns a text without the values, and counts them.
 func (r *redaction) text(text string) string {
-	if r.matcher == nil || text == "" {
+	if r.matcher == nil {
 		return text
 	}
-	return string(r.bytes([]byte(text)))
+	text, counts := r.matcher.Text(text)
+	r.count(counts)
+	return text
 }
 
 // hostText is text, for what names hosts.

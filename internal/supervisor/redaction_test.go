@@ -144,7 +144,7 @@ func TestWithoutValuesNothingIsChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &result.Outcome{Message: secretValue}
-	if r.outcome(o); o.Message != secretValue || o.Redactions != nil || string(r.bytes([]byte(secretValue))) != secretValue {
+	if r.outcome(o); o.Message != secretValue || o.Redactions != nil || r.text(secretValue) != secretValue {
 		t.Errorf("got %+v", o)
 	}
 }

@@ -11,64 +11,6 @@ import (
 	"toolcall.dev/operator/internal/runner"
 )
 
-// maxUnsent bounds how many messages wait to be sent. An operator that asks for more than it reads is left.
-const maxUnsent = 256
-
-var errUnread = errors.New("the operator asks for more than it reads")
-
-// sender sends messages in their order, so that an operator which reads slowly doesn't keep the runner from hearing what it
-// says.
-type sender struct {
-	conn  Conn
-	queue chan *wire.Message
-	// done is closed when the sender has ended, with the error in failed if there was one.
-	done   chan struct{}
-	failed chan error
-}
-
-func newSender(conn Conn) *sender {
-	s := &sender{conn: conn, queue: make(chan *wire.Message, maxUnsent), done: make(chan struct{}), failed: make(chan error, 1)}
-	go s.run()
-	return s
-}
-
-func (s *sender) run() {
-	defer close(s.done)
-	for m := range s.queue {
-		if err := s.conn.Send(m); err != nil {
-			s.failed <- err
-			return
-		}
-	}
-}
-
-// send queues messages; nil is none.
-func (s *sender) send(messages ...*wire.Message) error {
-	for _, m := range messages {
-		if m == nil {
-			continue
-		}
-		select {
-		case s.queue <- m:
-		default:
-			return errUnread
-		}
-	}
-	return nil
-}
-
-// finish lets what is queued leave, unless the connection or the process ends before.
-func (s *sender) finish(ctx context.Context, ended <-chan struct{}) {
-	close(s.queue)
-	select {
-	case <-s.done:
-	case <-ended:
-	case <-ctx.Done():
-	}
-	s.conn.Close()
-	<-s.done
-}
-
 // begin makes this runner that of an owner, for good. From now on the end of the pod stops its calls.
 func (s *Supervisor) begin(ctx, terminate context.Context, b *wire.Begin) error {
 	if err := b.Check(); err != nil {
@@ -119,22 +61,19 @@ func (s *Supervisor) connectOnce(ctx, terminate context.Context) (connected bool
 	if err != nil {
 		return false, 0, err
 	}
-	// Before anything is sent: who receives notices when the operator is gone.
-	l := s.receive(conn)
-	defer l.close()
+	l := s.open(ctx, conn)
 	began := time.Now()
-	out := newSender(conn)
-	err = s.talk(ctx, terminate, l, out, said)
-	if !errors.Is(err, errAcknowledged) {
-		conn.Close()
+	err = s.talk(ctx, terminate, l, said)
+	if errors.Is(err, errAcknowledged) {
+		l.flush()
 	}
-	out.finish(ctx, l.ended)
+	l.close()
 	return true, time.Since(began), err
 }
 
 // talk talks over one connection until it breaks or all is done. said is what the hello said.
-func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, said *wire.Serving) error {
-	if err := out.send(s.host.greeting(said)...); err != nil {
+func (s *Supervisor) talk(ctx, terminate context.Context, l *link, said *wire.Serving) error {
+	if err := l.send(s.host.greeting(said)...); err != nil {
 		return err
 	}
 	terminated := terminate.Done()
@@ -142,14 +81,12 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 		var answer *wire.Message
 		var err error
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
 		case m := <-l.incoming:
 			answer, err = s.handle(ctx, terminate, l, m)
 		case e := <-s.host.endsOfCalls():
 			answer = e.call.finish(e.result)
-		case err = <-l.broken:
-		case err = <-out.failed:
 		case <-terminated:
 			if terminated = nil; s.host == nil {
 				return terminate.Err()
@@ -157,7 +94,7 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 			s.host.end(endOfPod(terminate))
 		}
 		if err == nil {
-			err = out.send(answer)
+			err = l.send(answer)
 		}
 		if err != nil {
 			return err

@@ -1,11 +1,10 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -58,11 +57,10 @@ const maxLinks = 1000
 // link makes what is in a directory appear beside the private files, where a module can be looked for. What can't be linked
 // isn't found. A package.json says how the files beside it are read, and isn't about the snippet.
 func (f *privateFiles) link(dir *os.File) {
-	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	from, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
 	if err != nil {
 		return
 	}
-	from := os.NewFile(uintptr(fd), dir.Name())
 	defer from.Close()
 	names, _ := from.Readdirnames(maxLinks)
 	for _, name := range names {

@@ -75,7 +75,7 @@ type Supervisor struct {
 	// Begin prepares for the calls of an owner and returns what runs them.
 	Begin func(*wire.Begin) ExecuteFunc
 	// FilesOf has the files of a session, for transfers; without it there are none.
-	FilesOf func(*wire.Begin) TransferFiles
+	FilesOf func(*wire.Begin) *Executor
 	// Outputs has the output of calls, which the operator reads; nil for an empty one.
 	Outputs *Outputs
 	// Inputs has the standard input of background calls, which the operator writes; nil for none.
@@ -139,7 +139,10 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 			return errors.Join(ErrNoOperator, err)
 		}
 		s.log("connection to the operator: " + err.Error())
-		s.pause(ctx, terminate, wait)
+		pause(ctx, wait)
+		if s.host != nil && terminate.Err() != nil {
+			s.host.end(endOfPod(terminate))
+		}
 		if s.host.isOver() {
 			return nil
 		}
@@ -154,23 +157,11 @@ func (s *Supervisor) log(line string) {
 	}
 }
 
-// pause waits before the next attempt. It stops what runs meanwhile when the pod is being deleted.
-func (s *Supervisor) pause(ctx, terminate context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait/2 + rand.N(wait))
-	defer timer.Stop()
+// pause waits before the next attempt.
+func pause(ctx context.Context, wait time.Duration) {
 	select {
 	case <-ctx.Done():
-		return
-	case <-timer.C:
-		return
-	case <-terminate.Done():
-		if s.host != nil {
-			s.host.end(endOfPod(terminate))
-		}
-	}
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(wait/2 + rand.N(wait)):
 	}
 }
 

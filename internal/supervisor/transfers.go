@@ -16,42 +16,29 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-// TransferFiles are the files of a session, for transfers.
-type TransferFiles interface {
-	// TransferRules says what a transfer may reach: the rules, and the request with the directories that its path can be relative to.
-	TransferRules(*wire.Transfer) (*files.Rules, *spec.File, error)
-	// TransferMessage is what is shown of a message about a transfer.
-	TransferMessage(t *wire.Transfer, message string) string
-}
-
 var errPartOrder = errors.New("a part comes where another one belongs")
 
 var errTransfers = errors.New("the operator asks for more of files than it may")
 
-// transfers carry files for the operator on one connection. Each has a goroutine. It takes one of the places of operations on
-// files for each step, and never while it waits for the operator. Parts are sent in turn with output.
+// transferSlots are for the transfers of files that run at a time, whatever connection they came on: one that hangs in a file system
+// keeps its place, so that no more threads than theirs can hang.
+var transferSlots = make(chan struct{}, wire.MaxTransfers)
+
+// transfers carry files for the operator on one connection. Each has a goroutine. Parts are sent in turn with output.
 type transfers struct {
-	inTurn func(*wire.Message) error
+	reads  *reads
 	inputs *Inputs
-	ctx    context.Context
-	stop   context.CancelFunc
 
 	mu sync.Mutex
 	// running has those that haven't ended.
 	running map[uint64]*transfer
 }
 
-func newTransfers(inTurn func(*wire.Message) error, inputs *Inputs) *transfers {
-	t := &transfers{inTurn: inTurn, inputs: inputs, running: map[uint64]*transfer{}}
-	t.ctx, t.stop = context.WithCancel(context.Background())
-	return t
-}
-
 // transfer is one that hasn't ended. The operator sends no more ahead than the channels have room for.
 type transfer struct {
 	*transfers
 	asked  *wire.Transfer
-	files  TransferFiles
+	files  *Executor
 	ctx    context.Context
 	cancel context.CancelFunc
 	wants  chan *wire.Want
@@ -61,7 +48,7 @@ type transfer struct {
 }
 
 // handle takes what the operator says of files. It says whether the message was about that.
-func (t *transfers) handle(m *wire.Message, files TransferFiles) (isTransfer bool, err error) {
+func (t *transfers) handle(m *wire.Message, files *Executor) (isTransfer bool, err error) {
 	switch {
 	case m.Transfer != nil:
 		return true, t.start(m.Transfer, files)
@@ -86,7 +73,7 @@ func (t *transfers) find(id uint64) *transfer {
 	return t.running[id]
 }
 
-func (t *transfers) start(m *wire.Transfer, files TransferFiles) error {
+func (t *transfers) start(m *wire.Transfer, files *Executor) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
@@ -100,7 +87,7 @@ func (t *transfers) start(m *wire.Transfer, files TransferFiles) error {
 		transfers: t, asked: m, files: files,
 		wants: make(chan *wire.Want, wire.MaxUnansweredParts), parts: make(chan *wire.Part, wire.MaxUnansweredParts),
 	}
-	one.ctx, one.cancel = context.WithCancel(t.ctx)
+	one.ctx, one.cancel = context.WithCancel(t.reads.ctx)
 	t.running[m.ID] = one
 	// Nobody waits for its end: a file system that doesn't answer keeps it for as long as it likes.
 	go one.run()
@@ -125,15 +112,15 @@ func (t *transfer) run() {
 	defer t.cancel()
 	end, err := t.do()
 	if err != nil {
-		next := end.Next
+		reached := end.Next
 		end = t.failed(err)
-		end.Next = next
+		end.Next = reached
 	}
 	end.ID, end.Ended = t.asked.ID, true
 	t.mu.Lock()
 	delete(t.running, t.asked.ID)
 	t.mu.Unlock()
-	_ = t.inTurn(&wire.Message{State: &end})
+	_ = t.reads.inTurn(&wire.Message{State: &end})
 }
 
 // do carries it. The end has what there is to say if it went well.
@@ -141,12 +128,13 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 	if t.asked.Kind == wire.TransferInput {
 		return t.input()
 	}
-	var rules *files.Rules
-	var req *spec.File
-	err = t.step(func() (err error) {
-		rules, req, err = t.files.TransferRules(t.asked)
-		return err
-	})
+	select {
+	case transferSlots <- struct{}{}:
+		defer func() { <-transferSlots }()
+	case <-t.ctx.Done():
+		return end, t.ctx.Err()
+	}
+	rules, req, err := t.files.TransferRules(t.asked)
 	if err != nil {
 		return end, err
 	}
@@ -161,33 +149,25 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 		return end, t.unpack(rules, req)
 	default:
 		req.Operation = spec.OperationDelete
-		return end, t.step(func() error {
-			_, _, err := files.Do(t.ctx, rules, req)
-			return err
-		})
+		_, _, err := files.Do(t.ctx, rules, req)
+		return end, err
 	}
 }
 
-// step does a part of the work that doesn't wait for the operator.
-func (t *transfer) step(do func() error) error {
-	if err := takeFileSlot(t.ctx); err != nil {
-		return err
+// next is the next thing that the operator sends.
+func next[M any](ctx context.Context, sent <-chan M) (m M, err error) {
+	select {
+	case m = <-sent:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
-	defer func() { <-fileSlots }()
-	return do()
-}
-
-// finally does what is to be done in any case.
-func finally(do func()) {
-	fileSlots <- struct{}{}
-	defer func() { <-fileSlots }()
-	do()
+	return m, err
 }
 
 // say tells the operator how far it is.
 func (t *transfer) say(s wire.TransferState) error {
 	s.ID = t.asked.ID
-	return t.inTurn(&wire.Message{State: &s})
+	return t.reads.inTurn(&wire.Message{State: &s})
 }
 
 // sumStep is how much of a file is summed at a time, sumPause how often the operator hears that a long one is still being summed.
@@ -198,15 +178,11 @@ const (
 
 // read sends what the operator wants of a file, until it has enough.
 func (t *transfer) read(rules *files.Rules, req *spec.File) error {
-	var source *files.Source
-	err := t.step(func() (err error) {
-		source, err = files.OpenSource(t.ctx, rules, req)
-		return err
-	})
+	source, err := files.OpenSource(t.ctx, rules, req)
 	if err != nil {
 		return err
 	}
-	defer finally(source.Close)
+	defer source.Close()
 	if limit := rules.MaxReadBytes; t.asked.Whole && source.Size > limit {
 		return &files.Error{Reason: result.FileTooLarge, Message: fmt.Sprintf(
 			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit)}
@@ -216,11 +192,9 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 		err = t.say(wire.TransferState{Size: source.Size, SHA256: source.SHA256})
 	}
 	for err == nil {
-		select {
-		case w := <-t.wants:
+		var w *wire.Want
+		if w, err = next(t.ctx, t.wants); err == nil {
 			err = t.sendPart(source, w)
-		case <-t.ctx.Done():
-			return t.ctx.Err()
 		}
 	}
 	return err
@@ -228,20 +202,16 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 
 // sum sums a file, and says now and then that it goes on.
 func (t *transfer) sum(source *files.Source) error {
-	for done, said := false, time.Now(); !done; {
-		err := t.step(func() (err error) {
-			done, err = source.SumSome(t.ctx, sumStep)
-			return err
-		})
+	for said := time.Now(); ; {
+		done, err := source.SumSome(t.ctx, sumStep)
 		if err == nil && !done && time.Since(said) >= sumPause {
 			said = time.Now()
 			err = t.say(wire.TransferState{Size: source.Size})
 		}
-		if err != nil {
+		if err != nil || done {
 			return err
 		}
 	}
-	return nil
 }
 
 // newPart is a part to be filled, in the memory of the one before, which was sent.
@@ -254,64 +224,49 @@ func (t *transfer) newPart(w *wire.Want) *wire.Part {
 
 func (t *transfer) sendPart(source *files.Source, w *wire.Want) error {
 	part := t.newPart(w)
-	err := t.step(func() (err error) {
-		part.Bytes, err = source.ReadAt(t.ctx, part.Payload, w.Offset)
-		return err
-	})
+	n, err := source.ReadAt(t.ctx, part.Payload, w.Offset)
 	if err != nil {
 		return err
 	}
-	part.Payload = part.Payload[:part.Bytes]
-	return t.inTurn(&wire.Message{Part: part})
+	part.Bytes, part.Payload = n, part.Payload[:n]
+	return t.reads.inTurn(&wire.Message{Part: part})
 }
 
 // write writes a file of the parts that come.
 func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferState, err error) {
-	var target *files.Target
-	err = t.step(func() (err error) {
-		target, err = files.OpenTarget(t.ctx, rules, req)
-		return err
-	})
+	target, err := files.OpenTarget(t.ctx, rules, req)
 	if err != nil {
 		return end, err
 	}
-	defer finally(target.Close)
+	defer target.Close()
 	err = t.receiveParts(func(part *wire.Part) error {
-		return t.step(func() error {
-			_, err := target.Write(part.Payload)
-			return err
-		})
+		_, err := target.Write(part.Payload)
+		return err
 	})
 	if err != nil {
 		return end, err
 	}
-	var done files.Result
-	err = t.step(func() (err error) {
-		done, err = target.Commit()
-		return err
-	})
+	done, err := target.Commit()
 	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err
 }
 
 // receiveParts has each part taken as it comes, in order, up to the last one, and says after each how far it is.
 func (t *transfer) receiveParts(take func(*wire.Part) error) error {
-	for next := int64(0); ; {
-		if err := t.say(wire.TransferState{Next: next}); err != nil {
+	for offset := int64(0); ; {
+		if err := t.say(wire.TransferState{Next: offset}); err != nil {
 			return err
 		}
-		var part *wire.Part
-		select {
-		case part = <-t.parts:
-		case <-t.ctx.Done():
-			return t.ctx.Err()
+		part, err := next(t.ctx, t.parts)
+		if err != nil {
+			return err
 		}
-		if part.Offset != next {
+		if part.Offset != offset {
 			return errPartOrder
 		}
 		if err := take(part); err != nil || part.End {
 			return err
 		}
-		next += int64(len(part.Payload))
+		offset += int64(len(part.Payload))
 	}
 }
 
@@ -336,8 +291,9 @@ func (t *transfer) failed(err error) wire.TransferState {
 	return s
 }
 
-// TransferRules implements TransferFiles: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
-// without a limit of its own a policy lets transfers be of any size.
+// TransferRules says what a transfer may reach, which is what an operation on files of a call would that sets nothing itself: the
+// rules, and the request with the directories that its path can be relative to. Only without a limit of its own a policy lets
+// transfers be of any size.
 func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *spec.File, error) {
 	a := &wire.Assignment{File: &spec.File{Rules: t.Rules}, Environment: t.Environment}
 	dir, err := e.fileDir(&a.Environment)
@@ -354,8 +310,8 @@ func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *spec.File, er
 	return rules, &spec.File{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment)}, nil
 }
 
-// TransferMessage implements TransferFiles: a message about a transfer shows nothing of the values that one about a call
-// doesn't show. It can have paths that calls have made.
+// TransferMessage is what is shown of a message about a transfer: nothing of the values that one about a call doesn't show. It can
+// have paths that calls have made.
 func (e *Executor) TransferMessage(t *wire.Transfer, message string) string {
 	resolved, err := envresolve.Resolve(&envresolve.Plan{Known: t.Environment.Known}, e.Environ, wire.Internal)
 	var hidden *redaction

@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -66,7 +67,7 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 	if err != nil {
 		return ""
 	}
-	return variableOf(resolved.Env, homeVariable)
+	return runner.Variable(resolved.Env, homeVariable)
 }
 
 // callHome is the home directory of a call that sets none.
@@ -76,7 +77,7 @@ func (e *Executor) callHome(plan *envresolve.Plan) string {
 		return ""
 	}
 	newVariables(plan, &resolved).setHome()
-	return variableOf(resolved.Env, homeVariable)
+	return runner.Variable(resolved.Env, homeVariable)
 }
 
 func (e *Executor) resolveHome(plan *envresolve.Plan) (envresolve.Resolved, error) {

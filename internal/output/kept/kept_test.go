@@ -305,37 +305,6 @@ func readAt(t *testing.T, s *Stream, offset int64) {
 	}
 }
 
-func TestAStreamGoesOnInAnotherHand(t *testing.T) {
-	for _, size := range []int64{5, 100, 5000} {
-		before := len(files(t))
-		s := New(Limits{Memory: 10, Disk: 1000, Dir: t.TempDir()})
-		write(t, s, text(0, size))
-		s.Finish(true, time.Minute)
-		want := s.Info()
-		head, tail := s.Memory()
-		file, limit := s.TakeFile()
-		if (file != nil) != (size > 10) {
-			t.Fatalf("of %d bytes there is a file: %v", size, file != nil)
-		}
-		if file != nil {
-			head, tail = nil, nil
-		}
-		other := Ended(head, tail, output.Info{Bytes: size, SHA256: sum(text(0, size))}, Limits{Memory: 10, Disk: limit}, file)
-		if got := other.Info(); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-		readAll(t, other, 0, always(33))
-		if memory, disk := other.Shrink(); memory+disk != min(size, 1000) || (disk > 0) != (size > 10) {
-			t.Errorf("takes %d in memory and %d on disk", memory, disk)
-		}
-		readAll(t, other, 0, always(33))
-		other.Drop()
-		if len(files(t)) != before {
-			t.Error("a file is left")
-		}
-	}
-}
-
 func TestTheFileHasNoNameAndIsNobodysToOpen(t *testing.T) {
 	for name, make := range map[string]func(string) (file, error){"without a name": create, "whose name is gone": createAndUnlink} {
 		dir := t.TempDir()

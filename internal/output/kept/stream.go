@@ -20,7 +20,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
-	"os"
 	"sync"
 	"time"
 
@@ -85,16 +84,6 @@ var _ Output = (*Stream)(nil)
 func New(l Limits) *Stream {
 	l.Memory = max(l.Memory, 0)
 	return &Stream{limits: l, create: create, hash: sha256.New(), noDisk: !l.wantDisk()}
-}
-
-// Ended returns a stream that was written elsewhere: what is in memory of it, or the file that has it. Info is what was
-// known of it at its end. The stream owns the file.
-func Ended(head, tail []byte, info output.Info, limits Limits, f *os.File) *Stream {
-	s := &Stream{limits: limits, head: head, tail: tail, bytes: info.Bytes, done: true, sha256: info.SHA256, noDisk: true}
-	if f != nil {
-		s.disk = &disk{stream: s, keep: limits.Disk, file: f, claimed: info.Bytes, written: info.Bytes, isFinished: true}
-	}
-	return s
 }
 
 // Write appends to the stream. It never fails.
@@ -202,18 +191,4 @@ func (s *Stream) Memory() (head, tail []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head, append(append([]byte(nil), s.tail[s.next:]...), s.tail[:s.next]...)
-}
-
-// TakeFile is the file that has the stream, and its limit; nil when there is none. It is for after the end: the file belongs
-// to the caller, and the stream is dropped.
-func (s *Stream) TakeFile() (taken *os.File, limit int64) {
-	s.mu.Lock()
-	if d := s.disk; d != nil && s.done {
-		if f, ok := d.file.(*os.File); ok {
-			taken, limit, s.disk = f, d.keep, nil
-		}
-	}
-	s.mu.Unlock()
-	s.Drop()
-	return taken, limit
 }

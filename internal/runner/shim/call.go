@@ -3,13 +3,10 @@ package shim
 import (
 	"cmp"
 	"context"
-	"errors"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 )
@@ -21,14 +18,14 @@ const defaultOverdue = 15 * time.Second
 type call struct {
 	shim           *process
 	timeout, grace time.Duration
+	pipes          *runner.Pipes
 	// kill is asked to end the command for memory. It has room for one.
 	kill chan runner.Stop
-	// killed says that kill was asked. It belongs to the watch.
+	// killed says that kill was asked. It needs the pool's lock.
 	killed bool
 
+	// replies is closed when no more come.
 	replies chan reply
-	// lost is closed when the shim is gone.
-	lost chan struct{}
 	// overdue fires when the shim has taken limit too long.
 	overdue *time.Timer
 	limit   time.Duration
@@ -38,69 +35,53 @@ type call struct {
 	oomBefore  uint64
 	// why is the first reason for which the command was told to end.
 	why *runner.Stop
-
-	// output outlives the call.
-	output *remote
-	// onStreams gets the command's streams when it runs; nil for nobody.
-	onStreams func(stdout, stderr kept.Output)
-	isShown   bool
-	// files have what is kept of the output. They come with the last reply.
-	files []*os.File
 }
 
-// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is.
+// Run runs a command as runner.Run does.
 func (p *Pool) Run(ctx context.Context, cmd runner.Command) result.Outcome {
-	for {
-		if err := context.Cause(ctx); err != nil {
-			why := runner.StopCause(err)
-			return result.Outcome{Reason: why.Reason, Message: why.Message}
+	return runner.Capture(&cmd, func(pipes *runner.Pipes) result.Outcome {
+		for {
+			if err := context.Cause(ctx); err != nil {
+				why := runner.StopCause(err)
+				return result.Outcome{Reason: why.Reason, Message: why.Message}
+			}
+			s, err := p.take()
+			if err != nil {
+				return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
+			}
+			if o, isHandedOver := p.runIn(ctx, s, &cmd, pipes); isHandedOver {
+				return o
+			}
 		}
-		s, err := p.take()
-		if err != nil {
-			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
-		}
-		o, err := p.runIn(ctx, s, &cmd)
-		if !errors.Is(err, errNotHandedOver) {
-			return o
-		}
-	}
+	})
 }
 
-// errNotHandedOver says that the shim can't have started the command: it was gone before it had the whole of it.
-var errNotHandedOver = errors.New("the command was not handed over")
-
-func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command) (result.Outcome, error) {
+// runIn runs a command in a shim. A shim that was gone before it had the whole command can't have started it.
+func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, pipes *runner.Pipes) (o result.Outcome, isHandedOver bool) {
 	s.number++
 	c := &call{
-		shim: s, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), kill: make(chan runner.Stop, 1),
-		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(), onStreams: cmd.OnStreams,
-		output: newRemote(s, kept.Limits{Memory: cmd.MaxBytesPerStream, Disk: cmd.KeepBytesPerStream}),
+		shim: s, pipes: pipes, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), kill: make(chan runner.Stop, 1),
+		replies: make(chan reply), limit: p.overdue, handedOver: time.Now(),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
-	if err := s.send(&request{Number: s.number, Run: newCommand(cmd)}, filesWith(cmd.DirFD, cmd.Input)...); err != nil {
+	files := pipes.Child[:]
+	if cmd.DirFD != nil {
+		files = append(files, cmd.DirFD)
+	}
+	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, files...); err != nil {
 		p.discard(s)
-		return result.Outcome{}, errNotHandedOver
+		return o, false
 	}
-	// The shim has it. A command may run for hours.
-	cmd.Stdin = nil
-	if cmd.Input != nil {
-		cmd.Input.Close()
-	}
+	pipes.Close()
 	p.add(c)
 	go c.receive()
 	ended := c.supervise(ctx)
-	c.output.end(ended, c.files)
-	if !c.isShown {
-		c.output.stdout.Drop()
-		c.output.stderr.Drop()
-	}
 	p.remove(c)
 	if ended != nil && ended.Reusable {
 		p.put(s)
-		return *ended.Ended, nil
+		return *ended.Ended, true
 	}
 	isEnded := p.discard(s)
-	var o result.Outcome
 	if ended != nil {
 		o = *ended.Ended
 	} else {
@@ -109,28 +90,19 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command) (resu
 	if !isEnded {
 		o.Message += " The session's pod ends, because processes of this call could not be ended."
 	}
-	return o, nil
-}
-
-// filesWith are those of the files that there are.
-func filesWith(all ...*os.File) (files []*os.File) {
-	for _, file := range all {
-		if file != nil {
-			files = append(files, file)
-		}
-	}
-	return files
+	return o, true
 }
 
 // add makes the memory that the command takes count, and prepares for the next one.
 func (p *Pool) add(c *call) {
 	p.mu.Lock()
 	p.running[c] = true
-	p.mu.Unlock()
-	select {
-	case p.busy <- struct{}{}:
-	default:
+	if p.memory != nil && len(p.running) == 1 {
+		var ctx context.Context
+		ctx, p.unwatch = context.WithCancel(context.Background())
+		p.done.Go(func() { runner.WatchMemory(ctx, p.memory, p.endLargest) })
 	}
+	p.mu.Unlock()
 	p.startAhead()
 }
 
@@ -138,22 +110,19 @@ func (p *Pool) remove(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, c)
+	if p.unwatch != nil && len(p.running) == 0 {
+		p.unwatch()
+	}
 }
 
 // receive passes the shim's replies on, up to the end of the command or of the shim.
 func (c *call) receive() {
+	defer close(c.replies)
 	for {
 		var r reply
-		files, err := receive(c.shim.conn, &r, maxReply)
-		if err != nil {
-			close(c.lost)
+		if _, err := receive(c.shim.conn, &r, maxReply); err != nil {
 			return
 		}
-		if r.Part != nil {
-			c.output.take(r.Part)
-			continue
-		}
-		c.files = files
 		c.replies <- r
 		if r.Ended != nil {
 			return
@@ -170,19 +139,23 @@ func (c *call) supervise(ctx context.Context) *reply {
 	} else {
 		c.overdue.Stop()
 	}
-	done := ctx.Done()
+	done, drained := ctx.Done(), c.pipes.Drained
 	for {
 		select {
-		case r := <-c.replies:
+		case r, isThere := <-c.replies:
 			switch {
-			case r.Started != nil && c.startedAt.IsZero():
+			case !isThere:
+				return nil
+			case r.Started != nil:
 				c.startedAt = *r.Started
-				c.showStreams()
+				c.pipes.Started(c.startedAt)
 			case r.Ended != nil:
 				return &r
 			}
-		case <-c.lost:
-			return nil
+		case <-drained:
+			drained = nil
+			// When it fails, the shim is lost.
+			_ = send(c.shim.conn, &request{Number: c.shim.number, Drained: true})
 		case <-done:
 			done = nil
 			c.stop(runner.StopCause(context.Cause(ctx)))
@@ -192,13 +165,6 @@ func (c *call) supervise(ctx context.Context) *reply {
 			// The connection ends with it.
 			c.shim.kill()
 		}
-	}
-}
-
-func (c *call) showStreams() {
-	if c.onStreams != nil {
-		c.onStreams(&c.output.stdout, &c.output.stderr)
-		c.isShown = true
 	}
 }
 
@@ -216,7 +182,7 @@ func (c *call) stop(why runner.Stop) {
 		limit += c.grace
 	}
 	c.overdue.Reset(limit)
-	if err := c.shim.send(&request{Number: c.shim.number, Stop: &why}); err != nil {
+	if err := send(c.shim.conn, &request{Number: c.shim.number, Stop: &why}); err != nil {
 		c.shim.kill()
 	}
 }
@@ -228,7 +194,7 @@ func (c *call) lostOutcome() result.Outcome {
 		c.startedAt = c.handedOver
 	}
 	o := result.Outcome{
-		Reason: result.Signaled, Message: "The command was ended together with the process that supervised it. Its output is lost.",
+		Reason: result.Signaled, Message: "The command was ended together with the process that supervised it.",
 		Started: true, Signal: unix.SignalName(unix.SIGKILL),
 		StartTime: c.startedAt.Round(0), CompletionTime: now.Round(0), DurationMS: now.Sub(c.startedAt).Milliseconds(),
 	}
@@ -236,7 +202,7 @@ func (c *call) lostOutcome() result.Outcome {
 		o.OOMKilled, o.Reason = true, result.OOMKilled
 	}
 	if c.why != nil {
-		o.Reason, o.Message = c.why.Reason, c.why.Message+" Its output is lost."
+		o.Reason, o.Message = c.why.Reason, c.why.Message
 	}
 	return o
 }

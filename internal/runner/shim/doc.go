@@ -1,6 +1,6 @@
 // Package shim runs several commands at the same time, each with a process tree of its own.
 //
-// A shim is this program's own binary, started again: it runs one command after the other with runner.Run, and is the child
+// A shim is this program's own binary, started again: it runs one command after the other with runner.Execute, and is the child
 // subreaper of each. So every orphan of a command stays a descendant of the command's shim, and is ended with the command
 // while other commands go on. Pool starts the shims, gives them commands over a socket, and keeps a few of them for the
 // commands to come. Package init makes every program that imports the package able to be a shim.
@@ -14,8 +14,7 @@
 //   - Run returns in bounded time after the command's timeout or the end of the context, also when the shim is stopped or
 //     doesn't answer;
 //   - a shim that something of a command is left in is not used again;
-//   - what is kept of output is in the shim until the command ends, and read from there: this process holds outcomes, and the
-//     files of commands that have ended. What a lost shim had is lost.
+//   - this process reads the output of all commands, so that what was read is there also when a shim is lost.
 //
 // A shim has no variables but PATH, and is given commands only after it has protected itself as runner.Harden does: what
 // the variables of this process hold can't be read in it. Before that, for a few milliseconds, a command of the same user
@@ -25,5 +24,5 @@
 // When the memory of the container's control group is nearly used up, the pool ends the command that takes the most of it:
 // the kernel would end them all, and this process as well.
 //
-// The package must import nothing but the standard library, golang.org/x/sys, packages of the runner, and output and kept.
+// The package must import nothing but the standard library, golang.org/x/sys, and packages of the runner.
 package shim

@@ -2,20 +2,13 @@ package shim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
-	"time"
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/proc"
 )
-
-func findMemory() runner.Memory {
-	if g := runner.FindMemoryGroup(); g != nil {
-		return g
-	}
-	return nil
-}
 
 // outOfMemory is why the largest command is ended.
 var outOfMemory = runner.Stop{
@@ -23,65 +16,30 @@ var outOfMemory = runner.Stop{
 	Message: "The command was killed because the container had used 95 % of its memory, and of all commands that ran it used the most.",
 }
 
-// watch looks at the memory while commands run.
-func (p *Pool) watch(stop <-chan struct{}) {
-	for {
-		select {
-		case <-p.busy:
-		case <-stop:
-			return
-		}
-		for p.isBusy() {
-			timer := time.NewTimer(p.checkMemory())
-			select {
-			case <-timer.C:
-			case <-stop:
-				timer.Stop()
-				return
-			}
-		}
-	}
-}
-
-func (p *Pool) isBusy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.running) > 0
-}
-
-// checkMemory ends the largest command if too much is needed, and returns when to look again.
-func (p *Pool) checkMemory() time.Duration {
-	threshold, isExceeded, next := runner.LookAtMemory(p.memory)
-	if isExceeded {
-		p.endLargest(threshold)
-	}
-	return next
-}
-
 // endLargest ends the command that takes the most memory, unless one is being ended, or less than the threshold is needed
 // by now: the largest may just have ended.
 func (p *Pool) endLargest(threshold int64) {
 	p.mu.Lock()
 	calls := make(map[int]*call, len(p.running))
+	isEnding := false
 	for c := range p.running {
 		calls[c.shim.pid] = c
+		isEnding = isEnding || c.killed
 	}
 	p.mu.Unlock()
-	var pids []int
-	for pid, c := range calls {
-		if c.killed {
-			return
-		}
-		pids = append(pids, pid)
-	}
-	if len(pids) == 0 {
+	if isEnding || len(calls) == 0 {
 		return
 	}
+	pids := slices.Collect(maps.Keys(calls))
 	used := proc.MemoryBelow(pids)
 	if p.memory.Needed() < threshold {
 		return
 	}
 	largest := slices.MaxFunc(pids, func(a, b int) int { return cmp.Compare(used[a], used[b]) })
-	calls[largest].killed = true
-	calls[largest].kill <- outOfMemory
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := calls[largest]; !c.killed {
+		c.killed = true
+		c.kill <- outOfMemory
+	}
 }

@@ -15,32 +15,27 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
-	"toolcall.dev/operator/internal/runner/redact"
 )
 
-// A frame is four bytes of length and a JSON object. The directory and the input of a command, and the files that have its output, come with
-// the length, as descriptors. What comes without is written at once, so that several may send it at a time.
+// A frame is four bytes of length and a JSON object. The files of a command come with the length, as descriptors: its input and its two
+// outputs, and its directory if it has one.
 
 // request is what a shim is told. The number tells a stop for one command from the next command.
 type request struct {
 	Number uint64       `json:"number"`
 	Run    *command     `json:"run,omitempty"`
 	Stop   *runner.Stop `json:"stop,omitempty"`
-	Read   *read        `json:"read,omitempty"`
+	// Drained says that nobody writes to the command's output any more.
+	Drained bool `json:"drained,omitempty"`
 }
 
-// reply is what a shim says: that it is ready for its first command, that a command was started, what its output is, how it
-// ended.
+// reply is what a shim says: that it is ready for its first command, that a command was started, how it ended.
 type reply struct {
 	Ready   bool            `json:"ready,omitempty"`
 	Started *time.Time      `json:"started,omitempty"`
 	Ended   *result.Outcome `json:"ended,omitempty"`
 	// Reusable says, with Ended, that nothing of the command is left in the shim.
 	Reusable bool `json:"reusable,omitempty"`
-	// Stdout and Stderr say, with Ended, that a file has the stream, and up to how many bytes. The files come in this order.
-	Stdout int64   `json:"stdout,omitempty"`
-	Stderr int64   `json:"stderr,omitempty"`
-	Part   *answer `json:"part,omitempty"`
 }
 
 // command is a runner.Command as it is sent. Texts are bytes, since JSON would change what isn't UTF-8.
@@ -49,33 +44,15 @@ type command struct {
 	Argv [][]byte `json:"argv"`
 	Env  [][]byte `json:"env"`
 	Dir  []byte   `json:"dir"`
-	// HasInput says that the last file is the standard input.
-	HasInput bool         `json:"hasInput,omitempty"`
-	Redact   []knownValue `json:"redact,omitempty"`
-}
-
-// knownValue is a redact.Value, which doesn't let itself be written.
-type knownValue struct {
-	Name    string `json:"name"`
-	Value   []byte `json:"value"`
-	Foreign bool   `json:"foreign,omitempty"`
 }
 
 func newCommand(c *runner.Command) *command {
-	sent := &command{Command: *c, Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), HasInput: c.Input != nil}
-	for _, v := range c.Redact {
-		sent.Redact = append(sent.Redact, knownValue(v))
-	}
-	return sent
+	return &command{Command: *c, Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir)}
 }
 
 func (c *command) command() runner.Command {
 	cmd := c.Command
-	cmd.Argv, cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = toStrings(c.Argv), toStrings(c.Env), string(c.Dir), os.Stdout, os.Stderr
-	cmd.Redact = nil
-	for _, v := range c.Redact {
-		cmd.Redact = append(cmd.Redact, redact.Value(v))
-	}
+	cmd.Argv, cmd.Env, cmd.Dir = toStrings(c.Argv), toStrings(c.Env), string(c.Dir)
 	return cmd
 }
 
@@ -95,13 +72,13 @@ func toStrings(b [][]byte) []string {
 	return texts
 }
 
-// maxReply is more than the largest outcome takes.
-const maxReply = result.MaxEncoded + 4<<10
+// maxReply is more than an outcome takes that lacks the output, and isn't shortened.
+const maxReply = 16 << 20
 
 const headerSize = 4
 
 // maxFiles is how many descriptors come with a frame.
-const maxFiles = 2
+const maxFiles = 4
 
 // send writes a frame, with the descriptors of files if there are any.
 func send(to *net.UnixConn, message any, files ...*os.File) error {

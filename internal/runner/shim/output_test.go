@@ -162,7 +162,7 @@ func TestNobodyKeepsTheOutputOfACommandThatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-func TestTheOutputOfALostShimIsSaidToBeMissing(t *testing.T) {
+func TestTheOutputOfALostShimIsKept(t *testing.T) {
 	b := newBench(t, 1)
 	cmd, shown := keeping(t, bash(`echo text; sleep 600`), 8<<20)
 	ended := b.start(t.Context(), cmd)
@@ -176,17 +176,12 @@ func TestTheOutputOfALostShimIsSaidToBeMissing(t *testing.T) {
 		p := process{pid: pid}
 		p.kill()
 	}
-	<-ended
+	o := <-ended
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	want := output.Info{Bytes: 5, Complete: true, Missing: output.Range{End: 5}, Lost: true}
-	if got := s.stdout.Info(); got != want {
-		t.Errorf("got %+v", got)
-	}
-	var missing *output.MissingError
-	if _, err := s.stdout.ReadAt(t.Context(), make([]byte, 1), 0); !errors.As(err, &missing) || missing.Next != 5 {
-		t.Errorf("got %v", err)
+	if n, sum := hashed(t, s.stdout); n != 5 || sum != o.Stdout.SHA256 || text(o.Stdout) != "text\n" {
+		t.Errorf("read %d bytes of %q: %s", n, text(o.Stdout), reason(o))
 	}
 }
 

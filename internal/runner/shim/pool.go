@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -18,10 +19,9 @@ import (
 // Pool runs commands in shims. There is one in a process.
 type Pool struct {
 	// keep is how many shims are kept for the commands to come.
-	keep           int
-	stdout, stderr *os.File
-	memory         runner.Memory
-	overdue        time.Duration
+	keep    int
+	memory  runner.Memory
+	overdue time.Duration
 	// strayLimit is how long what is left of a command may take to end.
 	strayLimit time.Duration
 	// onSurvivors is called when it takes longer.
@@ -35,12 +35,12 @@ type Pool struct {
 	mu      sync.Mutex
 	idle    []*process
 	running map[*call]bool
+	// unwatch ends the watch of the memory, which there is while commands run; nil before the first one.
+	unwatch context.CancelFunc
 	// starting says that a shim is being started ahead.
 	starting bool
 	closed   bool
 
-	// busy has an element when a command was started that the watch doesn't know of.
-	busy chan struct{}
 	stop func()
 	done sync.WaitGroup
 }
@@ -51,34 +51,24 @@ type process struct {
 	conn *net.UnixConn
 	// number is that of the last command.
 	number uint64
-	// sending is held while a frame is sent.
-	sending sync.Mutex
 }
 
-// send sends a request to the shim.
-func (s *process) send(r *request, files ...*os.File) error {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	return send(s.conn, r, files...)
-}
-
-// NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The commands' output is
-// shown in stdout and stderr as it is written. The process becomes a child subreaper. When processes of a command can't be
-// ended, onSurvivors is called, once for each such command; it must not block, and is to end this process, and all others with
-// it. Close ends the pool.
-func NewPool(commands int, stdout, stderr *os.File, onSurvivors func()) *Pool {
+// NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The process becomes a child
+// subreaper. When processes of a command can't be ended, onSurvivors is called, once for each such command; it must not block, and
+// is to end this process, and all others with it. Close ends the pool.
+func NewPool(commands int, onSurvivors func()) *Pool {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	p := &Pool{
 		// One is ready while all others run.
-		keep: commands + 1, stdout: stdout, stderr: stderr, memory: findMemory(), overdue: defaultOverdue,
+		keep: commands + 1, overdue: defaultOverdue,
 		strayLimit: defaultStrayLimit, onSurvivors: onSurvivors,
-		shims: map[int]bool{}, running: map[*call]bool{}, busy: make(chan struct{}, 1),
+		shims: map[int]bool{}, running: map[*call]bool{},
 	}
 	stop := make(chan struct{})
 	p.stop = sync.OnceFunc(func() { close(stop) })
 	p.done.Go(func() { p.reapStrays(stop) })
-	if p.memory != nil {
-		p.done.Go(func() { p.watch(stop) })
+	if g := runner.FindMemoryGroup(); g != nil {
+		p.memory = g
 	}
 	p.startAhead()
 	return p
@@ -180,7 +170,7 @@ func (p *Pool) fork() (*process, error) {
 	defer p.children.Unlock()
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{shimName}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
-		Files: []uintptr{null.Fd(), p.stdout.Fd(), p.stderr.Fd(), uintptr(pair[1])},
+		Files: []uintptr{null.Fd(), os.Stdout.Fd(), os.Stderr.Fd(), uintptr(pair[1])},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

@@ -23,14 +23,10 @@ var scenarios = map[string]func(){
 }
 
 func scenarioPool(commands int) *Pool {
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		panic(err)
-	}
 	if err := runner.Harden(); err != nil {
 		panic(err)
 	}
-	return NewPool(commands, null, null, func() {})
+	return NewPool(commands, func() {})
 }
 
 // containerScenario is a session in a container: this is its first process, and no more than that.

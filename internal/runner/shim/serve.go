@@ -8,12 +8,10 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
@@ -46,22 +44,16 @@ func init() {
 type server struct {
 	conn *net.UnixConn
 	// commands are received while the one before may still be stopped.
-	commands chan received
-
-	mu sync.Mutex
-	// number is that of the command that stop ends.
-	number uint64
-	stop   context.CancelCauseFunc
-	// output is what is kept of that command's output while it runs.
-	output shown
+	commands chan *received
 }
 
-// received is a command, and its context, which can be stopped before the command is begun.
+// received is a command, which can be stopped before it is begun.
 type received struct {
 	request
-	// files are the directory and the input of the command, if they came.
-	files []*os.File
-	ctx   context.Context
+	files   []*os.File
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	drained chan struct{}
 }
 
 // serve runs commands until the pool closes the connection.
@@ -79,7 +71,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	s := &server{conn: conn, commands: make(chan received, 1)}
+	s := &server{conn: conn, commands: make(chan *received, 1)}
 	kernel.ReserveStart()
 	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
@@ -117,74 +109,49 @@ var poolGone = runner.Stop{Reason: result.PodLost, Message: "the runner has ende
 // receive reads requests until the pool closes the connection, which stops the command.
 func (s *server) receive() {
 	defer close(s.commands)
+	// last is the command that stops are for.
+	var last *received
 	for {
-		var c received
-		files, err := receive(s.conn, &c.request, math.MaxInt32)
-		if err != nil {
-			break
+		var r request
+		files, err := receive(s.conn, &r, math.MaxInt32)
+		switch {
+		case err != nil:
+			if last != nil {
+				last.stop(poolGone)
+			}
+			return
+		case r.Run != nil:
+			last = &received{request: r, files: files, drained: make(chan struct{})}
+			last.ctx, last.stop = context.WithCancelCause(context.Background())
+			s.commands <- last
+		case last == nil || r.Number != last.Number:
+		case r.Stop != nil:
+			last.stop(*r.Stop)
+		case r.Drained:
+			close(last.drained)
 		}
-		if c.Run != nil {
-			c.files = files
-			c.ctx = s.begin(c.Number)
-			s.commands <- c
-			continue
-		}
-		if c.Stop != nil {
-			s.stopCommand(c.Number, *c.Stop)
-		}
-		if c.Read != nil {
-			s.output.answer(s.conn, c.Number, c.Read)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stop != nil {
-		s.stop(poolGone)
 	}
 }
 
-func (s *server) stopCommand(number uint64, why runner.Stop) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stop != nil && s.number == number {
-		s.stop(why)
-	}
-}
-
-// begin makes the context of a command.
-func (s *server) begin(number uint64) context.Context {
-	ctx, stop := context.WithCancelCause(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.number, s.stop = number, stop
-	return ctx
-}
+var errFiles = errors.New("a command comes without its files")
 
 // run runs a command to its end, and prepares for the next one.
-func (s *server) run(c received) error {
-	cmd := c.Run.command()
-	files := c.files
+func (s *server) run(c *received) error {
 	defer closeAll(c.files)
-	if n := len(files); c.Run.HasInput && n > 0 {
-		cmd.Input, files = files[n-1], files[:n-1]
-	}
-	if len(files) > 0 {
-		cmd.DirFD = files[0]
-	}
-	var streams []kept.Output
-	cmd.OnStreams = func(stdout, stderr kept.Output) {
-		streams = []kept.Output{stdout, stderr}
-		s.output.show(c.Number, streams)
-	}
-	outcome := runner.Run(c.ctx, cmd, runner.WithOthers(), runner.WithOnStart(func(at time.Time) {
+	pipes := &runner.Pipes{Drained: c.drained, Started: func(at time.Time) {
 		// When it fails, so does what follows.
 		_ = send(s.conn, &reply{Started: &at})
-	}))
-	s.output.hide()
-	ended := &reply{Ended: &outcome, Reusable: !hasChildren()}
-	last := ended.takeFiles(streams)
-	defer closeAll(last)
-	if err := send(s.conn, ended, last...); err != nil {
+	}}
+	if copy(pipes.Child[:], c.files) < len(pipes.Child) {
+		return errFiles
+	}
+	cmd := c.Run.command()
+	if more := c.files[len(pipes.Child):]; len(more) > 0 {
+		cmd.DirFD = more[0]
+	}
+	cmd.Beside = true
+	outcome := runner.Execute(c.ctx, cmd, pipes)
+	if err := send(s.conn, &reply{Ended: &outcome, Reusable: !hasChildren()}); err != nil {
 		return err
 	}
 	// What fails here mostly fails between two calls: the next one gets another shim.

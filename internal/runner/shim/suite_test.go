@@ -53,15 +53,10 @@ type bench struct {
 
 func newBench(t testing.TB, commands int) *bench {
 	t.Helper()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := &bench{t: t, dir: t.TempDir()}
-	b.Pool = NewPool(commands, null, null, func() { b.survivors++ })
+	b.Pool = NewPool(commands, func() { b.survivors++ })
 	t.Cleanup(func() {
 		b.Close()
-		null.Close()
 		checkNothingLeft(t)
 	})
 	return b
