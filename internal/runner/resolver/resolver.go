@@ -158,13 +158,6 @@ func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.
 	return verdict
 }
 
-// Route decides about a socket that is connected without sending anything, to learn the local address: it is allowed if the
-// call may connect to some port of the address. getaddrinfo sorts addresses by that.
-func (r *Resolver) Route(to netip.Addr) network.Verdict {
-	valid, _ := r.book.names(to)
-	return r.rules.Reachable(to, valid...)
-}
-
 // Denials returns the names whose lookups were refused, and how many more names there were than it lists.
 func (r *Resolver) Denials() (list []Denial, more int64) { return r.denials.report() }
 

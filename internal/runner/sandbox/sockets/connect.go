@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
@@ -49,20 +50,19 @@ func (g *Gate) handleConnect(c *kernel.Notification, inode uint64) unix.Errno {
 	return errno
 }
 
-// decide asks whether a socket may be connected, and follows a redirection.
+// decide asks whether a socket may be connected. A connection to a nameserver goes to the resolver: the rules keep commands from
+// resolvers, since those of the pod's other calls answer by other rules.
 func (g *Gate) decide(a *address, isUDP bool) unix.Errno {
-	p := TCP
 	switch {
 	case isUDP && g.UDP:
-		p = UDP
+		return g.judge(a.to, network.UDP)
 	case isUDP:
-		p = RouteLookup
+		return g.judge(a.to, network.RouteLookup)
+	case g.Resolver.IsValid() && slices.Contains(g.Nameservers, a.to):
+		return a.redirect(g.Resolver)
+	default:
+		return g.judge(a.to, network.TCP)
 	}
-	v, errno := g.judge(a.to, p)
-	if errno == 0 && v.Redirect.IsValid() {
-		errno = a.redirect(v.Redirect)
-	}
-	return errno
 }
 
 // connectOther answers for a socket that isn't held. The kernel goes on with one that reaches no network only.

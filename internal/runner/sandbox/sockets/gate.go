@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
@@ -98,20 +99,17 @@ func (g *Gate) answer(id uint64, errno unix.Errno) bool {
 	return g.listener.Finish(id, 0, errno)
 }
 
-// maxErrno is the largest error that a system call can return.
-const maxErrno = 4095
-
 // judge asks about an address and counts a refusal. It returns the error for the command; 0 lets it go on.
-func (g *Gate) judge(to netip.AddrPort, p Protocol) (Verdict, unix.Errno) {
+func (g *Gate) judge(to netip.AddrPort, p network.Protocol) unix.Errno {
 	v := g.Connections.Decide(to, p)
-	if v.Allow {
-		return v, 0
+	if v.Allowed {
+		return 0
 	}
 	g.denied.add(to, p, v)
-	if v.Errno == 0 || v.Errno > maxErrno {
-		v.Errno = unix.EACCES
+	if p == network.RouteLookup {
+		return unix.ENETUNREACH
 	}
-	return v, v.Errno
+	return unix.EACCES
 }
 
 // Report adds to an outcome what was refused, and that connections were held.
