@@ -15,9 +15,8 @@ import (
 // Bounds of what a call can have of its resolver at once.
 const (
 	maxStreams = 64
-	// maxQueries are under way at once, maxStreamQueries of them of one stream.
-	maxQueries       = 64
-	maxStreamQueries = 8
+	// maxQueries are under way at once.
+	maxQueries = 64
 
 	maxNameservers = 8
 	maxSearch      = 32
