@@ -134,26 +134,28 @@ func mapSpec(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
 	if spec == nil || countSet(spec) != 1 {
 		return nil, invalid("set exactly one of structured, shell, code, tool and file")
 	}
-	var wanted *time.Duration
+	action := &Action{}
 	if spec.TimeoutSeconds != nil {
 		limit := time.Duration(*spec.TimeoutSeconds) * time.Second
-		wanted = &limit
+		action.WantedTime = &limit
 	}
 	switch {
 	case spec.Structured != nil:
-		return &Action{Type: v1alpha1.ActionStructured, Binary: spec.Structured.Binary, Args: spec.Structured.Args, WantedTime: wanted}, nil
+		action.Type, action.Binary, action.Args = v1alpha1.ActionStructured, spec.Structured.Binary, spec.Structured.Args
 	case spec.Shell != nil:
-		return &Action{Type: v1alpha1.ActionShell, Command: spec.Shell.Command, WantedTime: wanted}, nil
+		action.Type, action.Command = v1alpha1.ActionShell, spec.Shell.Command
 	case spec.Code != nil:
-		return mapCode(spec.Code, wanted), nil
+		action.Type, action.Language, action.Source = v1alpha1.ActionCode, languageName(spec.Code.Language), spec.Code.Source
+		action.Network = isTrue(spec.Code.NetworkAccess)
 	case spec.File != nil:
 		if spec.Stdin != "" || spec.Background {
 			return nil, invalid("stdin and background mean nothing to a file action, which has no process: leave them out")
 		}
-		return &Action{Type: v1alpha1.ActionFile, File: spec.File, WantedTime: wanted}, nil
+		action.Type, action.File = v1alpha1.ActionFile, spec.File
 	default:
-		return mapTool(spec.Tool, wanted)
+		return mapTool(spec.Tool, action.WantedTime)
 	}
+	return action, nil
 }
 
 func countSet(spec *v1alpha1.ToolCallSpec) int {
@@ -164,16 +166,6 @@ func countSet(spec *v1alpha1.ToolCallSpec) int {
 		}
 	}
 	return n
-}
-
-func mapCode(code *v1alpha1.CodeAction, wanted *time.Duration) *Action {
-	return &Action{
-		Type:       v1alpha1.ActionCode,
-		Language:   languageName(code.Language),
-		Source:     code.Source,
-		Network:    code.NetworkAccess != nil && *code.NetworkAccess,
-		WantedTime: wanted,
-	}
 }
 
 func languageName(language string) string {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -131,11 +133,11 @@ func (p *Policy) othersListed(action *Action) []string {
 
 func (p *Policy) checkEnv(in *Input) *Denial {
 	for _, variable := range in.Env {
-		if !isName(variable.Name) {
+		if !syntax.ValidName(variable.Name) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"variable name %s is not allowed: use letters, digits and underscores, not starting with a digit", quote(variable.Name))
 		}
-		if p.protected.has(variable.Name) {
+		if matchesName(p.protectedEnv, variable.Name) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}
@@ -144,16 +146,4 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 		}
 	}
 	return nil
-}
-
-// isName reports whether s can be the name of a shell variable.
-func isName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -24,20 +24,12 @@ type ArtifactLimits struct {
 // Artifacts bound what a call collects.
 func (p *Policy) Artifacts() ArtifactLimits { return p.artifacts }
 
-func compileArtifacts(spec *v1alpha1.ArtifactsPolicy) (limits ArtifactLimits, err error) {
-	if spec == nil {
-		spec = &v1alpha1.ArtifactsPolicy{}
+func compileArtifacts(c *compiler, spec *v1alpha1.ArtifactsPolicy) ArtifactLimits {
+	return ArtifactLimits{
+		Count:    int(between(c, "spec.output.artifacts.maxCount", spec.MaxCount, span[int32]{v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts})),
+		Bytes:    between(c, "spec.output.artifacts.maxBytes", spec.MaxBytes, span[int64]{defaultArtifactBytes, 1, limitKeepBytes}),
+		AllBytes: between(c, "spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, span[int64]{defaultAllArtifactBytes, 1, limitKeepBytes}),
 	}
-	count, err := between("spec.output.artifacts.maxCount", spec.MaxCount, v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts)
-	if err != nil {
-		return limits, err
-	}
-	limits.Count = int(count)
-	if limits.Bytes, err = between("spec.output.artifacts.maxBytes", spec.MaxBytes, defaultArtifactBytes, 1, limitKeepBytes); err != nil {
-		return limits, err
-	}
-	limits.AllBytes, err = between("spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, defaultAllArtifactBytes, 1, limitKeepBytes)
-	return limits, err
 }
 
 // checkCollect says what is wrong about globs whatever the pod has. Where a relative one leads, and where links do, the runner

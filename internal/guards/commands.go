@@ -28,7 +28,7 @@ func Commands(script string, shell []string) ([]Command, error) {
 	if !readsBash(shell) {
 		return nil, fmt.Errorf("the environment's shell is %s, and only scripts for bash are read", quote(strings.Join(shell, " ")))
 	}
-	file, unreadable := (&parsers{}).read(script)
+	file, unreadable := readScript(script, syntax.LangBash)
 	if unreadable == nil {
 		unreadable = readsOtherwise(script, file, shell)
 	}
@@ -63,7 +63,7 @@ func readsOtherwise(script string, asBash *syntax.File, shell []string) *unreada
 	if len(shell) == 0 || path.Base(shell[0]) == "bash" {
 		return nil
 	}
-	asPOSIX, problem := posixParsers.read(script)
+	asPOSIX, problem := readScript(script, syntax.LangPOSIX)
 	if problem != nil {
 		return problem
 	}

@@ -1,11 +1,14 @@
 package guards
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -16,129 +19,109 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	if spec == nil {
 		spec = &v1alpha1.ExecutionPolicySpec{}
 	}
-	p := &Policy{}
-	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
+	p, c := &Policy{}, &compiler{spec: spec}
+	for _, step := range []func(*compiler){
 		p.compileAccess, p.compileShell, p.compileBinaries, p.files.compile, p.compileArguments, p.compileEnv,
 		p.compileTimeouts, p.code.compile, p.compileNetwork, p.compileOutput,
-	}
-	for _, step := range steps {
-		if err := step(spec); err != nil {
-			return nil, err
+	} {
+		if step(c); c.err != nil {
+			return nil, c.err
 		}
 	}
 	return p, nil
 }
 
+// compiler is what a policy is compiled from, and the first error that was found in it. What is read after one doesn't count.
+type compiler struct {
+	spec *v1alpha1.ExecutionPolicySpec
+	err  error
+}
+
+func (c *compiler) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
 // oneOf returns value, which must be one of two, or the value that an empty one stands for.
-func oneOf[T ~string](field string, value, unset, other T) (T, error) {
+func oneOf[T ~string](c *compiler, field string, value, unset, other T) T {
 	switch value {
-	case "":
-		return unset, nil
 	case unset, other:
-		return value, nil
+		return value
+	case "":
 	default:
-		return "", fmt.Errorf("%s: %s is not known: use %s or %s", field, quote(string(value)), unset, other)
+		c.fail("%s: %s is not known: use %s or %s", field, quote(string(value)), unset, other)
 	}
+	return unset
 }
 
-// between returns the value, which must be within the bounds, or the value that nil stands for.
-func between[T int32 | int64](field string, value *T, unset, low, high T) (T, error) {
+// span is what a number may be, and what it is where it isn't set.
+type span[T int32 | int64] struct{ unset, low, high T }
+
+// between returns the value, which must be within the span.
+func between[T int32 | int64](c *compiler, field string, value *T, in span[T]) T {
 	if value == nil {
-		return unset, nil
+		return in.unset
 	}
-	if *value < low || *value > high {
-		return 0, fmt.Errorf("%s: %d is out of range: use %d to %d", field, *value, low, high)
+	if *value < in.low || *value > in.high {
+		c.fail("%s: %d is out of range: use %d to %d", field, *value, in.low, in.high)
 	}
-	return *value, nil
+	return *value
 }
 
-func (p *Policy) compileAccess(spec *v1alpha1.ExecutionPolicySpec) (err error) {
-	p.access, err = oneOf("spec.access", spec.Access, v1alpha1.AccessRBAC, v1alpha1.AccessOpen)
-	return err
+func (p *Policy) compileAccess(c *compiler) {
+	p.access = oneOf(c, "spec.access", c.spec.Access, v1alpha1.AccessRBAC, v1alpha1.AccessOpen)
 }
 
-func (p *Policy) compileShell(spec *v1alpha1.ExecutionPolicySpec) error {
-	if spec.Shell == nil {
-		return nil
+func (p *Policy) compileShell(c *compiler) {
+	if shell := c.spec.Shell; shell != nil {
+		p.shellEnabled = isTrue(shell.Enabled)
+		p.allowlisted = oneOf(c, "spec.shell.commands", shell.Commands, v1alpha1.ShellUnrestricted, v1alpha1.ShellAllowlisted) == v1alpha1.ShellAllowlisted
 	}
-	mode, err := oneOf("spec.shell.commands", spec.Shell.Commands, v1alpha1.ShellUnrestricted, v1alpha1.ShellAllowlisted)
-	if err != nil {
-		return err
-	}
-	p.shellEnabled = spec.Shell.Enabled != nil && *spec.Shell.Enabled
-	p.allowlisted = mode == v1alpha1.ShellAllowlisted
-	return nil
 }
 
 func isSpaceOrControl(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
-func (p *Policy) compileArguments(spec *v1alpha1.ExecutionPolicySpec) error {
+func (p *Policy) compileArguments(c *compiler) {
 	p.denyMeta = true
-	if spec.Arguments == nil {
-		return nil
+	if arguments := c.spec.Arguments; arguments != nil {
+		p.denyMeta = oneOf(c, "spec.arguments.metacharacters", arguments.Metacharacters,
+			v1alpha1.MetacharactersDeny, v1alpha1.MetacharactersAllow) == v1alpha1.MetacharactersDeny
 	}
-	mode, err := oneOf("spec.arguments.metacharacters", spec.Arguments.Metacharacters,
-		v1alpha1.MetacharactersDeny, v1alpha1.MetacharactersAllow)
-	p.denyMeta = mode != v1alpha1.MetacharactersAllow
-	return err
 }
 
-func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
-	p.envBlocklist = defaultEnvBlocklist()
-	if spec.EnvBlocklist != nil {
-		p.envBlocklist = slices.Clone(spec.EnvBlocklist)
+func (p *Policy) compileEnv(c *compiler) {
+	p.envBlocklist, p.protectedEnv = defaultEnvBlocklist(), defaultProtectedEnv()
+	if c.spec.EnvBlocklist != nil {
+		p.envBlocklist = slices.Clone(c.spec.EnvBlocklist)
 	}
 	if i := slices.Index(p.envBlocklist, ""); i >= 0 {
-		return fmt.Errorf("spec.envBlocklist[%d]: the prefix is empty and would block every variable: use at least one character", i)
+		c.fail("spec.envBlocklist[%d]: the prefix is empty and would block every variable: use at least one character", i)
 	}
-	protected := defaultProtectedEnv()
-	if spec.ProtectedEnv != nil {
-		protected = spec.ProtectedEnv
+	if c.spec.ProtectedEnv != nil {
+		p.protectedEnv = slices.Clone(c.spec.ProtectedEnv)
 	}
-	for i, pattern := range protected {
-		if !isName(strings.TrimSuffix(pattern, "*")) {
-			return fmt.Errorf("spec.protectedEnv[%d]: %s is not a valid variable name: use letters, digits and underscores, with a \"*\" at the end for a prefix", i, quote(pattern))
+	for i, pattern := range p.protectedEnv {
+		if !syntax.ValidName(strings.TrimSuffix(pattern, "*")) {
+			c.fail("spec.protectedEnv[%d]: %s is not a valid variable name: use letters, digits and underscores, with a \"*\" at the end for a prefix", i, quote(pattern))
 		}
 	}
-	p.protected = newNameSet(protected)
-	return nil
 }
 
-func (p *Policy) compileTimeouts(spec *v1alpha1.ExecutionPolicySpec) error {
-	timeouts := spec.Timeouts
-	if timeouts == nil {
-		timeouts = &v1alpha1.TimeoutsPolicy{}
-	}
-	limit, err := between("spec.timeouts.defaultSeconds", timeouts.DefaultSeconds, int32(defaultTimeout/time.Second), 1, limitSeconds)
-	if err != nil {
-		return err
-	}
-	highest, err := between("spec.timeouts.maxSeconds", timeouts.MaxSeconds, int32(defaultMaxTime/time.Second), 1, limitSeconds)
-	if err != nil {
-		return err
-	}
+func (p *Policy) compileTimeouts(c *compiler) {
+	timeouts := cmp.Or(c.spec.Timeouts, &v1alpha1.TimeoutsPolicy{})
+	limit := between(c, "spec.timeouts.defaultSeconds", timeouts.DefaultSeconds, span[int32]{int32(defaultTimeout / time.Second), 1, limitSeconds})
+	highest := between(c, "spec.timeouts.maxSeconds", timeouts.MaxSeconds, span[int32]{int32(defaultMaxTime / time.Second), 1, limitSeconds})
 	if limit > highest {
-		return fmt.Errorf("spec.timeouts.defaultSeconds: %d is above spec.timeouts.maxSeconds, %d: use %d or less", limit, highest, highest)
+		c.fail("spec.timeouts.defaultSeconds: %d is above spec.timeouts.maxSeconds, %d: use %d or less", limit, highest, highest)
 	}
 	p.timeout = time.Duration(limit) * time.Second
 	p.maxTimeout = time.Duration(highest) * time.Second
-	return nil
 }
 
-func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
-	output := spec.Output
-	if output == nil {
-		output = &v1alpha1.OutputPolicy{}
-	}
-	size, err := between("spec.output.maxBytesPerStream", output.MaxBytesPerStream, defaultMaxBytes, 1, limitBytes)
-	if err != nil {
-		return err
-	}
-	p.bounds.MaxBytesPerStream = int(size)
-	p.bounds.KeepBytesPerStream, err = between("spec.output.keepBytesPerStream", output.KeepBytesPerStream, defaultKeepBytes, 0, limitKeepBytes)
-	if err != nil {
-		return err
-	}
-	p.artifacts, err = compileArtifacts(output.Artifacts)
-	return err
+func (p *Policy) compileOutput(c *compiler) {
+	output := cmp.Or(c.spec.Output, &v1alpha1.OutputPolicy{})
+	p.bounds.MaxBytesPerStream = int(between(c, "spec.output.maxBytesPerStream", output.MaxBytesPerStream, span[int32]{defaultMaxBytes, 1, limitBytes}))
+	p.bounds.KeepBytesPerStream = between(c, "spec.output.keepBytesPerStream", output.KeepBytesPerStream, span[int64]{defaultKeepBytes, 0, limitKeepBytes})
+	p.artifacts = compileArtifacts(c, cmp.Or(output.Artifacts, &v1alpha1.ArtifactsPolicy{}))
 }

@@ -1,7 +1,6 @@
 package guards
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -48,27 +47,18 @@ func (b *binaryRules) mayLeadToListed(name string) bool {
 	return b.bases[name] || len(b.directories) > 0
 }
 
-func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
+func (p *Policy) compileBinaries(c *compiler) {
 	p.binaries = binaryRules{enforcement: v1alpha1.EnforcementKernel, listed: map[string]bool{}, bases: map[string]bool{}}
-	rules := spec.Binaries
+	rules := c.spec.Binaries
 	if rules == nil {
-		return nil
+		return
 	}
-	mode, err := oneOf("spec.binaries.mode", rules.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
-	if err != nil {
-		return err
-	}
-	p.binaries.enforcement, err = oneOf("spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementName)
-	if err != nil {
-		return err
-	}
-	multiCall, err := oneOf("spec.binaries.multiCall", rules.MultiCall, v1alpha1.MultiCallDeny, v1alpha1.MultiCallAllow)
-	if err != nil {
-		return err
-	}
+	mode := oneOf(c, "spec.binaries.mode", rules.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
+	p.binaries.enforcement = oneOf(c, "spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementName)
+	multiCall := oneOf(c, "spec.binaries.multiCall", rules.MultiCall, v1alpha1.MultiCallDeny, v1alpha1.MultiCallAllow)
 	for i, name := range rules.Allowed {
 		if why := listedProblem(name); why != "" {
-			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\", its absolute path, or a directory that ends in \"/\"", i, quote(name), why)
+			c.fail("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\", its absolute path, or a directory that ends in \"/\"", i, quote(name), why)
 		}
 		p.binaries.add(name)
 	}
@@ -80,7 +70,7 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel && multiCall == v1alpha1.MultiCallAllow {
 		p.warnings = append(p.warnings, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
 	}
-	return p.binaries.checkHelpers(rules.Helpers)
+	p.binaries.checkHelpers(c, rules.Helpers)
 }
 
 func (b *binaryRules) add(name string) {
@@ -113,19 +103,18 @@ func listedProblem(name string) string {
 	return ""
 }
 
-func (b *binaryRules) checkHelpers(helpers map[string]v1alpha1.HelperList) error {
+func (b *binaryRules) checkHelpers(c *compiler, helpers map[string]v1alpha1.HelperList) {
 	for _, program := range slices.Sorted(maps.Keys(helpers)) {
 		field := "spec.binaries.helpers[" + program + "]"
 		if !b.allows(program) || strings.HasSuffix(program, "/") {
-			return fmt.Errorf("%s: the program is not listed in binaries.allowed: list it, or remove its helpers", field)
+			c.fail("%s: the program is not listed in binaries.allowed: list it, or remove its helpers", field)
 		}
 		for i, helper := range helpers[program] {
 			if why := helperProblem(helper); why != "" {
-				return fmt.Errorf("%s[%d]: %s %s: use a bare name, an absolute path, or an absolute path with *, ? and []", field, i, quote(helper), why)
+				c.fail("%s[%d]: %s %s: use a bare name, an absolute path, or an absolute path with *, ? and []", field, i, quote(helper), why)
 			}
 		}
 	}
-	return nil
 }
 
 func helperProblem(helper string) string {
@@ -141,28 +130,26 @@ func helperProblem(helper string) string {
 	return ""
 }
 
-func (f *fileRules) compile(spec *v1alpha1.ExecutionPolicySpec) error {
-	if spec.Files == nil {
-		return nil
+func (f *fileRules) compile(c *compiler) {
+	files := c.spec.Files
+	if files == nil {
+		return
 	}
 	for _, list := range []struct {
 		field string
 		paths []string
-	}{{"spec.files.readPaths", spec.Files.ReadPaths}, {"spec.files.writePaths", spec.Files.WritePaths}} {
+	}{{"spec.files.readPaths", files.ReadPaths}, {"spec.files.writePaths", files.WritePaths}} {
 		for i, name := range list.paths {
 			if !strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || path.Clean(name) != strings.TrimSuffix(name, "/") && name != "/" {
-				return fmt.Errorf("%s[%d]: %s is not a plain absolute path: use one like \"/workspace\", without \"..\"", list.field, i, quote(name))
+				c.fail("%s[%d]: %s is not a plain absolute path: use one like \"/workspace\", without \"..\"", list.field, i, quote(name))
 			}
 		}
 	}
-	denied, err := glob.Denied(spec.Files.DeniedPaths)
+	denied, err := glob.Denied(files.DeniedPaths)
 	if err != nil {
-		return fmt.Errorf("spec.files.deniedPaths: %w: use globs like \".git\" or \"/workspace/secrets/**\"", err)
+		c.fail("spec.files.deniedPaths: %w: use globs like \".git\" or \"/workspace/secrets/**\"", err)
 	}
-	f.writePaths, f.denied = slices.Clone(spec.Files.WritePaths), denied
-	if _, err := between("spec.files.maxReadBytes", spec.Files.MaxReadBytes, 0, 1, int64(limitFileBytes)); err != nil {
-		return err
-	}
-	_, err = between("spec.files.maxWriteBytes", spec.Files.MaxWriteBytes, 0, 1, int64(limitFileBytes))
-	return err
+	f.writePaths, f.denied = slices.Clone(files.WritePaths), denied
+	between(c, "spec.files.maxReadBytes", files.MaxReadBytes, span[int64]{0, 1, limitFileBytes})
+	between(c, "spec.files.maxWriteBytes", files.MaxWriteBytes, span[int64]{0, 1, limitFileBytes})
 }

@@ -1,7 +1,7 @@
 package guards
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -11,71 +11,46 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func (c *codeRules) compile(spec *v1alpha1.ExecutionPolicySpec) error {
-	code := spec.Code
-	if code == nil {
-		code = &v1alpha1.CodePolicy{}
+func (r *codeRules) compile(c *compiler) {
+	code := cmp.Or(c.spec.Code, &v1alpha1.CodePolicy{})
+	r.enabled = code.Enabled == nil || *code.Enabled
+	r.network, r.noNetwork = codeHasNetwork(c.spec, code), "code.networkAccess is false"
+	if c.spec.Network != nil && c.spec.Network.Mode == v1alpha1.NetworkNone {
+		r.noNetwork = "network.mode is None"
 	}
-	c.enabled = code.Enabled == nil || *code.Enabled
-	c.network, c.noNetwork = codeHasNetwork(spec, code), "code.networkAccess is false"
-	if spec.Network != nil && spec.Network.Mode == v1alpha1.NetworkNone {
-		c.noNetwork = "network.mode is None"
-	}
-	if err := c.compileLanguages(code); err != nil {
-		return err
-	}
-	if err := c.compileModules(code); err != nil {
-		return err
-	}
-	return c.compileBounds(code)
+	r.languages = compileLanguages(c, code)
+	r.modules = compileModules(c, code, !r.network)
+	r.maxTime = milliseconds(between(c, "spec.code.maxExecutionMilliseconds", code.MaxExecutionMilliseconds, span[int64]{0, 1, math.MaxInt64}))
+	r.maxScan = int(between(c, "spec.code.maxScanBytes", code.MaxScanBytes, span[int32]{defaultMaxScan, 1, limitScan}))
+	r.scanPrefix = oneOf(c, "spec.code.oversized", code.Oversized, v1alpha1.OversizedDeny, v1alpha1.OversizedScanPrefix) == v1alpha1.OversizedScanPrefix
 }
 
-func (c *codeRules) compileLanguages(code *v1alpha1.CodePolicy) error {
+func compileLanguages(c *compiler, code *v1alpha1.CodePolicy) []string {
 	languages := defaultLanguages()
 	if code.Languages != nil {
 		languages = slices.Clone(code.Languages)
 	}
 	for i, language := range languages {
 		if language == "" || strings.ContainsFunc(language, isSpaceOrControl) {
-			return fmt.Errorf("spec.code.languages[%d]: %s is not a valid language name: use one like \"python\"", i, quote(language))
+			c.fail("spec.code.languages[%d]: %s is not a valid language name: use one like \"python\"", i, quote(language))
 		}
 		languages[i] = strings.ToLower(language)
 	}
-	c.languages = languages
-	return nil
+	return languages
 }
 
-func (c *codeRules) compileModules(code *v1alpha1.CodePolicy) error {
+func compileModules(c *compiler, code *v1alpha1.CodePolicy, network bool) *moduleScanner {
 	denied := defaultDeniedModules()
 	if code.DeniedModules != nil {
 		denied = code.DeniedModules
 	}
 	for i, module := range denied {
-		if module == "" || !utf8.ValidString(module) || strings.ContainsFunc(module, isSpaceOrControl) || strings.ContainsAny(module, "'\"`\\") {
-			return fmt.Errorf("spec.code.deniedModules[%d]: %s is not a valid module name: use one like \"os\" or \"child_process\"", i, quote(module))
+		if len(splitModule(module)) == 0 || !utf8.ValidString(module) || strings.ContainsFunc(module, isSpaceOrControl) || strings.ContainsAny(module, "'\"`\\") {
+			c.fail("spec.code.deniedModules[%d]: %s is not a valid module name: use one like \"os\" or \"child_process\"", i, quote(module))
+			return nil
 		}
 	}
-	c.modules = newModuleScanner(denied, !c.network)
-	return nil
-}
-
-func (c *codeRules) compileBounds(code *v1alpha1.CodePolicy) error {
-	longest, err := between("spec.code.maxExecutionMilliseconds", code.MaxExecutionMilliseconds, 0, 1, math.MaxInt64)
-	if err != nil {
-		return err
-	}
-	size, err := between("spec.code.maxScanBytes", code.MaxScanBytes, defaultMaxScan, 1, limitScan)
-	if err != nil {
-		return err
-	}
-	oversized, err := oneOf("spec.code.oversized", code.Oversized, v1alpha1.OversizedDeny, v1alpha1.OversizedScanPrefix)
-	if err != nil {
-		return err
-	}
-	c.maxTime = milliseconds(longest)
-	c.maxScan = int(size)
-	c.scanPrefix = oversized == v1alpha1.OversizedScanPrefix
-	return nil
+	return newModuleScanner(denied, network)
 }
 
 // milliseconds converts without overflow: what is too long for a Duration becomes the longest one.

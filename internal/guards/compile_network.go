@@ -1,32 +1,29 @@
 package guards
 
 import (
-	"errors"
-	"fmt"
-
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/network"
 )
 
 // compileNetwork checks the network's rules. Decisions about connections are made in the pod.
-func (p *Policy) compileNetwork(spec *v1alpha1.ExecutionPolicySpec) error {
-	if spec.Network == nil {
-		return nil
+func (p *Policy) compileNetwork(c *compiler) {
+	rules := c.spec.Network
+	if rules == nil {
+		return
 	}
-	if spec.Network.Mode == v1alpha1.NetworkUnrestricted {
-		if len(spec.Network.Allowed) > 0 || len(spec.Network.DeniedCIDRs) > 0 {
-			return errors.New("spec.network.mode: Unrestricted holds calls to neither allowed nor deniedCIDRs: leave them out, or set mode Listed or Open")
+	if rules.Mode == v1alpha1.NetworkUnrestricted {
+		if len(rules.Allowed) > 0 || len(rules.DeniedCIDRs) > 0 {
+			c.fail("spec.network.mode: Unrestricted holds calls to neither allowed nor deniedCIDRs: leave them out, or set mode Listed or Open")
 		}
 		p.warnings = append(p.warnings, "network.mode is Unrestricted, and nothing holds what calls connect to: use another mode, or NetworkPolicies")
-		return nil
+		return
 	}
-	if spec.Network.Mode != v1alpha1.NetworkNone && isTrue(spec.Network.UDP) {
+	if rules.Mode != v1alpha1.NetworkNone && isTrue(rules.UDP) {
 		p.warnings = append(p.warnings, "network.udp is true, and nothing holds UDP to what is allowed and denied: leave it out, or use NetworkPolicies")
 	}
-	if err := network.Validate(NetworkRules(spec.Network, v1alpha1.NetworkListed)); err != nil {
-		return fmt.Errorf("spec.network.%w", err)
+	if err := network.Validate(NetworkRules(rules, v1alpha1.NetworkListed)); err != nil {
+		c.fail("spec.network.%w", err)
 	}
-	return nil
 }
 
 // codeHasNetwork says that code calls can have network. A mode holds for them too.

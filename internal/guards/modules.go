@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -49,20 +50,17 @@ const (
 	keywordFetch          // fetch(...) uses the network
 )
 
-func scanKeywords() map[keyword]string {
-	return map[keyword]string{
-		keywordImport: "import",
-		keywordFrom:   "from",
-		keywordCall:   "require __import__ import_module getBuiltinModule",
+func scanKeywords() map[string]keyword {
+	return map[string]keyword{
+		"import": keywordImport, "from": keywordFrom,
+		"require": keywordCall, "__import__": keywordCall, "import_module": keywordCall, "getBuiltinModule": keywordCall,
 	}
 }
 
 func newModuleScanner(denied []string, network bool) *moduleScanner {
 	s := &moduleScanner{words: map[string]*scanWord{}, denied: map[string]bool{}, network: map[string]bool{}, fetch: network}
-	for kind, names := range scanKeywords() {
-		for name := range strings.FieldsSeq(names) {
-			s.word(name).keyword = kind
-		}
+	for name, kind := range scanKeywords() {
+		s.word(name).keyword = kind
 	}
 	for _, name := range denied {
 		name = strings.TrimPrefix(name, "node:")
@@ -138,20 +136,16 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // matchPath returns the targets' first match for the parts of a dotted path.
 func matchPath(targets []target, path []string) string {
 	for _, t := range targets {
-		if len(path) >= len(t.parts) && equalParts(t.parts, path) {
+		if t.begins(path) {
 			return t.name
 		}
 	}
 	return ""
 }
 
-func equalParts(parts, path []string) bool {
-	for i, part := range parts {
-		if part != path[i] {
-			return false
-		}
-	}
-	return true
+// begins reports whether a dotted path is the module or something in it.
+func (t *target) begins(path []string) bool {
+	return len(path) >= len(t.parts) && slices.Equal(t.parts, path[:len(t.parts)])
 }
 
 // matchText returns the module that a string literal's content names.

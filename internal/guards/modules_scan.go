@@ -1,6 +1,9 @@
 package guards
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // scanRun is the search of one text.
 type scanRun struct {
@@ -144,9 +147,7 @@ func (r *scanRun) reportFetch(end int) {
 func (r *scanRun) findReference(targets []target, start int) {
 	path, end := r.dotted(start)
 	for _, t := range targets {
-		switch {
-		case len(t.parts) > len(path) || !equalParts(t.parts, path):
-		case len(path) > len(t.parts) || len(t.parts) > 1 || r.dotAfter(end):
+		if t.begins(path) && (len(path) > 1 || r.dotAfter(end)) {
 			r.report(t.name)
 		}
 	}
@@ -337,7 +338,7 @@ func (r *scanRun) fromPath(i int) {
 	}
 	r.report(matchPath(word.targets, path))
 	for _, t := range word.targets {
-		if len(t.parts) == len(path)+1 && equalParts(t.parts[:len(path)], path) {
+		if slices.Equal(t.parts[:len(t.parts)-1], path) {
 			r.importedPart(after, t)
 		}
 	}

@@ -57,7 +57,7 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 	case !readsBash(in.Shell):
 		return nil
 	}
-	file, unreadable := p.parsers.read(in.Action.Command)
+	file, unreadable := readScript(in.Action.Command, syntax.LangBash)
 	if unreadable == nil && weak {
 		unreadable = readsOtherwise(in.Action.Command, file, in.Shell)
 	}
@@ -87,16 +87,16 @@ type unreadable struct {
 	certain      bool
 }
 
-// read returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands
+// readScript returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands
 // it has.
-func (p *parsers) read(text string) (*syntax.File, *unreadable) {
+func readScript(text string, language syntax.LangVariant) (*syntax.File, *unreadable) {
 	switch {
 	case !utf8.ValidString(text):
 		return nil, &unreadable{why: "the script is not valid UTF-8: write other bytes as escapes"}
 	case hasTooManyCommands(text):
 		return nil, &unreadable{why: "the script has too many commands and expansions: split it into several calls"}
 	}
-	file, err := p.parse(text)
+	file, err := parse(text, language)
 	if err == nil {
 		return file, nil
 	}
@@ -111,9 +111,13 @@ func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 	if failure, ok := errors.AsType[syntax.LangError](err); ok {
 		at = failure.Pos
 	}
+	name := "bash"
+	if language == syntax.LangPOSIX {
+		name = "sh"
+	}
 	return nil, &unreadable{
-		line: at.Line(), column: at.Col(), why: "the script can't be parsed as " + p.language() + ": " + printable(cutBytes(why, 200)) + ": write plain " + p.language(),
-		certain: syntax.IsIncomplete(err) && !p.mayRun(text, why) && !endsBefore.MatchString(text[:min(int(at.Offset()), len(text))]),
+		line: at.Line(), column: at.Col(), why: "the script can't be parsed as " + name + ": " + printable(cutBytes(why, 200)) + ": write plain " + name,
+		certain: syntax.IsIncomplete(err) && !mayRun(text, why) && !endsBefore.MatchString(text[:min(int(at.Offset()), len(text))]),
 	}
 }
 
@@ -121,7 +125,7 @@ func (p *parsers) read(text string) (*syntax.File, *unreadable) {
 var endsBefore = regexp.MustCompile(`(?m)(^|[;&|])[ \t]*(exec|exit|return)\b`)
 
 // mayRun reports whether bash may run a script that the parser calls incomplete: bash accepts some ends that the parser rejects.
-func (p *parsers) mayRun(text, why string) bool {
+func mayRun(text, why string) bool {
 	for _, what := range []string{"here-document", "cannot form a statement alone", "cannot negate", "variables cannot be arrays", "matching `[` with `]`"} {
 		if strings.Contains(why, what) {
 			return true
@@ -131,7 +135,7 @@ func (p *parsers) mayRun(text, why string) bool {
 		return false
 	}
 	// Bash takes the expression of let, and an index, for a word like any other, and refuses an expression without its closing brackets.
-	_, err := p.parse(text + "1))")
+	_, err := parse(text+"1))", syntax.LangBash)
 	return err != nil && !syntax.IsIncomplete(err)
 }
 
@@ -201,10 +205,12 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 			"write the program's name itself: binaries.enforcement is Name, which compares names and nothing else")
 	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
 	case !n.weak && (n.definesMore || rules.mayLeadToListed(name)):
-	case strings.Contains(name, "/"):
-		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed, by its path or its name", "use one of "+joinNames(rules.names)+", or have it listed")
 	default:
-		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed", "use one of "+joinNames(rules.names)+", or have it listed")
+		what := "the program " + quote(name) + " is not listed in binaries.allowed"
+		if strings.Contains(name, "/") {
+			what += ", by its path or its name"
+		}
+		n.refuse(at, what, "use one of "+joinNames(rules.names)+", or have it listed")
 	}
 }
 
@@ -245,7 +251,7 @@ func (n *nameChecker) checkAssignment(word *syntax.Word) {
 
 // checkAssigned checks the name of a variable that the script sets.
 func (n *nameChecker) checkAssigned(at syntax.Node, name string) {
-	if n.weak && n.policy.protected.has(name) {
+	if n.weak && matchesName(n.policy.protectedEnv, name) {
 		n.refuse(at, "the script sets the variable "+quote(name)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -42,6 +43,15 @@ func (r *depthReader) Read(buffer []byte) (int, error) {
 	return n, nil
 }
 
+// parse returns the tree of a script that doesn't nest too deeply.
+func parse(text string, language syntax.LangVariant) (*syntax.File, error) {
+	file, err := syntax.NewParser(syntax.Variant(language)).Parse(&depthReader{text}, "")
+	if err == nil && nestsTooDeep(file) {
+		return nil, errNestsTooDeep
+	}
+	return file, err
+}
+
 // nestsTooDeep bounds the recursion of all that reads the tree.
 func nestsTooDeep(file *syntax.File) bool {
 	var path []syntax.Node
@@ -76,11 +86,8 @@ func nestsTooDeep(file *syntax.File) bool {
 // hasTooManyCommands counts characters that can begin a command or an expansion.
 func hasTooManyCommands(text string) bool {
 	count := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\n', ';', '&', '|', '`', '$', '(':
-			count++
-		}
+	for _, c := range "\n;&|`$(" {
+		count += strings.Count(text, string(c))
 	}
 	return count > maxSeparators
 }

@@ -19,14 +19,13 @@ type Policy struct {
 	binaries     binaryRules
 	denyMeta     bool
 	envBlocklist []string
-	protected    nameSet
+	protectedEnv []string
 	timeout      time.Duration
 	maxTimeout   time.Duration
 	code         codeRules
 	bounds       spec.Bounds
 	artifacts    ArtifactLimits
 	files        fileRules
-	parsers      parsers
 	warnings     []string
 }
 
@@ -81,33 +80,10 @@ func (p *Policy) Bounds() spec.Bounds { return p.bounds }
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
 
-// nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
-type nameSet struct {
-	exact map[string]bool
-	// prefixes are those that begin with a byte.
-	prefixes map[byte][]string
-}
-
-func newNameSet(patterns []string) nameSet {
-	set := nameSet{exact: make(map[string]bool, len(patterns)), prefixes: map[byte][]string{}}
-	for _, pattern := range patterns {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-			set.prefixes[prefix[0]] = append(set.prefixes[prefix[0]], prefix)
-			continue
-		}
-		set.exact[pattern] = true
-	}
-	return set
-}
-
-func (s *nameSet) has(name string) bool {
-	if s.exact[name] || name == "" {
-		return s.exact[name]
-	}
-	for _, prefix := range s.prefixes[name[0]] {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+// matchesName reports whether a variable's name is among patterns: exact names, and prefixes that are written with a "*" at the end.
+func matchesName(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
+	})
 }

@@ -107,8 +107,8 @@ func TestWrittenDefaultsAreTheBuiltInOnes(t *testing.T) {
 		for _, part := range [][2]any{
 			{written.access, built.access}, {written.shellEnabled, built.shellEnabled}, {written.allowlisted, built.allowlisted},
 			{written.binaries.enforced, built.binaries.enforced}, {written.binaries.names, built.binaries.names},
-			{written.denyMeta, built.denyMeta}, {written.envBlocklist, built.envBlocklist}, {written.protected.exact, built.protected.exact},
-			{written.protected.prefixes, built.protected.prefixes}, {written.timeout, built.timeout}, {written.maxTimeout, built.maxTimeout},
+			{written.denyMeta, built.denyMeta}, {written.envBlocklist, built.envBlocklist}, {written.protectedEnv, built.protectedEnv},
+			{written.timeout, built.timeout}, {written.maxTimeout, built.maxTimeout},
 			{written.bounds, built.bounds}, {written.code.enabled, built.code.enabled}, {written.code.languages, built.code.languages},
 			{written.code.network, built.code.network}, {written.code.maxTime, built.code.maxTime}, {written.code.maxScan, built.code.maxScan},
 			{written.code.scanPrefix, built.code.scanPrefix},

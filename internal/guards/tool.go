@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -57,17 +58,14 @@ func mapTool(tool *v1alpha1.ToolAction, wanted *time.Duration) (*Action, *Denial
 }
 
 func mapKnownTool(kind toolKind, tool *v1alpha1.ToolAction, wanted *time.Duration) (*Action, *Denial) {
-	args, err := newArguments(tool)
-	if err != nil {
-		return nil, invalid(err.Error())
-	}
-	build := mapCodeTool
+	args, action := newArguments(tool), &Action{}
 	if kind.shell {
-		build = mapShellTool
+		action.fillShell(args)
+	} else {
+		action.fillCode(args, kind.language)
 	}
-	action, err := build(kind, args)
-	if err != nil {
-		return nil, invalid(err.Error())
+	if args.err != nil {
+		return nil, invalid(args.err.Error())
 	}
 	if action.WantedTime == nil {
 		action.WantedTime = wanted
@@ -75,48 +73,39 @@ func mapKnownTool(kind toolKind, tool *v1alpha1.ToolAction, wanted *time.Duratio
 	return action, nil
 }
 
-func mapShellTool(_ toolKind, args *arguments) (*Action, error) {
-	mode, given, err := args.text("mode")
-	if err != nil {
-		return nil, err
-	}
-	limit, err := args.seconds("timeout")
-	if err != nil {
-		return nil, err
-	}
-	action := &Action{WantedTime: limit}
+func (a *Action) fillShell(args *arguments) {
+	mode, given := args.text("mode")
+	a.WantedTime = args.seconds("timeout")
 	switch {
 	case !given || mode == "shell":
-		return action, action.fillCommand(args)
+		a.fillCommand(args)
 	case mode == "structured":
-		return action, action.fillStructured(args)
+		a.fillStructured(args)
 	default:
-		return nil, fmt.Errorf("argument mode is %s: use \"shell\" or \"structured\"", quote(mode))
+		args.fail("argument mode is %s: use \"shell\" or \"structured\"", quote(mode))
 	}
 }
 
 // fillCommand takes a command line, or a list of strings: a program with its arguments.
-func (a *Action) fillCommand(args *arguments) error {
+func (a *Action) fillCommand(args *arguments) {
 	name, raw := args.first([]string{"command", "cmd", "input"})
 	if name == "" {
-		return fmt.Errorf("a shell call needs the argument command (or cmd, input), a string or an array of strings")
+		args.fail("a shell call needs the argument command (or cmd, input), a string or an array of strings")
+		return
 	}
 	a.Type = v1alpha1.ActionShell
 	if json.Unmarshal(raw, &a.Command) == nil {
-		return nil
+		return
 	}
-	words, err := args.texts(name)
+	words := args.texts(name, "a string, or an array of strings")
 	switch {
-	case err != nil:
-		return wrongType(name, raw, "a string, or an array of strings")
 	case len(words) == 0:
-		return fmt.Errorf("argument %s is an empty array: use a program and its arguments, or a command line as a string", name)
+		args.fail("argument %s is an empty array: use a program and its arguments, or a command line as a string", name)
 	case isShellLine(words):
 		a.Command = words[2]
 	default:
 		a.Type, a.Binary, a.Args = v1alpha1.ActionStructured, words[0], words[1:]
 	}
-	return nil
 }
 
 // isShellLine says that a program with its arguments is a shell that runs a line.
@@ -124,42 +113,24 @@ func isShellLine(words []string) bool {
 	return len(words) == 3 && (path.Base(words[0]) == "bash" || path.Base(words[0]) == "sh") && (words[1] == "-c" || words[1] == "-lc")
 }
 
-func (a *Action) fillStructured(args *arguments) error {
+func (a *Action) fillStructured(args *arguments) {
 	a.Type = v1alpha1.ActionStructured
-	binary, given, err := args.text("binary")
-	if err != nil {
-		return err
+	var given bool
+	if a.Binary, given = args.text("binary"); !given {
+		args.fail("mode structured needs the argument binary, a string")
 	}
-	if !given {
-		return fmt.Errorf("mode structured needs the argument binary, a string")
-	}
-	a.Binary = binary
-	a.Args, err = args.texts("args")
-	return err
+	a.Args = args.texts("args", "an array of strings")
 }
 
-func mapCodeTool(kind toolKind, args *arguments) (*Action, error) {
-	source, given, err := args.text("code", "source", "snippet", "script", "input")
-	if err != nil {
-		return nil, err
+func (a *Action) fillCode(args *arguments, language string) {
+	a.Type = v1alpha1.ActionCode
+	var given bool
+	if a.Source, given = args.text("code", "source", "snippet", "script", "input"); !given {
+		args.fail("a code call needs the argument code (or source, snippet, script, input), a string")
 	}
-	if !given {
-		return nil, fmt.Errorf("a code call needs the argument code (or source, snippet, script, input), a string")
-	}
-	language, _, err := args.text("language", "lang")
-	if err != nil {
-		return nil, err
-	}
-	if language == "" {
-		language = kind.language
-	}
-	network, err := args.flag("network_access", "networkAccess", "allow_network", "allowNetwork")
-	if err != nil {
-		return nil, err
-	}
-	limit, err := args.wholeMilliseconds("execution_time_ms", "executionTimeMs", "timeout_ms", "timeoutMs",
+	named, _ := args.text("language", "lang")
+	a.Language = languageName(cmp.Or(named, language))
+	a.Network = args.flag("network_access", "networkAccess", "allow_network", "allowNetwork")
+	a.WantedTime = args.wholeMilliseconds("execution_time_ms", "executionTimeMs", "timeout_ms", "timeoutMs",
 		"max_execution_time_ms", "maxExecutionTimeMs")
-	return &Action{
-		Type: v1alpha1.ActionCode, Language: languageName(language), Source: source, Network: network, WantedTime: limit,
-	}, err
 }

@@ -14,17 +14,25 @@ import (
 // arguments are the arguments of a tool call. A null counts as absent: models write it for "none".
 type arguments struct {
 	values map[string]json.RawMessage
+	// err is the first mistake that was found in them. What is read after one doesn't count.
+	err error
 }
 
-func newArguments(tool *v1alpha1.ToolAction) (*arguments, error) {
+func newArguments(tool *v1alpha1.ToolAction) *arguments {
 	args := &arguments{}
 	if tool.Arguments == nil || len(bytes.TrimSpace(tool.Arguments.Raw)) == 0 {
-		return args, nil
+		return args
 	}
 	if err := json.Unmarshal(tool.Arguments.Raw, &args.values); err != nil {
-		return nil, fmt.Errorf("the tool's arguments must be a JSON object")
+		args.fail("the tool's arguments must be a JSON object")
 	}
-	return args, nil
+	return args
+}
+
+func (a *arguments) fail(format string, args ...any) {
+	if a.err == nil {
+		a.err = fmt.Errorf(format, args...)
+	}
 }
 
 // first returns the first of the names that has a value.
@@ -38,69 +46,67 @@ func (a *arguments) first(names []string) (string, json.RawMessage) {
 	return "", nil
 }
 
-func (a *arguments) text(names ...string) (value string, given bool, err error) {
+// decode returns what the first of the names that has a value holds, and whether there is one.
+func decode[T any](a *arguments, want string, names ...string) (value T, given bool) {
 	name, raw := a.first(names)
 	if name == "" {
-		return "", false, nil
+		return value, false
 	}
 	if json.Unmarshal(raw, &value) != nil {
-		return "", true, wrongType(name, raw, "a string")
+		a.wrongType(want, name)
 	}
-	return value, true, nil
+	return value, true
 }
 
-func (a *arguments) texts(names ...string) ([]string, error) {
-	name, raw := a.first(names)
-	if name == "" {
-		return nil, nil
-	}
-	var pointers []*string
-	if json.Unmarshal(raw, &pointers) != nil {
-		return nil, wrongType(name, raw, "an array of strings")
+func (a *arguments) text(names ...string) (value string, given bool) {
+	return decode[string](a, "a string", names...)
+}
+
+func (a *arguments) texts(name, want string) []string {
+	pointers, given := decode[[]*string](a, want, name)
+	if !given {
+		return nil
 	}
 	values := make([]string, len(pointers))
 	for i, pointer := range pointers {
 		if pointer == nil {
-			return nil, wrongType(name, raw, "an array of strings")
+			a.wrongType(want, name)
+			return nil
 		}
 		values[i] = *pointer
 	}
-	return values, nil
+	return values
 }
 
-func (a *arguments) flag(names ...string) (value bool, err error) {
-	name, raw := a.first(names)
-	if name == "" {
-		return false, nil
-	}
-	if json.Unmarshal(raw, &value) != nil {
-		return false, wrongType(name, raw, "true or false")
-	}
-	return value, nil
+func (a *arguments) flag(names ...string) bool {
+	value, _ := decode[bool](a, "true or false", names...)
+	return value
 }
 
-func (a *arguments) wholeMilliseconds(names ...string) (*time.Duration, error) {
+func (a *arguments) wholeMilliseconds(names ...string) *time.Duration {
 	name, raw := a.first(names)
 	if name == "" {
-		return nil, nil
+		return nil
 	}
 	number, ok := parseNumber(raw)
 	if !ok || !number.IsInt() {
-		return nil, wrongType(name, raw, "a whole number of milliseconds")
+		a.wrongType("a whole number of milliseconds", name)
+		return nil
 	}
-	return clampDuration(number, time.Millisecond), nil
+	return clampDuration(number, time.Millisecond)
 }
 
-func (a *arguments) seconds(name string) (*time.Duration, error) {
+func (a *arguments) seconds(name string) *time.Duration {
 	name, raw := a.first([]string{name})
 	if name == "" {
-		return nil, nil
+		return nil
 	}
 	number, ok := parseNumber(raw)
 	if !ok {
-		return nil, wrongType(name, raw, "a number of seconds")
+		a.wrongType("a number of seconds", name)
+		return nil
 	}
-	return clampDuration(number, time.Second), nil
+	return clampDuration(number, time.Second)
 }
 
 // parseNumber reads a JSON number exactly. Exponents are bounded first, so that 1e999999999 costs nothing.
@@ -130,6 +136,8 @@ func clampDuration(number *big.Rat, unit time.Duration) *time.Duration {
 	return &limit
 }
 
-func wrongType(name string, raw json.RawMessage, want string) error {
-	return fmt.Errorf("argument %s is %s: use %s", name, quote(string(raw)), want)
+// wrongType notes that the first of the names that has a value has one of another type.
+func (a *arguments) wrongType(want string, names ...string) {
+	name, raw := a.first(names)
+	a.fail("argument %s is %s: use %s", name, quote(string(raw)), want)
 }

@@ -30,10 +30,10 @@ func (d *Decider) hostFor(q *question, is func(name string) bool) string {
 
 // andHosts completes advice to allow a host, if the call's hosts leave it out.
 func (d *Decider) andHosts(q *question, host string) string {
-	covered := d.coversName(host)
+	covered := d.covers(byName(host))
 	if addr, err := netip.ParseAddr(host); err == nil {
-		covered = d.coversAddr(addr) || slices.ContainsFunc(q.names, func(n LookedUp) bool {
-			return d.counts(n, q.addr) && d.passesName(n.Name, q.port)
+		covered = d.covers(byAddr(addr)) || slices.ContainsFunc(q.names, func(n LookedUp) bool {
+			return d.counts(n, q.addr) && d.passes(byName(n.Name), q.port)
 		})
 	}
 	if covered {

@@ -68,44 +68,28 @@ type Decider struct {
 	domain  string
 }
 
-// hosts finds the entries that match a name or an address.
+// hosts are entries, in the order of the rules.
 type hosts struct {
-	names    map[string]*entry
-	below    map[string]*entry
-	prefixes []*entry
+	list []*entry
 	// pods is the domain below which no wildcard matches; empty if it isn't known.
 	pods string
 }
 
-func (h *hosts) isEmpty() bool { return len(h.names)+len(h.below)+len(h.prefixes) == 0 }
-
-// add keeps one entry for each host, with the ports of all that name it.
-func (h *hosts) add(e entry) {
-	switch {
-	case e.prefix.IsValid():
-		i := slices.IndexFunc(h.prefixes, func(p *entry) bool { return p.prefix == e.prefix })
-		if i < 0 {
-			h.prefixes = append(h.prefixes, &e)
-			return
+// naming returns the entries that name all that a host names. A cluster's DNS answers for every name of pods with the address
+// that the name spells, so a wildcard above such a name would allow every address.
+func (h *hosts) naming(other host) (found []*entry) {
+	isPod := isBelow(other.name, h.pods)
+	for _, e := range h.list {
+		if e.contains(other) && !(isPod && e.below && e.name != other.name) {
+			found = append(found, e)
 		}
-		h.prefixes[i].ports = append(h.prefixes[i].ports, e.ports...)
-	case e.below:
-		h.below = addNamed(h.below, &e)
-	default:
-		h.names = addNamed(h.names, &e)
 	}
+	return found
 }
 
-func addNamed(m map[string]*entry, e *entry) map[string]*entry {
-	if m == nil {
-		m = map[string]*entry{}
-	}
-	if same := m[e.name]; same != nil {
-		same.ports = append(same.ports, e.ports...)
-		return m
-	}
-	m[e.name] = e
-	return m
+// matches says whether an entry names a host, with a port.
+func (h *hosts) matches(other host, port uint16) bool {
+	return slices.ContainsFunc(h.naming(other), func(e *entry) bool { return e.hasPort(port) })
 }
 
 // Compile checks Rules and prepares them for decisions. The error joins one *Error for each wrong field, up to a bound.
@@ -139,7 +123,7 @@ func compile(r *Rules, p *problems) *Decider {
 	}
 	d.compileAllowed(r.Allowed, p)
 	d.compileDenied(r.DeniedCIDRs, p)
-	d.compileHosts(r.Hosts, p)
+	d.narrowed.list = compileHosts(r.Hosts, func(host) error { return nil }, p)
 	d.compileSurroundings(&r.Surroundings, p)
 	return d
 }
@@ -160,7 +144,7 @@ func (d *Decider) compileAllowed(list []Entry, p *problems) {
 			p.add(field+".host", "%s is a link-local or metadata address (%s), which every policy denies: remove it", h, denied)
 		}
 		ports := compilePorts(list[i].Ports, field+".ports", p)
-		d.allowed.add(entry{host: h, ports: ports})
+		d.allowed.list = append(d.allowed.list, &entry{h, ports})
 	}
 }
 
@@ -202,19 +186,24 @@ func (d *Decider) compileDenied(list []string, p *problems) {
 	}
 }
 
-func (d *Decider) compileHosts(list []string, p *problems) {
+// compileHosts reads the hosts of a call, which must pass a check.
+func compileHosts(list []string, check func(host) error, p *problems) (all []*entry) {
 	if len(list) > MaxHosts {
 		p.add("hosts", "it has %d entries, and may have %d", len(list), MaxHosts)
-		return
+		return nil
 	}
 	for i, text := range list {
 		h, err := parseHost(text)
+		if err == nil {
+			err = check(h)
+		}
 		if err != nil {
 			p.add(fmt.Sprintf("hosts[%d]", i), "%v", err)
 			continue
 		}
-		d.narrowed.add(entry{host: h})
+		all = append(all, &entry{host: h})
 	}
+	return all
 }
 
 // containing returns the first of the networks that contains a prefix whole. An invalid prefix is contained in none.

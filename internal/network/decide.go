@@ -3,7 +3,6 @@ package network
 import (
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Protocol is what a connection is made with.
@@ -13,7 +12,18 @@ type Protocol uint8
 const (
 	TCP Protocol = iota
 	UDP
+	// RouteLookup is connecting a UDP socket that can't send. A process learns its own address by it and nothing leaves: getaddrinfo
+	// sorts addresses by that. Its port may be 0. It is allowed if Reachable allows the address.
+	RouteLookup
 )
+
+// String is what messages call a protocol.
+func (p Protocol) String() string {
+	if p == TCP {
+		return "TCP"
+	}
+	return "UDP"
+}
 
 // anyPort asks whether there is a port that passes.
 const anyPort = 0
@@ -45,13 +55,16 @@ type Verdict struct {
 
 // Decide says whether a connection is allowed.
 func (d *Decider) Decide(c Connection) Verdict {
+	if c.Protocol == RouteLookup {
+		return d.Reachable(c.To.Addr(), c.Names...)
+	}
 	if !c.To.IsValid() || c.To.Port() == 0 {
 		return Verdict{Reason: ReasonNoAddress, Host: c.To.String(), Rule: "a connection needs an address and a port"}
 	}
 	a := ask(c.To.Addr(), c.Names)
 	a.port = c.To.Port()
 	switch {
-	case c.Protocol > UDP:
+	case c.Protocol > RouteLookup:
 		return a.refuse(ReasonProtocol, a.what()+" is refused, as its protocol isn't known: use TCP")
 	case c.Protocol == UDP && !d.udp:
 		return d.refuseUDP(&a)
@@ -120,7 +133,7 @@ func (d *Decider) decide(q question) Verdict {
 	if d.hasWitness(&q) {
 		return Verdict{Allowed: true}
 	}
-	if slices.ContainsFunc(q.names, func(n LookedUp) bool { return d.passesName(n.Name, q.port) }) {
+	if slices.ContainsFunc(q.names, func(n LookedUp) bool { return d.passes(byName(n.Name), q.port) }) {
 		return q.refuse(ReasonOutsideCluster, d.messageOutsideCluster(&q))
 	}
 	if d.mode == Open || d.withoutHosts().hasWitness(&q) {
@@ -164,7 +177,7 @@ func (d *Decider) opensCluster(q *question, in netip.Addr) bool {
 	if in != q.addr {
 		return false
 	}
-	return d.allowed.matchesAddr(in, q.port) || slices.ContainsFunc(q.names, func(n LookedUp) bool {
+	return d.allowed.matches(byAddr(in), q.port) || slices.ContainsFunc(q.names, func(n LookedUp) bool {
 		return d.opensName(n.Name, q.port) && d.opensName(n.Target, q.port)
 	})
 }
@@ -172,13 +185,13 @@ func (d *Decider) opensCluster(q *question, in netip.Addr) bool {
 // opensName says whether a name of the cluster is allowed by an entry below the cluster's domain. A wider wildcard doesn't
 // mean the cluster.
 func (d *Decider) opensName(name string, port uint16) bool {
-	return d.isOfCluster(name) && d.coversName(name) && slices.ContainsFunc(d.allowed.named(name), func(e *entry) bool {
+	return d.isOfCluster(name) && d.covers(byName(name)) && slices.ContainsFunc(d.allowed.naming(byName(name)), func(e *entry) bool {
 		return e.hasPort(port) && (e.name == d.domain || isBelow(e.name, d.domain))
 	})
 }
 
 // isOfCluster says whether a name is below the cluster's domain.
-func (d *Decider) isOfCluster(name string) bool { return d.domain != "" && isBelow(name, d.domain) }
+func (d *Decider) isOfCluster(name string) bool { return isBelow(name, d.domain) }
 
 // InCluster says whether an address is in the cluster's networks.
 func (d *Decider) InCluster(addr netip.Addr) bool {
@@ -190,32 +203,23 @@ func (d *Decider) InCluster(addr netip.Addr) bool {
 // must hold for the same one, or two names of an address could lend each other what each lacks. A name of the cluster counts
 // for addresses of the cluster alone: whoever may add a Service could give it any address.
 func (d *Decider) hasWitness(q *question) bool {
-	if d.allowsAddr(q.addr, q.port) && d.coversAddr(q.addr) {
+	if d.passes(byAddr(q.addr), q.port) {
 		return true
 	}
 	return slices.ContainsFunc(q.names, func(n LookedUp) bool {
-		return d.passesName(n.Name, q.port) && d.counts(n, q.addr)
+		return d.passes(byName(n.Name), q.port) && d.counts(n, q.addr)
 	})
 }
 
-func (d *Decider) passesName(name string, port uint16) bool {
-	return d.allowsName(name, port) && d.coversName(name)
+// passes says whether both the policy and the call's hosts allow a host.
+func (d *Decider) passes(h host, port uint16) bool { return d.allows(h, port) && d.covers(h) }
+
+func (d *Decider) allows(h host, port uint16) bool {
+	return d.mode == Open || d.mode == Listed && d.allowed.matches(h, port)
 }
 
-func (d *Decider) allowsAddr(addr netip.Addr, port uint16) bool {
-	return d.mode == Open || d.mode == Listed && d.allowed.matchesAddr(addr, port)
-}
-
-func (d *Decider) allowsName(name string, port uint16) bool {
-	return d.mode == Open || d.mode == Listed && d.allowed.matchesName(name, port)
-}
-
-func (d *Decider) coversAddr(addr netip.Addr) bool {
-	return d.narrowed.isEmpty() || d.narrowed.matchesAddr(addr, anyPort)
-}
-
-func (d *Decider) coversName(name string) bool {
-	return d.narrowed.isEmpty() || d.narrowed.matchesName(name, anyPort)
+func (d *Decider) covers(h host) bool {
+	return len(d.narrowed.list) == 0 || d.narrowed.matches(h, anyPort)
 }
 
 func (d *Decider) withoutHosts() *Decider {
@@ -230,9 +234,9 @@ func (d *Decider) Lookup(name string) Verdict {
 	switch {
 	case d.mode == None:
 		return q.refuse(ReasonModeNone, q.messageNone())
-	case !d.allowsName(name, anyPort):
+	case !d.allows(byName(name), anyPort):
 		return q.refuse(ReasonNotListed, d.messageNotListed(&q))
-	case !d.coversName(name):
+	case !d.covers(byName(name)):
 		return q.refuse(ReasonNotInHosts, d.messageNotInHosts(&q))
 	}
 	return Verdict{Allowed: true}
@@ -240,34 +244,4 @@ func (d *Decider) Lookup(name string) Verdict {
 
 // IsOpen says whether every name may be looked up. Records other than addresses may then be passed on: they lead to names and
 // addresses that nobody lists.
-func (d *Decider) IsOpen() bool { return d.mode == Open && d.narrowed.isEmpty() }
-
-func (h *hosts) matchesAddr(addr netip.Addr, port uint16) bool {
-	return slices.ContainsFunc(h.prefixes, func(e *entry) bool { return e.prefix.Contains(addr) && e.hasPort(port) })
-}
-
-func (h *hosts) matchesName(name string, port uint16) bool {
-	return slices.ContainsFunc(h.named(name), func(e *entry) bool { return e.hasPort(port) })
-}
-
-// named returns the entries that name a name: its own, and the wildcards above it. A cluster's DNS answers for every name of
-// pods with the address that the name spells, so a wildcard there would allow every address.
-func (h *hosts) named(name string) []*entry {
-	var found []*entry
-	if e := h.names[name]; e != nil {
-		found = append(found, e)
-	}
-	if h.pods != "" && isBelow(name, h.pods) {
-		return found
-	}
-	for {
-		_, parent, ok := strings.Cut(name, ".")
-		if !ok {
-			return found
-		}
-		if e := h.below[parent]; e != nil {
-			found = append(found, e)
-		}
-		name = parent
-	}
-}
+func (d *Decider) IsOpen() bool { return d.mode == Open && len(d.narrowed.list) == 0 }

@@ -22,6 +22,10 @@ type host struct {
 	prefix netip.Prefix
 }
 
+func byName(name string) host { return host{name: name} }
+
+func byAddr(addr netip.Addr) host { return host{prefix: netip.PrefixFrom(addr, addr.BitLen())} }
+
 // String is the canonical notation.
 func (h host) String() string {
 	switch {
@@ -73,7 +77,7 @@ func parseHost(text string) (host, error) {
 		if err != nil {
 			return host{}, err
 		}
-		return host{prefix: netip.PrefixFrom(addr, addr.BitLen())}, nil
+		return byAddr(addr), nil
 	case text == "*":
 		return host{}, errors.New(`"*" would name every host: list the hosts, or set mode Open`)
 	}

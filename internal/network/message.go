@@ -58,9 +58,7 @@ func joinAddrs(list []netip.Addr) string {
 	return strings.Join(texts, " or ")
 }
 
-// missingEntry is the entry that would allow the destination.
-func (q *question) missingEntry() string { return q.entryFor(q.host()) }
-
+// entryFor is the entry that would allow the destination by a host.
 func (q *question) entryFor(host string) string {
 	if q.port == anyPort {
 		return "{host: " + host + "}"
@@ -71,7 +69,7 @@ func (q *question) entryFor(host string) string {
 func portText(port uint16) string { return strconv.Itoa(int(port)) }
 
 func (q *question) messageNone() string {
-	return fmt.Sprintf("%s is refused, as the policy's network.mode is None: set mode Listed, and add %s to network.allowed", q.what(), q.missingEntry())
+	return fmt.Sprintf("%s is refused, as the policy's network.mode is None: set mode Listed, and add %s to network.allowed", q.what(), q.entryFor(q.host()))
 }
 
 // messageNotListed tells apart a host that isn't there and one that is there with other ports.
@@ -94,22 +92,17 @@ func (d *Decider) messageNotListed(q *question) string {
 func (d *Decider) matching(q *question) (found []*entry, host string) {
 	for _, n := range q.names {
 		if d.counts(n, q.addr) {
-			found = append(found, d.allowed.named(n.Name)...)
+			found = append(found, d.allowed.naming(byName(n.Name))...)
 		}
 		if host == "" && len(found) > 0 {
 			host = n.Name
 		}
 	}
-	for _, e := range d.allowed.prefixes {
-		if e.prefix.Contains(q.addr) {
-			found = append(found, e)
-		}
-	}
-	return found, cmp.Or(host, q.addr.String())
+	return append(found, d.allowed.naming(byAddr(q.addr))...), cmp.Or(host, q.addr.String())
 }
 
 func (d *Decider) messageNotInHosts(q *question) string {
-	host := d.hostFor(q, func(name string) bool { return d.allowsName(name, q.port) })
+	host := d.hostFor(q, func(name string) bool { return d.allows(byName(name), q.port) })
 	return fmt.Sprintf("%s isn't in the call's network.hosts: add %s to it, or leave hosts out", q.what(), host)
 }
 
@@ -122,7 +115,10 @@ func (q *question) messageDenied(d *denial, addr netip.Addr) string {
 	subject := q.subject(addr)
 	switch d.reason {
 	case ReasonMetadata:
-		return subject + " is a " + metadataKind(addr) + " address" + neverPasses + metadataAdvice[metadataKind(addr)]
+		if addr.IsLinkLocalUnicast() && addr != netip.AddrFrom4([4]byte{169, 254, 169, 254}) {
+			return subject + " is a link-local address" + neverPasses + "use another address of the host"
+		}
+		return subject + " is a metadata address" + neverPasses + "give the call its credentials by the environment's secrets"
 	case ReasonResolver:
 		return subject + " is the address of the calls' resolvers" + neverPasses + "ask the nameserver of /etc/resolv.conf"
 	case ReasonNode:
@@ -134,25 +130,6 @@ func (q *question) messageDenied(d *denial, addr netip.Addr) string {
 		return fmt.Sprintf("%s is in %s of the policy's network.deniedCIDRs, which win over everything: take it out of them, or use another address",
 			subject, d.prefix)
 	}
-}
-
-// The kinds of addresses that ReasonMetadata is for.
-const (
-	kindMetadata  = "metadata"
-	kindLinkLocal = "link-local"
-)
-
-// metadataAdvice says what to do without such an address.
-var metadataAdvice = map[string]string{
-	kindMetadata:  "give the call its credentials by the environment's secrets",
-	kindLinkLocal: "use another address of the host",
-}
-
-func metadataKind(addr netip.Addr) string {
-	if addr == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || !addr.IsLinkLocalUnicast() {
-		return kindMetadata
-	}
-	return kindLinkLocal
 }
 
 // subject names an address, and how the destination leads to it.

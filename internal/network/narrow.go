@@ -19,21 +19,9 @@ func Narrow(r *Rules, hosts []string) (*Rules, error) {
 	if len(hosts) == 0 {
 		return &narrow, nil
 	}
-	if len(hosts) > MaxHosts {
-		p.add("hosts", "it has %d entries, and may have %d", len(hosts), MaxHosts)
-		return nil, p.err()
-	}
 	var canonical []string
-	for i, text := range hosts {
-		h, err := parseHost(text)
-		if err == nil {
-			err = d.checkCovered(h)
-		}
-		if err != nil {
-			p.add(fmt.Sprintf("hosts[%d]", i), "%v", err)
-			continue
-		}
-		canonical = append(canonical, h.String())
+	for _, e := range compileHosts(hosts, d.checkCovered, &p) {
+		canonical = append(canonical, e.String())
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -53,10 +41,10 @@ func (d *Decider) checkCovered(h host) error {
 			return err
 		}
 	}
-	if d.mode == Listed && !d.allowed.contain(h) {
+	if d.mode == Listed && !d.allowed.matches(h, anyPort) {
 		return fmt.Errorf("%s isn't covered by the policy's network.allowed: add {host: %s} there, or leave it out", h, h)
 	}
-	if !d.narrowed.isEmpty() && !d.narrowed.contain(h) {
+	if !d.covers(h) {
 		return fmt.Errorf("%s isn't covered by the hosts that are left already: leave it out", h)
 	}
 	return nil
@@ -77,17 +65,6 @@ func (d *Decider) checkNotDenied(prefix netip.Prefix) error {
 	return nil
 }
 
-// contain says that one entry names everything that h names.
-func (h *hosts) contain(other host) bool {
-	if other.prefix.IsValid() {
-		return slices.ContainsFunc(h.prefixes, func(e *entry) bool { return e.contains(other) })
-	}
-	if own := h.below[other.name]; other.below && own != nil {
-		return true
-	}
-	return slices.ContainsFunc(h.named(other.name), func(e *entry) bool { return e.contains(other) })
-}
-
 func (h *hosts) overlap(prefix netip.Prefix) bool {
-	return slices.ContainsFunc(h.prefixes, func(e *entry) bool { return e.prefix.Overlaps(prefix) })
+	return slices.ContainsFunc(h.list, func(e *entry) bool { return e.prefix.Overlaps(prefix) })
 }

@@ -1,8 +1,6 @@
 package network
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -33,8 +31,6 @@ const (
 	MaxSurroundings = 64
 	// MaxNetworks bounds each list of the cluster's networks.
 	MaxNetworks = 256
-	// MaxEncoded bounds the JSON of Rules, in bytes.
-	MaxEncoded = 512 << 10
 )
 
 // Rules are what the processes of one call may connect to.
@@ -117,21 +113,4 @@ func (p *problems) err() error {
 		return errors.Join(append(p.list, fmt.Errorf("and %d more errors", p.more))...)
 	}
 	return errors.Join(p.list...)
-}
-
-// Decode reads Rules from JSON. A field that isn't known may be a restriction, so it is an error.
-func Decode(raw []byte) (*Rules, error) {
-	if len(raw) > MaxEncoded {
-		return nil, fmt.Errorf("the network's rules take %d bytes, and may take %d", len(raw), MaxEncoded)
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	var r *Rules
-	if err := d.Decode(&r); err != nil {
-		return nil, fmt.Errorf("decode the network's rules: %w", err)
-	}
-	if r == nil || d.More() {
-		return nil, errors.New("decode the network's rules: they must be one JSON object")
-	}
-	return r, nil
 }

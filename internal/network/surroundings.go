@@ -53,9 +53,6 @@ func guess(pod []netip.Addr) []netip.Prefix {
 	return list
 }
 
-// podsLabel is what a cluster's DNS has the names of pods below, in its domain.
-const podsLabel = "pod."
-
 // check says which addresses are missing that must be denied, or counted as the cluster's.
 func (s *Surroundings) check(p *problems) {
 	const missing = " aren't known, so nothing would deny them: give them"
@@ -105,7 +102,7 @@ func (d *Decider) compileSurroundings(s *Surroundings, p *problems) {
 		return
 	}
 	d.domain = name
-	d.allowed.pods, d.narrowed.pods = podsLabel+name, podsLabel+name
+	d.allowed.pods, d.narrowed.pods = "pod."+name, "pod."+name // the names of pods, in a cluster's DNS
 }
 
 func (d *Decider) addNetworks(list []netip.Prefix, field string, p *problems) {

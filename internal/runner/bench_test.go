@@ -14,7 +14,6 @@ import (
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/sandbox"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/testing/ways"
 )
@@ -106,12 +105,6 @@ func BenchmarkTrueInside(b *testing.B) {
 	without.report(b, "without-rules")
 	ahead.report(b, "stage-ahead")
 	late.report(b, "no-stage")
-	domain, err := sandbox.Prepare(held.Rules, testPath, *support)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer domain.Close()
-	b.ReportMetric(float64(domain.Rules()), "rules")
 }
 
 // awaitStage waits until a stage waits for its command.

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/resolver"
@@ -87,37 +85,11 @@ func (c *connections) network() *sockets.Network {
 	if c == nil {
 		return nil
 	}
-	return &sockets.Network{Connections: c, Nameservers: nameservers, Datagrams: c, UDP: c.udp}
+	return &sockets.Network{Connections: c.resolver, Nameservers: nameservers, Resolver: c.queries, Datagrams: c.resolver, UDP: c.udp}
 }
 
 // What the gate takes for a query, the resolver reads.
 const _ = uint(resolver.MaxQuery - sockets.MaxQuery)
-
-// Answer hands a datagram to the resolver.
-func (c *connections) Answer(query []byte, reply func([]byte)) { c.resolver.Datagram(query, reply) }
-
-var protocols = map[sockets.Protocol]network.Protocol{sockets.TCP: network.TCP, sockets.UDP: network.UDP}
-
-// Decide decides about a connection. One to the nameserver goes to the resolver. The rules keep it from all resolvers: those
-// of the pod's other calls answer by other rules.
-func (c *connections) Decide(to netip.AddrPort, p sockets.Protocol) sockets.Verdict {
-	switch {
-	case p == sockets.TCP && slices.Contains(nameservers, to):
-		return sockets.Verdict{Allow: true, Redirect: c.queries}
-	case p == sockets.RouteLookup:
-		// The command learns its own address by it, and sends nothing.
-		if v := c.resolver.Route(to.Addr()); !v.Allowed {
-			return sockets.Verdict{Errno: unix.ENETUNREACH, Rule: v.Rule, Host: v.Host}
-		}
-		return sockets.Verdict{Allow: true}
-	}
-	protocol, ok := protocols[p]
-	if !ok {
-		return sockets.Verdict{Errno: unix.EPROTONOSUPPORT, Rule: "the protocol isn't known: use TCP"}
-	}
-	v := c.resolver.Decide(to, protocol)
-	return sockets.Verdict{Allow: v.Allowed, Rule: v.Rule, Host: v.Host}
-}
 
 // report adds the names that were refused to an outcome which has the refused addresses.
 func (c *connections) report(o *result.Outcome) {

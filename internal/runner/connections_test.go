@@ -14,7 +14,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/resolver"
-	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -255,8 +254,8 @@ func TestAProtocolThatIsNotKnownIsRefused(t *testing.T) {
 	}
 	defer c.close()
 	to := netip.MustParseAddrPort("127.0.0.3:80")
-	for p, want := range map[sockets.Protocol]bool{sockets.TCP: true, sockets.UDP: true, sockets.RouteLookup: true, 0: false, sockets.RouteLookup + 1: false} {
-		if v := c.Decide(to, p); v.Allow != want || !want && v.Rule == "" {
+	for p, want := range map[network.Protocol]bool{network.TCP: true, network.UDP: true, network.RouteLookup: true, network.RouteLookup + 1: false} {
+		if v := c.resolver.Decide(to, p); v.Allowed != want || !want && v.Rule == "" {
 			t.Errorf("protocol %d: %+v", p, v)
 		}
 	}

@@ -36,7 +36,7 @@
 //   - no value is in an error, or in what any type of this package prints.
 //
 // How it works. A form has 8 bytes or more. A filter looks at four bytes of the text in five, and knows which of them are among the first
-// eight of a form; a table has these eight. Only where both know the text, it is compared with the tree of the forms that begin so, from
+// eight of a form; a map has these eight. Only where both know the text, it is compared with the tree of the forms that begin so, from
 // what they have in common on. Where a form begins within itself, what the text has in common with it there is known from before.
 //
 // The package must not import anything but the standard library: it is part of the first process of every pod. It must not

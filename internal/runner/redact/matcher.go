@@ -10,10 +10,11 @@ import (
 type Matcher struct {
 	names []string
 	marks [][]byte
-	// needles are all forms of all values, in the order of their bytes, and nodes the tree of them. The table finds its first nodes.
+	// needles are all forms of all values, in the order of their bytes, and nodes the tree of them. roots are its first nodes, by the
+	// windows that lead to them.
 	needles []needle
 	nodes   []node
-	table   table
+	roots   map[uint64]int32
 	// filter tells whether four bytes are among the first eight of a form; offsets, which is looked at less, has a bit for each place there.
 	filter  [1 << filterBits / 64]uint64
 	offsets []uint8
@@ -35,7 +36,7 @@ type needle struct {
 }
 
 const (
-	// window is how many bytes the table knows of a form, gram how many the filter looks at, and stride the distance of two looks: a
+	// window is how many bytes of a form lead to a node of the tree, gram how many the filter looks at, and stride the distance of two looks: a
 	// window has exactly one of them.
 	window = MinLength
 	gram   = 4
@@ -129,48 +130,17 @@ func (m *Matcher) next(text []byte, from, to int, offset int64) int {
 			// The largest offset is that of the first place.
 			offset := bits.Len8(offsets) - 1
 			offsets &^= 1 << offset
-			if start := at - offset; start >= from && start < to && start+window <= len(text) && m.table.find(windowOf(text[start:])) >= 0 {
+			start := at - offset
+			if start < from || start >= to || start+window > len(text) {
+				continue
+			}
+			if _, is := m.roots[windowOf(text[start:])]; is {
 				return start
 			}
 		}
 	}
 	return -1
 }
-
-// table finds the node that eight bytes lead to.
-type table struct {
-	keys  []uint64
-	nodes []int32
-	shift uint
-}
-
-func newTable(n int) table {
-	bits := uint(4)
-	for 1<<bits < 2*n {
-		bits++
-	}
-	t := table{keys: make([]uint64, 1<<bits), nodes: make([]int32, 1<<bits), shift: 64 - bits}
-	for i := range t.nodes {
-		t.nodes[i] = -1
-	}
-	return t
-}
-
-// slot is where a key is, or would be.
-func (t *table) slot(key uint64) int {
-	at := int(key * 0x9E3779B97F4A7C15 >> t.shift)
-	for t.nodes[at] >= 0 && t.keys[at] != key {
-		at = (at + 1) & (len(t.keys) - 1)
-	}
-	return at
-}
-
-func (t *table) add(key uint64, node int32) {
-	at := t.slot(key)
-	t.keys[at], t.nodes[at] = key, node
-}
-
-func (t *table) find(key uint64) int32 { return t.nodes[t.slot(key)] }
 
 // Format prints how many values there are.
 func (m Matcher) Format(f fmt.State, _ rune) {

@@ -113,9 +113,9 @@ func (s *Stream) decide(out []byte, isLast bool) []byte {
 	return s.write(out, hold)
 }
 
-// locate returns how far the text from s.at on goes as a form does. The table has the window there.
+// locate returns how far the text from s.at on goes as a form does. A form begins with the window there.
 func (s *Stream) locate(rest []byte) place {
-	m, root := s.matcher, s.matcher.table.find(windowOf(rest))
+	m, root := s.matcher, s.matcher.roots[windowOf(rest)]
 	last, is := s.memos[root]
 	p := place{node: root}
 	if distance := s.at - last.start; is && distance < int64(last.length) {

@@ -28,9 +28,9 @@ type place struct {
 func (m *Matcher) newTree() {
 	slices.SortStableFunc(m.needles, func(a, b needle) int { return bytes.Compare(a.text, b.text) })
 	m.grow(-1, 0, int32(len(m.needles)), window)
-	m.table = newTable(len(m.nodes))
+	m.roots = make(map[uint64]int32, len(m.nodes))
 	for i := range m.nodes {
-		m.table.add(windowOf(m.needles[m.nodes[i].first].text), int32(i))
+		m.roots[windowOf(m.needles[m.nodes[i].first].text)] = int32(i)
 	}
 	for i := int32(0); int(i) < len(m.nodes); i++ {
 		n := &m.nodes[i]

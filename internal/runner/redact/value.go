@@ -3,6 +3,7 @@ package redact
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Bounds of the values of one Matcher.
@@ -53,16 +54,8 @@ func checkValues(values []Value) error {
 	return nil
 }
 
+const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
 func isName(name string) bool {
-	if name == "" || len(name) > maxNameLength {
-		return false
-	}
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
+	return name != "" && len(name) <= maxNameLength && strings.Trim(name, nameCharacters) == ""
 }

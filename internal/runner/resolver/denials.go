@@ -1,7 +1,6 @@
 package resolver
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,6 @@ const (
 	// answered.
 	maxCounted  = 512
 	maxAnswered = 1024
-	// maxMore bounds the names that are only told from each other. Beyond it, none is counted any more.
-	maxMore = 16384
 )
 
 // Denial is a name whose lookup was refused.
@@ -39,25 +36,18 @@ type denials struct {
 	mu    sync.Mutex
 	names map[string]*counted
 	order []*counted
-	// more are hashes of the names for which there was no room.
-	more map[uint64]struct{}
-	seed maphash.Seed
+	// more counts the lookups of names for which there was no room.
+	more int64
 	// answered are names that weren't refused.
 	answered map[string]bool
 }
 
 type counted struct {
 	Denial
-	// a, aaaa and others count queries by type.
-	a, aaaa, others int64
+	// queries counts them by family.
+	queries [families]int64
 	// dropped says that the name may be looked up, and an address of it was refused.
 	dropped bool
-}
-
-func (c *counted) denial() Denial {
-	d := c.Denial
-	d.Count = max(c.a, c.aaaa, c.others)
-	return d
 }
 
 // add counts the refusal of a name, or of an address that it has.
@@ -66,7 +56,7 @@ func (d *denials) add(name string, t dnsmessage.Type, v network.Verdict, dropped
 	defer d.mu.Unlock()
 	c := d.names[name]
 	if c == nil && len(d.order) == maxCounted {
-		d.addMore(name)
+		d.more++
 		return
 	}
 	if c == nil {
@@ -76,23 +66,9 @@ func (d *denials) add(name string, t dnsmessage.Type, v network.Verdict, dropped
 		}
 		d.names[name], d.order = c, append(d.order, c)
 	}
-	switch t {
-	case dnsmessage.TypeA:
-		c.a++
-	case dnsmessage.TypeAAAA:
-		c.aaaa++
-	default:
-		c.others++
-	}
-}
-
-func (d *denials) addMore(name string) {
-	if d.more == nil {
-		d.more, d.seed = map[uint64]struct{}{}, maphash.MakeSeed()
-	}
-	if len(d.more) < maxMore {
-		d.more[maphash.String(d.seed, name)] = struct{}{}
-	}
+	family := familyOf(t)
+	c.queries[family]++
+	c.Count = max(c.Count, c.queries[family])
 }
 
 // addAnswered notes a name that may be looked up.
@@ -108,18 +84,18 @@ func (d *denials) addAnswered(name string) {
 	d.answered[name] = true
 }
 
-// report returns the first names, and how many more there were, each counted once.
+// report returns the first names, and how many more there were.
 func (d *denials) report() (list []Denial, more int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	more = int64(len(d.more))
+	more = d.more
 	for _, c := range d.order {
 		switch {
 		case !c.dropped && d.isFromSearch(c.Host):
 		case len(list) == maxDenials:
 			more++
 		default:
-			list = append(list, c.denial())
+			list = append(list, c.Denial)
 		}
 	}
 	return list, more

@@ -17,7 +17,6 @@ type exchange struct {
 	name string
 	kind dnsmessage.Type
 	edns bool
-	size int
 	id   uint16
 }
 
@@ -51,30 +50,14 @@ func (e *exchange) newQuery() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: e.id, RecursionDesired: true})
-	if err := b.StartQuestions(); err != nil {
-		return nil, err
-	}
-	if err := b.Question(dnsmessage.Question{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}); err != nil {
-		return nil, err
+	msg := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: e.id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}},
 	}
 	if e.edns {
-		if err := e.addEDNS(&b); err != nil {
-			return nil, err
-		}
+		msg.Additionals = ednsOf(dnsmessage.RCodeSuccess, nil)
 	}
-	return b.Finish()
-}
-
-func (e *exchange) addEDNS(b *dnsmessage.Builder) error {
-	var h dnsmessage.ResourceHeader
-	if err := h.SetEDNS0(e.size, dnsmessage.RCodeSuccess, false); err != nil {
-		return err
-	}
-	if err := b.StartAdditionals(); err != nil {
-		return err
-	}
-	return b.OPTResource(h, dnsmessage.OPTResource{})
+	return msg.Pack()
 }
 
 // errStray says that a message doesn't answer the question.

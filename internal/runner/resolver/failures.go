@@ -3,6 +3,7 @@ package resolver
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -40,31 +41,25 @@ type failures struct {
 	count int
 }
 
-// lookups are those of one name. failed and found are the types whose last lookup failed, or found something.
+// lookups are those of one name. failed and found say of each family whether its last lookup failed, or found something.
 type lookups struct {
-	failed, found lookupType
+	failed, found [families]bool
 	// order counts failures, over all names.
 	order int
 	err   error
 }
 
-// lookupType is a set of types.
-type lookupType uint8
+// families is how many kinds of lookups are told apart: programs ask for IPv4 and IPv6 at once.
+const families = 3
 
-const (
-	typeA lookupType = 1 << iota
-	typeAAAA
-	typeOther
-)
-
-func lookupTypeOf(t dnsmessage.Type) lookupType {
+func familyOf(t dnsmessage.Type) int {
 	switch t {
 	case dnsmessage.TypeA:
-		return typeA
+		return 0
 	case dnsmessage.TypeAAAA:
-		return typeAAAA
+		return 1
 	default:
-		return typeOther
+		return 2
 	}
 }
 
@@ -83,15 +78,11 @@ func (f *failures) note(name string, t dnsmessage.Type, got *found, err error) {
 		l = &lookups{}
 		f.names[name] = l
 	}
-	kind := lookupTypeOf(t)
-	l.failed &^= kind
-	l.found &^= kind
-	switch {
-	case err != nil:
+	family := familyOf(t)
+	l.failed[family], l.found[family] = err != nil, err == nil && !got.isEmpty()
+	if err != nil {
 		f.count++
-		l.failed, l.order, l.err = l.failed|kind, f.count, err
-	case !got.isEmpty():
-		l.found |= kind
+		l.order, l.err = f.count, err
 	}
 }
 
@@ -102,7 +93,7 @@ func (f *failures) report() (last *Failure, others int) {
 	defer f.mu.Unlock()
 	order := 0
 	for name, l := range f.names {
-		if l.failed == 0 || l.found != 0 {
+		if !slices.Contains(l.failed[:], true) || slices.Contains(l.found[:], true) {
 			continue
 		}
 		if others++; l.order > order {

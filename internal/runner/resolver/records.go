@@ -16,17 +16,10 @@ const (
 	maxChain   = 16
 )
 
-// records are an answer section: aliases, and addresses or what else was asked for, by their owners.
+// records are an answer section: aliases, and what was asked for, by their owners.
 type records struct {
 	aliases map[string]alias
-	addrs   map[string][]address
-	others  map[string][]other
-}
-
-// other is a record that is no address.
-type other struct {
-	body dnsmessage.ResourceBody
-	ttl  time.Duration
+	asked   map[string][]dnsmessage.Resource
 }
 
 type alias struct {
@@ -34,13 +27,8 @@ type alias struct {
 	ttl    time.Duration
 }
 
-type address struct {
-	addr netip.Addr
-	ttl  time.Duration
-}
-
 func (r *records) read(p *dnsmessage.Parser, kind dnsmessage.Type) error {
-	r.aliases, r.addrs, r.others = map[string]alias{}, map[string][]address{}, map[string][]other{}
+	r.aliases, r.asked = map[string]alias{}, map[string][]dnsmessage.Resource{}
 	for range maxRecords {
 		h, err := p.AnswerHeader()
 		if errors.Is(err, dnsmessage.ErrSectionDone) {
@@ -57,36 +45,22 @@ func (r *records) read(p *dnsmessage.Parser, kind dnsmessage.Type) error {
 }
 
 func (r *records) readOne(p *dnsmessage.Parser, h *dnsmessage.ResourceHeader, kind dnsmessage.Type) error {
-	owner, ttl := canonical(h.Name), timeToLive(h.TTL)
+	owner := canonical(h.Name)
 	switch {
-	case h.Class != dnsmessage.ClassINET:
-		return p.SkipAnswer()
-	case h.Type == dnsmessage.TypeCNAME && kind != dnsmessage.TypeCNAME:
+	case h.Class == dnsmessage.ClassINET && h.Type == kind:
+		record, err := p.Answer()
+		if err == nil {
+			r.asked[owner] = append(r.asked[owner], record)
+		}
+		return err
+	case h.Class == dnsmessage.ClassINET && h.Type == dnsmessage.TypeCNAME:
 		body, err := p.CNAMEResource()
 		if _, twice := r.aliases[owner]; err == nil && !twice {
-			r.aliases[owner] = alias{canonical(body.CNAME), ttl}
-		}
-		return err
-	case h.Type != kind:
-		return p.SkipAnswer()
-	case kind == dnsmessage.TypeA:
-		body, err := p.AResource()
-		if err == nil {
-			r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom4(body.A), ttl})
-		}
-		return err
-	case kind == dnsmessage.TypeAAAA:
-		body, err := p.AAAAResource()
-		if err == nil {
-			r.addrs[owner] = append(r.addrs[owner], address{netip.AddrFrom16(body.AAAA), ttl})
+			r.aliases[owner] = alias{canonical(body.CNAME), timeToLive(h.TTL)}
 		}
 		return err
 	default:
-		whole, err := p.Answer()
-		if err == nil {
-			r.others[owner] = append(r.others[owner], other{whole.Body, ttl})
-		}
-		return err
+		return p.SkipAnswer()
 	}
 }
 
@@ -98,7 +72,7 @@ func timeToLive(seconds uint32) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// follow finds the addresses that a chain of aliases leads to from a name, and the shortest time to live on the way.
+// follow finds what a chain of aliases leads to from a name, and the shortest time to live on the way.
 func (r *records) follow(name string, found *found) error {
 	found.ttl = maxTTL
 	for range maxChain {
@@ -114,15 +88,21 @@ func (r *records) follow(name string, found *found) error {
 
 func (r *records) take(name string, found *found) {
 	found.target = name
-	for _, a := range r.addrs[name] {
-		found.ttl = min(found.ttl, a.ttl)
-		if !slices.Contains(found.addrs, a.addr) {
-			found.addrs = append(found.addrs, a.addr)
+	for _, record := range r.asked[name] {
+		found.ttl = min(found.ttl, timeToLive(record.Header.TTL))
+		var addr netip.Addr
+		switch body := record.Body.(type) {
+		case *dnsmessage.AResource:
+			addr = netip.AddrFrom4(body.A)
+		case *dnsmessage.AAAAResource:
+			addr = netip.AddrFrom16(body.AAAA)
+		default:
+			found.records = append(found.records, body)
+			continue
 		}
-	}
-	for _, o := range r.others[name] {
-		found.ttl = min(found.ttl, o.ttl)
-		found.records = append(found.records, o.body)
+		if !slices.Contains(found.addrs, addr) {
+			found.addrs = append(found.addrs, addr)
+		}
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // Bounds of what a call can have of its resolver at once.
 const (
 	maxStreams = 64
-	// maxQueries are under way at once, maxStreamQueries of them of one stream.
-	maxQueries       = 64
-	maxStreamQueries = 8
+	// maxQueries are under way at once.
+	maxQueries = 64
 
 	maxNameservers = 8
 	maxSearch      = 32
@@ -156,13 +155,6 @@ func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.
 		}
 	}
 	return verdict
-}
-
-// Route decides about a socket that is connected without sending anything, to learn the local address: it is allowed if the
-// call may connect to some port of the address. getaddrinfo sorts addresses by that.
-func (r *Resolver) Route(to netip.Addr) network.Verdict {
-	valid, _ := r.book.names(to)
-	return r.rules.Reachable(to, valid...)
 }
 
 // Denials returns the names whose lookups were refused, and how many more names there were than it lists.

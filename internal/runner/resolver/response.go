@@ -40,121 +40,67 @@ type response struct {
 // pack writes the message in at most limit bytes, without the addresses that have no room. Other records are left out all
 // together: the client asks for them on a stream. It is nil if it can't be written.
 func (r *response) pack(limit int) []byte {
-	whole := r.write(r.addrs, true, false)
-	if whole == nil && len(r.records) > 0 {
+	msg := r.write(r.addrs, true, false)
+	if msg == nil && len(r.records) > 0 {
 		return failure(r.query, errRecord).pack(limit)
 	}
-	if len(whole) <= limit {
-		return whole
+	if len(msg) > limit && r.rule != "" {
+		msg = r.write(r.addrs, false, false)
 	}
-	if r.rule != "" {
-		if whole = r.write(r.addrs, false, false); len(whole) <= limit {
-			return whole
-		}
-	}
-	each := recordSize(r.query.question.Type)
-	room := (limit - len(r.write(nil, false, true))) / each
-	return r.write(r.addrs[:min(max(room, 0), len(r.addrs))], false, true)
-}
-
-// recordSize is what an address takes, with a pointer for its name.
-func recordSize(t dnsmessage.Type) int {
-	if t == dnsmessage.TypeA {
-		return 12 + 4
-	}
-	return 12 + 16
-}
-
-func (r *response) write(addrs []netip.Addr, explained, truncated bool) []byte {
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
-		ID: r.query.header.ID, Response: true, OpCode: r.query.header.OpCode, Truncated: truncated,
-		RecursionDesired: r.query.header.RecursionDesired, RecursionAvailable: true, RCode: r.code & 0xf,
-	})
-	b.EnableCompression()
-	err := b.StartQuestions()
-	if err == nil && r.query.hasQuestion {
-		err = b.Question(r.query.question)
-	}
-	if err == nil {
-		err = b.StartAnswers()
-	}
-	for _, addr := range addrs {
-		if err == nil {
-			err = r.writeAddr(&b, addr)
-		}
-	}
-	for _, body := range r.records {
-		if err == nil && !truncated {
-			err = r.writeRecord(&b, body)
-		}
-	}
-	if err == nil && r.query.edns {
-		err = r.writeOptions(&b, explained)
-	}
-	if err != nil {
-		return nil
-	}
-	msg, err := b.Finish()
-	if err != nil {
-		return nil
+	for n := len(r.addrs); len(msg) > limit && n >= 0; n-- {
+		msg = r.write(r.addrs[:n], false, true)
 	}
 	return msg
 }
 
-func (r *response) writeAddr(b *dnsmessage.Builder, addr netip.Addr) error {
-	h := r.header()
-	if r.query.question.Type == dnsmessage.TypeA {
-		return b.AResource(h, dnsmessage.AResource{A: addr.As4()})
+func (r *response) write(addrs []netip.Addr, explained, truncated bool) []byte {
+	msg := dnsmessage.Message{Header: dnsmessage.Header{
+		ID: r.query.header.ID, Response: true, OpCode: r.query.header.OpCode, Truncated: truncated,
+		RecursionDesired: r.query.header.RecursionDesired, RecursionAvailable: true, RCode: r.code & 0xf,
+	}}
+	if r.query.hasQuestion {
+		msg.Questions = []dnsmessage.Question{r.query.question}
 	}
-	return b.AAAAResource(h, dnsmessage.AAAAResource{AAAA: addr.As16()})
-}
-
-func (r *response) header() dnsmessage.ResourceHeader {
-	return dnsmessage.ResourceHeader{Name: r.query.question.Name, Class: dnsmessage.ClassINET, TTL: uint32(r.ttl / time.Second)}
-}
-
-// writeRecord writes a record that is no address. The asked name owns it, as it owns addresses.
-func (r *response) writeRecord(b *dnsmessage.Builder, body dnsmessage.ResourceBody) error {
-	switch body := body.(type) {
-	case *dnsmessage.CNAMEResource:
-		return b.CNAMEResource(r.header(), *body)
-	case *dnsmessage.MXResource:
-		return b.MXResource(r.header(), *body)
-	case *dnsmessage.NSResource:
-		return b.NSResource(r.header(), *body)
-	case *dnsmessage.PTRResource:
-		return b.PTRResource(r.header(), *body)
-	case *dnsmessage.SOAResource:
-		return b.SOAResource(r.header(), *body)
-	case *dnsmessage.TXTResource:
-		return b.TXTResource(r.header(), *body)
-	case *dnsmessage.SRVResource:
-		return b.SRVResource(r.header(), *body)
-	case *dnsmessage.SVCBResource:
-		return b.SVCBResource(r.header(), *body)
-	case *dnsmessage.HTTPSResource:
-		return b.HTTPSResource(r.header(), *body)
-	case *dnsmessage.UnknownResource:
-		return b.UnknownResource(r.header(), *body)
-	default:
-		return errRecord
+	add := func(body dnsmessage.ResourceBody) {
+		// The asked name owns all records.
+		h := dnsmessage.ResourceHeader{Name: r.query.question.Name, Class: dnsmessage.ClassINET, TTL: uint32(r.ttl / time.Second)}
+		msg.Answers = append(msg.Answers, dnsmessage.Resource{Header: h, Body: body})
 	}
+	for _, addr := range addrs {
+		if r.query.question.Type == dnsmessage.TypeA {
+			add(&dnsmessage.AResource{A: addr.As4()})
+		} else {
+			add(&dnsmessage.AAAAResource{AAAA: addr.As16()})
+		}
+	}
+	if !truncated {
+		for _, body := range r.records {
+			add(body)
+		}
+	}
+	if r.query.edns {
+		msg.Additionals = ednsOf(r.code, r.options(explained))
+	}
+	raw, err := msg.Pack()
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
-var errRecord = errors.New("the record is of a type that isn't passed on")
+var errRecord = errors.New("a record can't be written")
 
-func (r *response) writeOptions(b *dnsmessage.Builder, explained bool) error {
+func (r *response) options(explained bool) []dnsmessage.Option {
+	if !explained || r.rule == "" {
+		return nil
+	}
+	data := binary.BigEndian.AppendUint16(nil, cmp.Or(r.extended, errorBlocked))
+	return []dnsmessage.Option{{Code: optionExtendedError, Data: append(data, r.rule[:min(len(r.rule), maxExtendedError)]...)}}
+}
+
+// ednsOf is the section that speaks EDNS.
+func ednsOf(code dnsmessage.RCode, options []dnsmessage.Option) []dnsmessage.Resource {
 	var h dnsmessage.ResourceHeader
-	if err := h.SetEDNS0(advertised, r.code, false); err != nil {
-		return err
-	}
-	var options []dnsmessage.Option
-	if explained && r.rule != "" {
-		data := binary.BigEndian.AppendUint16(nil, cmp.Or(r.extended, errorBlocked))
-		options = []dnsmessage.Option{{Code: optionExtendedError, Data: append(data, r.rule[:min(len(r.rule), maxExtendedError)]...)}}
-	}
-	if err := b.StartAdditionals(); err != nil {
-		return err
-	}
-	return b.OPTResource(h, dnsmessage.OPTResource{Options: options})
+	_ = h.SetEDNS0(advertised, code, false) // the name that it makes is valid
+	return []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{Options: options}}}
 }

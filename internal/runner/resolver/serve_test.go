@@ -222,7 +222,7 @@ func TestNoMoreQueriesAreUnderWayThanTheBound(t *testing.T) {
 		for range maxStreams {
 			conn := client(r)
 			defer conn.Close()
-			go func() { _, _ = conn.Write(slices.Repeat(framed(numbered(1, asksFor)), 2*maxStreamQueries)) }()
+			go func() { _, _ = conn.Write(slices.Repeat(framed(numbered(1, asksFor)), maxQueries)) }()
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 		}
 		for range 2 * maxQueries {

@@ -14,7 +14,6 @@ import (
 type stream struct {
 	resolver *Resolver
 	conn     net.Conn
-	slots    chan struct{}
 	queries  sync.WaitGroup
 	// writing is held while an answer is written.
 	writing chan struct{}
@@ -28,7 +27,7 @@ func (r *Resolver) serveStream(conn net.Conn) {
 	defer conn.Close()
 	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
 	defer stop()
-	s := stream{resolver: r, conn: conn, slots: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
+	s := stream{resolver: r, conn: conn, writing: make(chan struct{}, 1)}
 	s.serve()
 }
 
@@ -36,11 +35,11 @@ func (s *stream) serve() {
 	defer s.queries.Wait()
 	for {
 		msg, err := s.next()
-		if err != nil || !s.resolver.acquire(s.slots) {
+		if err != nil || !s.resolver.acquire(s.resolver.queries) {
 			return
 		}
 		s.queries.Go(func() {
-			defer func() { <-s.slots }()
+			defer func() { <-s.resolver.queries }()
 			s.respond(msg)
 		})
 	}
@@ -55,11 +54,7 @@ func (s *stream) next() ([]byte, error) {
 }
 
 func (s *stream) respond(msg []byte) {
-	if !s.resolver.acquire(s.resolver.queries) {
-		return
-	}
 	answer := s.resolver.answer(s.resolver.ctx, msg)
-	<-s.resolver.queries
 	if answer == nil {
 		_ = s.conn.Close()
 		return

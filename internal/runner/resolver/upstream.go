@@ -23,8 +23,6 @@ const (
 	// maxStrays is how many datagrams are passed over that don't answer the question. More may be somebody who guesses, and
 	// the question is asked on a stream.
 	maxStrays = 64
-	// largeDatagram is asked for where a truncated answer can't be had on a stream.
-	largeDatagram = 4096
 )
 
 // upstream asks nameservers.
@@ -96,7 +94,6 @@ func extendedErrorOf(err error) uint16 {
 func (u *upstream) ask(ctx context.Context, server netip.AddrPort, e exchange) (*found, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	e.size = advertised
 	got, err := u.exchange(ctx, server, &e)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -128,67 +125,48 @@ func (u *upstream) exchange(ctx context.Context, server netip.AddrPort, e *excha
 		e.edns = false
 		got, err = u.datagram(ctx, server, e)
 	}
-	if errors.Is(err, errStrays) || err == nil && got.truncated {
-		return u.wholeAnswer(ctx, server, e, got)
-	}
-	return got, err
-}
-
-// wholeAnswer asks for an answer that had no room in a datagram. A nameserver that can't do streams is asked for a larger
-// datagram; of one that can't do that either, the addresses that came count.
-func (u *upstream) wholeAnswer(ctx context.Context, server netip.AddrPort, e *exchange, part *found) (*found, error) {
-	// Half of what is left of the time, so that there is some for the other ways.
-	streamCtx, cancel := halfOfTime(ctx)
-	got, err := u.stream(streamCtx, server, e)
-	cancel()
-	if err == nil || part == nil {
+	if !errors.Is(err, errStrays) && (err != nil || !got.truncated) {
 		return got, err
 	}
-	if e.edns {
-		e.size = largeDatagram
-		if more, err := u.datagram(ctx, server, e); err == nil && len(more.addrs) >= len(part.addrs) && len(more.records) >= len(part.records) {
-			part = more
-		}
+	whole, err := u.stream(ctx, server, e)
+	if err != nil && got != nil && !got.isEmpty() {
+		return got, nil // of a nameserver that can't do streams, what came counts
 	}
-	if part.truncated && part.isEmpty() {
-		return nil, errTruncated
-	}
-	return part, nil
+	return whole, err
 }
 
-func halfOfTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
+// send asks on a connection that ends with the context.
+func (u *upstream) send(ctx context.Context, network string, server netip.AddrPort, e *exchange) (net.Conn, func(), error) {
+	query, err := e.newQuery()
+	if err != nil {
+		return nil, nil, err
 	}
-	return context.WithTimeout(ctx, time.Until(end)/2)
-}
-
-// connect opens a connection that ends with the context.
-func (u *upstream) connect(ctx context.Context, network string, server netip.AddrPort) (net.Conn, func(), error) {
 	conn, err := u.dial(ctx, network, server.String())
 	if err != nil {
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return conn, func() { stop(); _ = conn.Close() }, nil
+	done := func() { stop(); _ = conn.Close() }
+	if network == "tcp" {
+		err = writeMessage(conn, query)
+	} else {
+		_, err = conn.Write(query)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return conn, done, nil
 }
 
 // datagram asks by UDP. The socket is connected, so the kernel passes on only what comes from the nameserver.
 func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.connect(ctx, "udp", server)
+	conn, done, err := u.send(ctx, "udp", server, e)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	msg, err := e.newQuery()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Write(msg); err != nil {
-		return nil, err
-	}
-	buffer := make([]byte, largeDatagram)
+	buffer := make([]byte, maxStreamMessage)
 	for range maxStrays {
 		n, err := conn.Read(buffer)
 		if err != nil {
@@ -204,19 +182,13 @@ func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *excha
 
 // stream asks by TCP.
 func (u *upstream) stream(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
-	conn, done, err := u.connect(ctx, "tcp", server)
+	conn, done, err := u.send(ctx, "tcp", server, e)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	msg, err := e.newQuery()
+	msg, err := readMessage(conn, maxStreamMessage)
 	if err != nil {
-		return nil, err
-	}
-	if err := writeMessage(conn, msg); err != nil {
-		return nil, err
-	}
-	if msg, err = readMessage(conn, maxStreamMessage); err != nil {
 		return nil, err
 	}
 	got, err := e.readAnswer(msg)

@@ -180,9 +180,6 @@ func DenyNetwork() error {
 	return err
 }
 
-// Rules returns the number of Landlock rules.
-func (d *Domain) Rules() int { return d.ruleset.Rules() }
-
 // Allows reports whether a path leads to a listed program. It is a hint which of several files to start.
 func (d *Domain) Allows(path string) bool { return d.programs == nil || d.programs.Allows(path) }
 

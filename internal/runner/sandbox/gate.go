@@ -59,8 +59,8 @@ func (g *gate) addWorker() {
 	g.waiting.Add(1)
 	isThere := g.workers.Run(func() {
 		defer g.done.Done()
-		for work := g.next(); work != nil; work = g.next() {
-			work()
+		for n := g.next(); n != nil; n = g.next() {
+			g.handle(n)
 			g.waiting.Add(1)
 		}
 	})
@@ -70,12 +70,12 @@ func (g *gate) addWorker() {
 	}
 }
 
-// next waits for something to do. It is nil when the gate is stopped.
-func (g *gate) next() (work func()) {
+// next waits for a system call. It is nil when the gate is stopped.
+func (g *gate) next() (called *kernel.Notification) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
 	defer func() {
-		if g.waiting.Add(-1) == 0 && work != nil {
+		if g.waiting.Add(-1) == 0 && called != nil {
 			g.addWorker()
 		}
 	}()
@@ -87,14 +87,14 @@ func (g *gate) next() (work func()) {
 		if fds[1].Revents != 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
 			return nil
 		}
-		if len(fds) > 2 && fds[2].Revents != 0 && g.sockets.AdvanceReady() {
-			return g.sockets.Sweep
+		if len(fds) > 2 && fds[2].Revents != 0 {
+			g.sockets.AdvanceReady()
 		}
 		if fds[0].Revents&unix.POLLIN == 0 {
 			continue
 		}
 		if n, errno := g.listener.Receive(); errno == 0 {
-			return func() { g.handle(&n) }
+			return &n
 		}
 	}
 }

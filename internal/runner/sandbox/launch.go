@@ -24,31 +24,35 @@ type Stage struct {
 
 // NewStage starts a stage.
 func NewStage() (*Stage, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	pid, control, err := forkStage()
 	if err != nil {
 		return nil, fmt.Errorf("start a stage: %w", err)
+	}
+	return &Stage{PID: pid, control: control, workers: kernel.StartWorkers()}, nil
+}
+
+func forkStage() (pid, control int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, err
 	}
 	defer unix.Close(pair[1])
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		unix.Close(pair[0])
-		return nil, fmt.Errorf("start a stage: %w", err)
-	}
-	defer unix.Close(null)
-	var pid int
-	// The thread that forks is the parent, until it ends. A worker must not be.
-	kernel.OnThreadOfItsOwn(func() {
-		pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
-			Dir: "/", Env: []string{},
-			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
-			Sys:   &syscall.SysProcAttr{Setsid: true},
+	if err == nil {
+		defer unix.Close(null)
+		// The thread that forks is the parent, until it ends. A worker must not be.
+		kernel.OnThreadOfItsOwn(func() {
+			pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
+				Dir: "/", Env: []string{},
+				Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
+				Sys:   &syscall.SysProcAttr{Setsid: true},
+			})
 		})
-	})
+	}
 	if err != nil {
 		unix.Close(pair[0])
-		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: pair[0], workers: kernel.StartWorkers()}, nil
+	return pid, pair[0], err
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
@@ -219,10 +223,7 @@ var errKilled = errors.New("the command may not run")
 
 // begun returns when the command is known to be allowed, or has ended by itself.
 func (p *Process) begun() error {
-	if p.tracer == nil {
-		return nil
-	}
-	if !p.tracer.Ran() && p.refusal() != "" {
+	if p.tracer != nil && !p.tracer.Ran() && p.refusal() != "" {
 		return errKilled
 	}
 	return nil

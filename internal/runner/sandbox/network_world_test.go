@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -27,10 +28,9 @@ const testPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 // decider lets listed addresses through.
 type decider struct {
-	mu       sync.Mutex
-	allowed  map[netip.AddrPort]bool
-	redirect map[netip.AddrPort]netip.AddrPort
-	asked    []netip.AddrPort
+	mu      sync.Mutex
+	allowed map[netip.AddrPort]bool
+	asked   []netip.AddrPort
 	// all lets everything through that isn't in refused.
 	all     bool
 	refused map[netip.AddrPort]bool
@@ -44,17 +44,14 @@ func allow1(to ...netip.AddrPort) *decider {
 	return d
 }
 
-func (d *decider) Decide(to netip.AddrPort, p sockets.Protocol) sockets.Verdict {
+func (d *decider) Decide(to netip.AddrPort, p network.Protocol) network.Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, to)
-	if r, ok := d.redirect[to]; ok {
-		return sockets.Verdict{Allow: true, Redirect: r}
+	if d.allowed[to] || d.all && !d.refused[to] || p == network.RouteLookup && to.Port() == 0 {
+		return network.Verdict{Allowed: true}
 	}
-	if d.allowed[to] || d.all && !d.refused[to] || p == sockets.RouteLookup && to.Port() == 0 {
-		return sockets.Verdict{Allow: true}
-	}
-	return sockets.Verdict{Rule: "no rule lists it"}
+	return network.Verdict{Rule: "no rule lists it"}
 }
 
 // command is a program that is started behind the gate.

@@ -93,12 +93,7 @@ func (r *RuleSet) Close() {
 func (r *RuleSet) Handles(access uint64) bool { return r.handled&access != 0 }
 
 // Rules returns the number of rules.
-func (r *RuleSet) Rules() int {
-	if r == nil {
-		return 0
-	}
-	return r.rules
-}
+func (r *RuleSet) Rules() int { return r.rules }
 
 // AllowPath grants rights on a path without links. A path that is gone needs none. One that has become a link gets none: a call
 // that runs has replaced it.

@@ -28,15 +28,12 @@ type Tracer struct {
 	memory atomic.Int64
 }
 
-// errNoWorker can't happen: a command has a gate or a tracer.
-var errNoWorker = errors.New("no worker is left for the tracer")
-
 // NewTracer traces a process that waits for its command. It takes a worker, on which mayRun is called before the first instruction of each
 // program, and wake when a child may have ended.
 func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w *Workers) (*Tracer, error) {
 	t := &Tracer{leader: pid, mayRun: mayRun, wake: wake, first: make(chan struct{}), over: make(chan struct{})}
 	seized := make(chan error)
-	isFree := w.Run(func() {
+	w.Run(func() { // a command has a gate or a tracer: there is one
 		err := seize(pid, followAll)
 		if err == nil {
 			err = settle(pid)
@@ -46,9 +43,6 @@ func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w *Workers) (*Tr
 			t.work()
 		}
 	})
-	if !isFree {
-		return nil, errNoWorker
-	}
 	if err := <-seized; err != nil {
 		return nil, err
 	}

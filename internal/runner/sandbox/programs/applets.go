@@ -62,11 +62,11 @@ func (l *List) AskMultiCall(ask Ask) error {
 		}
 		inside, known := answers[p.version]
 		if !known {
-			answer, err := p.kindOf(ask)
-			if err != nil {
+			var err error
+			if inside, known, err = p.runsInside(ask); err != nil {
 				return fmt.Errorf("ask %q whether it executes its applets: %w", p.path, err)
 			}
-			if inside = answer != executes; answer != unknown {
+			if known {
 				remember(p.version, inside)
 			}
 		}
@@ -88,38 +88,26 @@ func remember(v fileVersion, inside bool) {
 // UnheldApplets are the listed multi-call programs whose applets nothing holds, after AskMultiCall.
 func (l *List) UnheldApplets() []string { return l.unheld }
 
-// kind is what a program was seen to do with its applets.
-type kind int
-
-const (
-	unknown kind = iota
-	executes
-	runsInside
-)
-
-// kindOf asks a program until it has shown what it does with its applets.
-func (p *program) kindOf(ask Ask) (kind, error) {
+// runsInside asks a program whether it runs its applets inside, until it has shown it. One that doesn't counts as one that does.
+func (p *program) runsInside(ask Ask) (inside, isShown bool, err error) {
 	questions := p.questions()
-	if len(questions) == 0 {
-		return executes, nil // none of its names starts anything
-	}
-	seen := unknown
+	isShown = len(questions) == 0 // none of its names starts anything
 	for _, argv := range questions {
 		o, err := ask(p.path, argv)
 		if err != nil {
-			return unknown, err
+			return false, false, err
 		}
 		lines := strings.Split(string(o.Stdout.Head)+string(o.Stdout.Tail), "\n")
 		switch {
 		case slices.Contains(lines, appletMark):
-			return runsInside, nil
+			return true, true, nil
 		case slices.Contains(lines, scriptEnd):
-			return executes, nil
+			return false, true, nil
 		case len(o.Refused) > 0 && o.Started:
-			seen = executes
+			isShown = true
 		}
 	}
-	return seen, nil
+	return !isShown, isShown, nil
 }
 
 // questions are the commands by which a program is asked. The first that is answered in full is enough: the shell's, which

@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 
@@ -16,8 +15,6 @@ type fileID struct{ dev, ino uint64 }
 // openFile is a file or directory that is held open.
 type openFile struct {
 	fd int
-	// readable says that it is open for reading.
-	readable bool
 	// path has no links.
 	path string
 	id   fileID
@@ -51,22 +48,6 @@ func openPath(path string) (*openFile, error) {
 		return nil, err
 	}
 	return newOpenFile(fd)
-}
-
-// openProgram opens a program to look at what it is, if it can be read.
-func openProgram(path string) (*openFile, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, unix.EACCES):
-		return openPath(path)
-	case err != nil:
-		return nil, err
-	}
-	f, err := newOpenFile(fd)
-	if err == nil {
-		f.readable = true
-	}
-	return f, err
 }
 
 // newOpenFile takes a descriptor. After an error it is closed.

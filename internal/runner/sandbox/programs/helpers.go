@@ -20,45 +20,26 @@ var compilerHelpers = []string{
 // helperTable is what common programs execute themselves, beside what their arguments ask for. A name is that of the
 // policy's entry or of the file that it leads to, without a version. A rule of thumb keeps it short: what a program
 // executes in its ordinary work, and sh for what uses system(3).
-var helperTable = map[string][]string{
-	"git":     gitHelpers,
-	"gcc":     compilerHelpers,
-	"g++":     compilerHelpers,
-	"cc":      compilerHelpers,
-	"c++":     compilerHelpers,
-	"cpp":     compilerHelpers,
-	"clang":   compilerHelpers,
-	"clang++": compilerHelpers,
-	"make":    {"sh"},
-	"gmake":   {"sh"},
-	"ninja":   {"sh"},
-	"python":  {"sh"},
-	"perl":    {"sh"},
-	"ruby":    {"sh"},
-	"node":    {"sh"},
-	"nodejs":  {"sh"},
-	"npm":     {"node", "sh", "env"},
-	"npx":     {"node", "sh", "env"},
-	"yarn":    {"node", "sh", "env"},
-	"pnpm":    {"node", "sh", "env"},
-	"pip":     {"python3", "sh"},
-	"awk":     {"sh"},
-	"gawk":    {"sh"},
-	"mawk":    {"sh"},
-	"go":      {"/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"},
-	"cargo":   {"rustc", "cc", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"},
-	"rustc":   append([]string{"cc", "gcc"}, compilerHelpers...),
-	"tar":     {"sh", "gzip", "bzip2", "bunzip2", "bzcat", "xz", "zstd"},
-	"zgrep":   {"sh", "gzip", "grep", "sed"},
-	"zcat":    {"sh", "gzip"},
-	"gunzip":  {"sh", "gzip", "uncompress"},
+var helperTable = []struct{ programs, helpers []string }{
+	{[]string{"git"}, gitHelpers},
+	{[]string{"gcc", "g++", "cc", "c++", "cpp", "clang", "clang++"}, compilerHelpers},
+	{[]string{"make", "gmake", "ninja", "python", "perl", "ruby", "node", "nodejs", "awk", "gawk", "mawk", "man", "sort"}, []string{"sh"}},
+	{[]string{"npm", "npx", "yarn", "pnpm"}, []string{"node", "sh", "env"}},
+	{[]string{"pip"}, []string{"python3", "sh"}},
+	{[]string{"go"}, []string{
+		"/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/",
+	}},
+	{[]string{"cargo"}, []string{"rustc", "cc", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"}},
+	{[]string{"rustc"}, append([]string{"cc", "gcc"}, compilerHelpers...)},
+	{[]string{"tar"}, []string{"sh", "gzip", "bzip2", "bunzip2", "bzcat", "xz", "zstd"}},
+	{[]string{"zgrep"}, []string{"sh", "gzip", "grep", "sed"}},
+	{[]string{"zcat"}, []string{"sh", "gzip"}},
+	{[]string{"gunzip"}, []string{"sh", "gzip", "uncompress"}},
 	// These are one file, with a name for each way to use it.
-	"bzip":  {"bunzip2", "bzcat"},
-	"unzip": {"zipinfo"},
-	"man":   {"sh"},
-	"sort":  {"sh"},
-	"patch": {"ed"},
-	"ldd":   {"sh", "bash"},
+	{[]string{"bzip"}, []string{"bunzip2", "bzcat"}},
+	{[]string{"unzip"}, []string{"zipinfo"}},
+	{[]string{"patch"}, []string{"ed"}},
+	{[]string{"ldd"}, []string{"sh", "bash"}},
 }
 
 // systemPrefixes hold many programs that don't belong together.
@@ -72,7 +53,11 @@ func helpersOf(entry, real string, own map[string][]string) []string {
 	var helpers []string
 	names := slices.Compact([]string{unversioned(filepath.Base(entry)), unversioned(filepath.Base(real))})
 	for _, name := range names {
-		helpers = append(helpers, helperTable[name]...)
+		for _, row := range helperTable {
+			if slices.Contains(row.programs, name) {
+				helpers = append(helpers, row.helpers...)
+			}
+		}
 		if prefix := ownPrefix(real); prefix != "" && slices.Contains(interpreterNames, name) {
 			helpers = append(helpers, prefix+"/bin/", prefix+"/libexec/")
 		}

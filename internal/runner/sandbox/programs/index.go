@@ -3,7 +3,6 @@ package programs
 import (
 	"os"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,11 +20,8 @@ type dirIndex struct {
 	linked map[fileID][]string
 }
 
-var (
-	indexMutex sync.Mutex
-	// indexes holds what was read, by the directories' paths.
-	indexes = map[string]*dirIndex{}
-)
+// indexes holds what was read, by the directories' paths. Who prepares a domain owns them.
+var indexes = map[string]*dirIndex{}
 
 // ReadAhead reads what Prepare needs to know of the directories in a PATH. They hold a thousand files and more.
 func ReadAhead(path string) {
@@ -44,17 +40,12 @@ func linksIn(path string) map[fileID][]string {
 		return nil
 	}
 	defer dir.close()
-	indexMutex.Lock()
 	known := indexes[path]
-	indexMutex.Unlock()
-	if known != nil && known.changed == dir.changed {
-		return known.linked
+	if known == nil || known.changed != dir.changed {
+		known = &dirIndex{changed: dir.changed, linked: dir.readLinked()}
+		indexes[path] = known
 	}
-	read := &dirIndex{changed: dir.changed, linked: dir.readLinked()}
-	indexMutex.Lock()
-	defer indexMutex.Unlock()
-	indexes[path] = read
-	return read.linked
+	return known.linked
 }
 
 // readLinked reads the directory.

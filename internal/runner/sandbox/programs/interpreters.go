@@ -26,14 +26,11 @@ type interpreters struct {
 
 // readInterpreters reads a file's first bytes.
 func readInterpreters(f *openFile) interpreters {
-	fd := f.fd
-	if !f.readable {
-		var err error
-		if fd, err = unix.Open(kernel.FDPath(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
-			return interpreters{unreadable: true}
-		}
-		defer unix.Close(fd)
+	fd, err := unix.Open(kernel.FDPath(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return interpreters{unreadable: true}
 	}
+	defer unix.Close(fd)
 	head := make([]byte, headSize)
 	n, err := unix.Pread(fd, head, 0)
 	if err != nil {

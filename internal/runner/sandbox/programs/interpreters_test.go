@@ -28,7 +28,7 @@ func TestTheLoaderOfThisMachine(t *testing.T) {
 	if len(loaders) == 0 {
 		t.Skip("there is no loader of the usual name")
 	}
-	f, err := openProgram("/bin/sh")
+	f, err := openPath("/bin/sh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestTheLoaderOfThisMachine(t *testing.T) {
 	if got := readInterpreters(f); got != (interpreters{loader: loaders[0]}) {
 		t.Errorf("got %+v, want the loader %s", got, loaders[0])
 	}
-	loader, err := openProgram(loaders[0])
+	loader, err := openPath(loaders[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func FuzzInterpreters(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		file, err := openProgram(path)
+		file, err := openPath(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func TestADirectoryThatIsExchangedForALinkLeadsNowhereElse(t *testing.T) {
 	}
 	defer file.Close()
 	flip(t, own, link)
-	res := newResolver(&rules.Rules{WritePaths: []string{dir}}, Roots([]string{dir}))
+	res := &List{rules: &rules.Rules{WritePaths: []string{dir}}, writePaths: Roots([]string{dir})}
 	kept, opened := 0, 0
 	for range 20_000 {
 		// dir is among them, as a call that can exchange something may write there.

@@ -70,27 +70,39 @@ func (l *List) look(t kernel.Thread, e execution) verdict {
 
 // judge judges a file.
 func (l *List) judge(t kernel.Thread, f *openFile, asked string, e execution) verdict {
-	p := l.find(f)
+	p, refused := l.judgeFile(f, f.unlistedRule())
 	switch {
-	case p != nil && p.isLoader:
-		return refusedAs(f.path, result.RuleLoader)
-	case p != nil && p.unreadable && f.isExecutable():
-		return refusedAs(f.path, result.RuleUnreadableFile)
-	case p != nil && p.multiCall:
+	case p == nil:
+		return refused
+	case p.multiCall:
 		name, listed := p.calledAs(asked, t.Arguments(e.argv, 2))
 		path := filepath.Join(filepath.Dir(f.path), name)
 		if !listed {
 			return refusedAs(path, result.RuleName)
 		}
 		return verdict{path: path}
-	case p != nil && p.script != "":
+	case p.script != "":
 		return verdict{path: f.path, script: f.path, interpreter: p.script}
-	case p != nil:
-		return verdict{path: f.path}
-	case !f.isExecutable():
-		return failed(unix.EACCES)
 	default:
-		return refusedAs(f.path, f.unlistedRule())
+		return verdict{path: f.path}
+	}
+}
+
+// judgeFile returns the listed program that a file is, or why it may not be executed by any name: rule is that for a file that isn't
+// listed.
+func (l *List) judgeFile(f *openFile, rule string) (*program, verdict) {
+	p := l.find(f)
+	switch {
+	case p == nil && !f.isExecutable():
+		return nil, failed(unix.EACCES)
+	case p == nil:
+		return nil, refusedAs(f.path, rule)
+	case p.isLoader:
+		return nil, refusedAs(f.path, result.RuleLoader)
+	case p.unreadable && f.isExecutable():
+		return nil, refusedAs(f.path, result.RuleUnreadableFile)
+	default:
+		return p, verdict{}
 	}
 }
 
@@ -109,16 +121,10 @@ func (l *List) judgeInterpreter(t kernel.Thread, v verdict) verdict {
 		return failed(errno)
 	}
 	defer f.close()
-	p := l.find(f)
+	p, refused := l.judgeFile(f, result.RuleInterpreter)
 	switch {
-	case p != nil && p.isLoader:
-		return refusedAs(f.path, result.RuleLoader)
-	case p != nil && p.unreadable && f.isExecutable():
-		return refusedAs(f.path, result.RuleUnreadableFile)
-	case p == nil && !f.isExecutable():
-		return failed(unix.EACCES)
 	case p == nil:
-		return refusedAs(f.path, result.RuleInterpreter)
+		return refused
 	case p.script != "":
 		return verdict{path: f.path, script: v.script, interpreter: p.script}
 	case p.multiCall && !p.names[filepath.Base(v.interpreter)]:

@@ -48,11 +48,10 @@ func (l *List) isRefusedAsWritable(p result.Program) bool {
 	if !isUnlisted || l.rules.Programs.AllowWritable || !filepath.IsAbs(p.Path) {
 		return false
 	}
-	calls := newResolver(l.rules, l.writePaths)
 	f, err := openPath(p.Path)
 	if err != nil { // it is gone, or its path was too long
-		return calls.isWritablePath(filepath.Dir(p.Path))
+		return l.isWritablePath(filepath.Dir(p.Path))
 	}
 	defer f.close()
-	return calls.isWritable(f)
+	return l.isWritable(f)
 }

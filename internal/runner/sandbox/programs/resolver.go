@@ -18,17 +18,8 @@ type resolver struct {
 	// grant is called with each file and directory that may be executed, while it is open.
 	grant func(fd int)
 
-	// writableDirs holds which directories the call can write to.
-	writableDirs map[string]bool
 	// found holds what entries lead to, since programs share helpers.
 	found map[string]string
-}
-
-func newResolver(r *rules.Rules, writePaths []string) *resolver {
-	return &resolver{
-		List:         &List{rules: r, writePaths: writePaths, files: map[fileID]*program{}, loaders: map[fileID]bool{}},
-		writableDirs: map[string]bool{}, found: map[string]string{},
-	}
 }
 
 // standardLoaders are the usual loaders: programs in listed directories need them.
@@ -39,8 +30,10 @@ var standardLoaders = []string{
 // Resolve finds what the rules list in a command's PATH. What the call can write to is in writePaths, without links, where the
 // rules restrict that. grant is called with each file and directory that may be executed, while it is open.
 func Resolve(r *rules.Rules, writePaths []string, path string, grant func(fd int)) *List {
-	res := newResolver(r, writePaths)
-	res.grant = grant
+	res := &resolver{
+		List:  &List{rules: r, writePaths: writePaths, files: map[fileID]*program{}, loaders: map[fileID]bool{}},
+		grant: grant, found: map[string]string{},
+	}
 	// Where writing is restricted, directories that the call can write to aren't listed.
 	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
 	for _, dir := range filepath.SplitList(path) {
@@ -110,7 +103,7 @@ func (r *resolver) add(entry string, allowWritable bool) string {
 }
 
 func (r *resolver) addPath(entry string, allowWritable bool) string {
-	f, err := openProgram(entry)
+	f, err := openPath(entry)
 	if err != nil {
 		return "" // what isn't there can't be executed either
 	}
@@ -140,7 +133,7 @@ func (r *resolver) addPath(entry string, allowWritable bool) string {
 func (r *resolver) addName(name string) string {
 	for _, dir := range r.path {
 		path := filepath.Join(dir, name)
-		f, err := openProgram(path)
+		f, err := openPath(path)
 		if err != nil {
 			continue
 		}
@@ -188,39 +181,32 @@ func (r *resolver) addLoader(path string) {
 
 // leadsThroughWritable reports whether a path led to a file through a link that the call, or another of this user, can
 // replace, or has replaced since.
-func (r *resolver) leadsThroughWritable(path string, to *openFile) bool {
+func (l *List) leadsThroughWritable(path string, to *openFile) bool {
 	real, dirs := followLinks(path)
-	return real != to.path || slices.ContainsFunc(dirs, func(dir string) bool { return r.isWritablePath(dir) || mayReplaceIn(dir) })
+	return real != to.path || slices.ContainsFunc(dirs, func(dir string) bool { return l.isWritablePath(dir) || mayReplaceIn(dir) })
 }
 
 // isWritable reports whether the call can write to the file or put another one in its place; to a directory also when
 // it can write to something below.
-func (r *resolver) isWritable(f *openFile) bool {
-	if r.rules.WritePaths == nil && !f.isDir() && (f.mayAccess(unix.W_OK) || f.isOwn()) {
+func (l *List) isWritable(f *openFile) bool {
+	if l.rules.WritePaths == nil && !f.isDir() && (f.mayAccess(unix.W_OK) || f.isOwn()) {
 		return true
 	}
-	if f.isDir() && slices.ContainsFunc(slices.Concat(r.writePaths, DevicePaths), func(root string) bool { return IsBelow(root, f.path) }) {
+	if f.isDir() && slices.ContainsFunc(slices.Concat(l.writePaths, DevicePaths), func(root string) bool { return IsBelow(root, f.path) }) {
 		return true
 	}
-	if r.rules.WritePaths != nil || f.isDir() {
-		return r.isWritablePath(f.path)
+	if l.rules.WritePaths != nil || f.isDir() {
+		return l.isWritablePath(f.path)
 	}
-	return r.isWritablePath(filepath.Dir(f.path))
+	return l.isWritablePath(filepath.Dir(f.path))
 }
 
 // isWritablePath reports whether the call can write to a directory, or to one above it.
-func (r *resolver) isWritablePath(dir string) bool {
-	if known, ok := r.writableDirs[dir]; ok {
-		return known
+func (l *List) isWritablePath(dir string) bool {
+	if l.rules.WritePaths != nil {
+		return slices.ContainsFunc(l.writePaths, func(root string) bool { return IsBelow(dir, root) })
 	}
-	writable := false
-	if r.rules.WritePaths != nil {
-		writable = slices.ContainsFunc(r.writePaths, func(root string) bool { return IsBelow(dir, root) })
-	} else {
-		writable = unix.Access(dir, unix.W_OK) == nil || dir != "/" && r.isWritablePath(filepath.Dir(dir))
-	}
-	r.writableDirs[dir] = writable
-	return writable
+	return unix.Access(dir, unix.W_OK) == nil || dir != "/" && l.isWritablePath(filepath.Dir(dir))
 }
 
 // programDirs are the usual directories of programs.
@@ -234,14 +220,13 @@ var programDirNames = []string{"bin", "sbin", "games"}
 // write to it reads what it has written.
 func (l *List) HiddenDirs(path string) []string {
 	var dirs []string
-	calls := newResolver(l.rules, l.writePaths)
 	for _, dir := range append(filepath.SplitList(path), programDirs...) {
 		real := realPath(dir)
 		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
 			continue
 		}
 		listed := slices.ContainsFunc(l.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
-		if !listed && !calls.isWritablePath(real) {
+		if !listed && !l.isWritablePath(real) {
 			dirs = append(dirs, real)
 		}
 	}

@@ -6,17 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
-
-// waiter is a thread that waits in connect.
-type waiter struct {
-	id uint64
-	// deadline is when it stops to wait; zero for never.
-	deadline time.Time
-	// again says that it wants to wait for a busy server.
-	again bool
-}
 
 // maxReady is how many sockets are looked at together.
 const maxReady = 16
@@ -49,20 +41,19 @@ func (g *Gate) handleConnect(c *kernel.Notification, inode uint64) unix.Errno {
 	return errno
 }
 
-// decide asks whether a socket may be connected, and follows a redirection.
+// decide asks whether a socket may be connected. A connection to a nameserver goes to the resolver: the rules keep commands from
+// resolvers, since those of the pod's other calls answer by other rules.
 func (g *Gate) decide(a *address, isUDP bool) unix.Errno {
-	p := TCP
 	switch {
 	case isUDP && g.UDP:
-		p = UDP
+		return g.judge(a.to, network.UDP)
 	case isUDP:
-		p = RouteLookup
+		return g.judge(a.to, network.RouteLookup)
+	case g.Resolver.IsValid() && slices.Contains(g.Nameservers, a.to):
+		return a.redirect(g.Resolver)
+	default:
+		return g.judge(a.to, network.TCP)
 	}
-	v, errno := g.judge(a.to, p)
-	if errno == 0 && v.Redirect.IsValid() {
-		errno = a.redirect(v.Redirect)
-	}
-	return errno
 }
 
 // connectOther answers for a socket that isn't held. The kernel goes on with one that reaches no network only.
@@ -123,7 +114,8 @@ func (g *Gate) settle(s *socket, id uint64, a *address, blocks bool, errno unix.
 	isUnderWay := errno == unix.EINPROGRESS || errno == unix.EALREADY
 	switch {
 	case isUnderWay && blocks:
-		s.to, s.waiters = a.raw, append(g.waiting(s), waiterFor(s, id))
+		s.to, s.waiters = a.raw, append(g.waiting(s), id)
+		g.limitWaiting(s, id)
 		g.advance(s)
 	case isUnderWay:
 		// The command learns by itself what comes of it.
@@ -161,17 +153,33 @@ func connectNow(fd int, raw []byte) (blocks bool, errno unix.Errno) {
 }
 
 // waiting are the threads that wait for a socket, without those that were interrupted.
-func (g *Gate) waiting(s *socket) []waiter {
-	return slices.DeleteFunc(s.waiters, func(w waiter) bool { return !g.listener.IsValid(w.id) })
+func (g *Gate) waiting(s *socket) []uint64 {
+	return slices.DeleteFunc(s.waiters, func(id uint64) bool { return !g.listener.IsValid(id) })
 }
 
-// waiterFor is a thread that connects a socket and waits for it from now on.
-func waiterFor(s *socket, id uint64) waiter {
-	w := waiter{id: id}
-	if limit, err := unix.GetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO); err == nil && limit.Nano() > 0 {
-		w.deadline = time.Now().Add(time.Duration(limit.Nano()))
+// limitWaiting ends a thread's waiting when the socket's limit of time is over. The socket goes on connecting.
+func (g *Gate) limitWaiting(s *socket, id uint64) {
+	limit := sendTimeout(s.fd)
+	if limit == 0 {
+		return
 	}
-	return w
+	time.AfterFunc(limit, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if i := slices.Index(s.waiters, id); i >= 0 && !g.closed {
+			s.waiters = slices.Delete(s.waiters, i, i+1)
+			g.answer(id, unix.EINPROGRESS)
+		}
+	})
+}
+
+// sendTimeout is how long a socket waits at most, 0 for ever.
+func sendTimeout(fd int) time.Duration {
+	limit, err := unix.GetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(limit.Nano())
 }
 
 // advance looks whether a socket's connection stands or has failed, and has it watched otherwise.
@@ -196,8 +204,8 @@ func (g *Gate) succeed(s *socket) {
 	waiters := s.waiters
 	s.waiters = nil
 	g.drop(s)
-	for _, w := range waiters {
-		told = g.answer(w.id, 0) || told
+	for _, id := range waiters {
+		told = g.answer(id, 0) || told
 	}
 	if !told {
 		g.rememberConnected(s.inode)
@@ -220,8 +228,8 @@ func (g *Gate) fail(s *socket) {
 
 // tellWaiters ends the waiting for a socket with an error.
 func (g *Gate) tellWaiters(s *socket, errno unix.Errno) {
-	for _, w := range s.waiters {
-		g.answer(w.id, errno)
+	for _, id := range s.waiters {
+		g.answer(id, errno)
 	}
 	s.waiters = nil
 }
@@ -247,32 +255,25 @@ func (g *Gate) watch(s *socket) {
 		return
 	}
 	s.watched = true
-	g.setTimer()
 }
 
 // Ready is a descriptor that is ready to be read when AdvanceReady has something to do.
 func (g *Gate) Ready() int { return g.ready }
 
-// AdvanceReady goes on with what Ready reports, and reports whether a Sweep is due. It never waits.
-func (g *Gate) AdvanceReady() (sweeps bool) {
+// AdvanceReady goes on with what Ready reports. It never waits.
+func (g *Gate) AdvanceReady() {
 	events := make([]unix.EpollEvent, maxReady)
 	count, err := unix.EpollWait(g.ready, events, 0)
 	if err != nil {
-		return false
+		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events[:count] {
-		inode := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
-		if inode == timerInode {
-			sweeps = g.expire(time.Now())
-			continue
-		}
-		if s := g.sockets[inode]; s != nil {
+		if s := g.sockets[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]; s != nil {
 			g.advance(s)
 		}
 	}
-	return sweeps
 }
 
 // handleBind binds a socket that is held: the address is read once, and used. Sockets that their command has closed may hold

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
@@ -57,7 +58,7 @@ const udpRule = "UDP is refused: set udp of the policy's network to open it"
 func (g *Gate) send(c *kernel.Notification, a *address) unix.Errno {
 	var errno unix.Errno
 	if a.family != unix.AF_UNSPEC {
-		_, errno = g.judge(a.to, UDP)
+		errno = g.judge(a.to, network.UDP)
 	}
 	switch {
 	case errno != 0:
@@ -65,7 +66,7 @@ func (g *Gate) send(c *kernel.Notification, a *address) unix.Errno {
 		g.listener.Proceed(c.ID)
 	default:
 		if a.to.IsValid() {
-			g.denied.add(a.to, UDP, Verdict{Rule: udpRule})
+			g.denied.add(a.to, network.UDP, network.Verdict{Rule: udpRule})
 		}
 		errno = unix.EACCES
 	}
@@ -88,7 +89,7 @@ func (g *Gate) query(c *kernel.Notification, inode uint64, nameserver netip.Addr
 	local, accepted := g.beginQuery(inode, nameserver)
 	if accepted {
 		var once sync.Once
-		g.Datagrams.Answer(data, func(answer []byte) { once.Do(func() { g.endQuery(nameserver, local, answer) }) })
+		g.Datagrams.Datagram(data, func(answer []byte) { once.Do(func() { g.endQuery(nameserver, local, answer) }) })
 	}
 	g.listener.Finish(c.ID, int64(size), 0)
 	return 0

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -26,7 +27,7 @@ type denials struct {
 	lastPort uint16
 }
 
-func (d *denials) add(to netip.AddrPort, p Protocol, v Verdict) {
+func (d *denials) add(to netip.AddrPort, p network.Protocol, v network.Verdict) {
 	host := v.Host
 	if host == "" {
 		host = to.Addr().String()

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 )
 
 func TestDenialsAreBounded(t *testing.T) {
 	var d denials
 	for i := range uint16(2 * result.MaxDenials) {
-		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), i), TCP, Verdict{Host: strings.Repeat("é", 10*int(i)), Rule: strings.Repeat("\xff", 5000)})
-		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), 0), UDP, Verdict{})
+		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), i), network.TCP, network.Verdict{Host: strings.Repeat("é", 10*int(i)), Rule: strings.Repeat("\xff", 5000)})
+		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), 0), network.UDP, network.Verdict{})
 	}
 	o := result.Outcome{Reason: result.CommandNotFound}
 	d.report(&o)

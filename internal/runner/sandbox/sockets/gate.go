@@ -2,11 +2,10 @@ package sockets
 
 import (
 	"net/netip"
-	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
@@ -27,8 +26,8 @@ type Gate struct {
 	*heldSockets
 	// queries is how many datagrams wait for their answers.
 	queries int
-	// connecting is how many Unix sockets are being connected.
-	connecting int
+	// connecting has an element for each Unix socket that is being connected.
+	connecting chan struct{}
 }
 
 // New makes a gate, which answers through a listener. allSockets says that the kernel connects none of the command's sockets.
@@ -37,32 +36,9 @@ func New(n *Network, l kernel.Listener, allSockets bool) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{Network: n, listener: l, allSockets: allSockets, heldSockets: held}, nil
-}
-
-// expire ends the waiting of threads whose time has come, and reports whether a sweep is due. Their sockets go on
-// connecting.
-func (g *Gate) expire(now time.Time) (sweeps bool) {
-	for _, s := range g.sockets {
-		if s.isLocal {
-			if len(s.waiters) > 0 {
-				g.advanceLocal(s)
-			}
-			continue
-		}
-		s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
-			isOver := !w.deadline.IsZero() && !w.deadline.After(now)
-			if isOver {
-				g.answer(w.id, unix.EINPROGRESS)
-			}
-			return isOver
-		})
-	}
-	if sweeps = !g.nextSweep.IsZero() && !g.nextSweep.After(now); sweeps {
-		g.nextSweep = time.Time{}
-	}
-	g.setTimer()
-	return sweeps
+	return &Gate{
+		Network: n, listener: l, allSockets: allSockets, heldSockets: held, connecting: make(chan struct{}, maxConnecting),
+	}, nil
 }
 
 // Handle answers one system call, and reports false for one that isn't about the network.
@@ -98,20 +74,17 @@ func (g *Gate) answer(id uint64, errno unix.Errno) bool {
 	return g.listener.Finish(id, 0, errno)
 }
 
-// maxErrno is the largest error that a system call can return.
-const maxErrno = 4095
-
 // judge asks about an address and counts a refusal. It returns the error for the command; 0 lets it go on.
-func (g *Gate) judge(to netip.AddrPort, p Protocol) (Verdict, unix.Errno) {
+func (g *Gate) judge(to netip.AddrPort, p network.Protocol) unix.Errno {
 	v := g.Connections.Decide(to, p)
-	if v.Allow {
-		return v, 0
+	if v.Allowed {
+		return 0
 	}
 	g.denied.add(to, p, v)
-	if v.Errno == 0 || v.Errno > maxErrno {
-		v.Errno = unix.EACCES
+	if p == network.RouteLookup {
+		return unix.ENETUNREACH
 	}
-	return v, v.Errno
+	return unix.EACCES
 }
 
 // Report adds to an outcome what was refused, and that connections were held.

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -21,52 +22,44 @@ const (
 	heldShare = 2
 	// minSweep is how many sockets are held before the first sweep, and between two.
 	minSweep = 64
-	// soonSweep is how long a socket is held at most before the next sweep, lateSweep the time between two that drop
-	// nothing: what a command closes may hold a port that a process outside the call waits for.
-	soonSweep = time.Second
-	lateSweep = time.Minute
+	// sweepEvery is the time between two sweeps while sockets are held: what a command closes may hold a port that a process outside
+	// the call waits for.
+	sweepEvery = time.Second
 	// maxConnected is how many given-up sockets are remembered.
 	maxConnected = 64
 )
 
-// heldSockets are those of a call's sockets that aren't connected and don't listen, with the timer of what waits for them.
+// heldSockets are those of a call's sockets that aren't connected and don't listen.
 type heldSockets struct {
 	mu sync.Mutex
 	// sockets are by their inodes.
 	sockets map[uint64]*socket
 	// connected are inodes of sockets given up whose command wasn't told yet that they are connected.
 	connected []uint64
-	// sweeping is held by the one worker that sweeps, so that a socket has time between two.
+	// sweeping is held by whoever sweeps, so that a socket has time between two.
 	sweeping sync.Mutex
-	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when it is due at the latest, and
-	// sweepEvery the time between two that way.
+	// sweepAt is the number of held sockets at which the next sweep is due. The timer begins one in any case, if isTimed.
 	sweepAt    int
-	nextSweep  time.Time
-	sweepEvery time.Duration
-	// ready is an epoll instance with the sockets that connect, and timer, which ends waiting.
-	ready, timer int
+	sweepTimer *time.Timer
+	isTimed    bool
+	// ready is an epoll instance with the sockets that connect.
+	ready int
 	// closed says that the sockets were given up: what still connects one keeps nothing.
 	closed bool
 }
-
-// timerInode stands for the timer where sockets have their inodes, of which none is 0.
-const timerInode = 0
 
 func newHeldSockets() (*heldSockets, error) {
 	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err == nil {
-		err = unix.EpollCtl(ready, unix.EPOLL_CTL_ADD, timer, &unix.EpollEvent{Events: unix.EPOLLIN})
-	}
-	if err != nil {
-		unix.Close(ready)
-		unix.Close(timer)
-		return nil, err
-	}
-	return &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
+	h := &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready}
+	h.sweepTimer = time.AfterFunc(math.MaxInt64, func() {
+		h.sweeping.Lock()
+		defer h.sweeping.Unlock()
+		h.sweep()
+	})
+	return h, nil
 }
 
 // find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
@@ -102,11 +95,12 @@ func (h *heldSockets) makeRoom() error {
 	return nil
 }
 
-// Sweep gives up the sockets that the command has closed.
-func (h *heldSockets) Sweep() {
-	h.sweeping.Lock()
-	defer h.sweeping.Unlock()
-	h.sweep()
+// sweepLater sets the timer, unless it is set.
+func (h *heldSockets) sweepLater() {
+	if !h.isTimed {
+		h.isTimed = true
+		h.sweepTimer.Reset(sweepEvery)
+	}
 }
 
 // sweep drops the sockets that no process has held for two sweeps.
@@ -115,7 +109,6 @@ func (h *heldSockets) sweep() {
 	used := socketsInUse()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	every := min(2*h.sweepEvery, lateSweep)
 	for _, s := range candidates {
 		switch {
 		case used[s.inode]:
@@ -124,15 +117,13 @@ func (h *heldSockets) sweep() {
 			h.drop(s)
 		default:
 			s.suspect = true
-			every = soonSweep
 		}
 	}
 	h.sweepAt = len(h.sockets) + minSweep
-	h.nextSweep, h.sweepEvery = time.Time{}, every
+	h.isTimed = false
 	if len(h.sockets) > 0 {
-		h.nextSweep = time.Now().Add(every)
+		h.sweepLater()
 	}
-	h.setTimer()
 }
 
 // candidates are the sockets that satisfy a condition.
@@ -189,7 +180,6 @@ func (h *heldSockets) drop(s *socket) {
 		// The command's descriptor would keep it watched.
 		_ = unix.EpollCtl(h.ready, unix.EPOLL_CTL_DEL, s.fd, nil)
 	}
-	closePeer(s.peer)
 	unix.Close(s.fd)
 	delete(h.sockets, s.inode)
 }
@@ -212,28 +202,6 @@ func (h *heldSockets) takeConnected(inode uint64) bool {
 	return true
 }
 
-// setTimer sets the timer to the next deadline or sweep, or stops it.
-func (h *heldSockets) setTimer() {
-	next := h.nextSweep
-	for _, s := range h.sockets {
-		if s.isLocal && len(s.waiters) > 0 {
-			if again := time.Now().Add(retryLocal); next.IsZero() || again.Before(next) {
-				next = again
-			}
-		}
-		for _, w := range s.waiters {
-			if !w.deadline.IsZero() && (next.IsZero() || w.deadline.Before(next)) {
-				next = w.deadline
-			}
-		}
-	}
-	var spec unix.ItimerSpec
-	if !next.IsZero() {
-		spec.Value = unix.NsecToTimespec(max(time.Until(next).Nanoseconds(), 1))
-	}
-	_ = unix.TimerfdSettime(h.timer, 0, &spec, nil)
-}
-
 // Close gives up all sockets. Nothing may be asked any more.
 func (h *heldSockets) Close() {
 	h.mu.Lock()
@@ -243,7 +211,7 @@ func (h *heldSockets) Close() {
 		h.drop(s)
 	}
 	unix.Close(h.ready)
-	unix.Close(h.timer)
+	h.sweepTimer.Stop()
 }
 
 // socketsInUse are the inodes of the sockets that processes of this user hold, without this process.

@@ -38,87 +38,76 @@ func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) un
 		}
 		raw = append(raw[:leastAddress:leastAddress], kernel.FDPath(peer)+"\x00"...)
 	}
+	defer func() { closePeer(peer) }()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	isTaken := false
-	defer func() {
-		if !isTaken {
-			closePeer(peer)
-		}
-	}()
 	switch s := g.sockets[inode]; {
 	case !g.listener.IsValid(c.ID): // what was read may be another process's
 	case s == nil: // another thread has connected it, or it listens
 		g.answerConnected(c.ID, inode)
-	case len(s.waiters) > 0 || s.connecting:
+	case s.connecting:
 		return unix.EALREADY
 	case s.isDatagram:
 		g.answer(c.ID, connectSocket(s.fd, raw)) // datagrams wait for nobody
 	default:
-		isTaken = true
-		if w := waiterFor(s, c.ID); g.connecting < maxConnecting || !g.wait(s, w, raw, peer) {
-			g.connectStream(s, w, raw, peer)
+		fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return kernel.ErrnoOf(err, unix.EBADF)
 		}
+		s.connecting = true
+		go g.connectStream(s, c.ID, fd, raw, peer)
+		peer = noPeer
 	}
 	return 0
+}
+
+// connectStream connects a Unix socket for a thread by a descriptor of its own. It takes that and the peer.
+//
+// It does so apart: a command that takes away the flag by which a connect doesn't wait, at the right moment, makes it wait for as long as
+// the server is there. Nothing else waits then.
+func (g *Gate) connectStream(s *socket, id uint64, fd int, raw []byte, peer int) {
+	errno := g.connectPatiently(id, fd, raw)
+	unix.Close(fd)
+	closePeer(peer)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.connecting = false
+	if g.closed {
+		return
+	}
+	if errno == 0 {
+		g.drop(s)
+	}
+	g.answerConnect(id, s.inode, errno)
 }
 
 // maxConnecting is how many Unix sockets are being connected at a time: each takes a thread. Others wait as for a busy server.
 const maxConnecting = 4
 
-// connectStream connects a Unix socket for a thread, which waits if it wants to and the server is busy. It takes the peer.
-//
-// It does so apart: a command that takes away the flag by which a connect doesn't wait, at the right moment, makes it wait for as long as
-// the server is there. Nothing else waits then.
-func (g *Gate) connectStream(s *socket, w waiter, raw []byte, peer int) {
-	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		closePeer(peer)
-		g.answer(w.id, kernel.ErrnoOf(err, unix.EBADF))
-		return
+// connectPatiently tries again while the server is busy, for as long as the thread wants to wait, and is there.
+func (g *Gate) connectPatiently(id uint64, fd int, raw []byte) unix.Errno {
+	began, limit := time.Now(), sendTimeout(fd)
+	for waits := false; ; time.Sleep(retryLocal) {
+		select {
+		case g.connecting <- struct{}{}:
+			blocks, errno := connectNow(fd, raw)
+			<-g.connecting
+			if waits = waits || blocks; errno != unix.EAGAIN || !waits {
+				return errno
+			}
+		default:
+		}
+		if limit > 0 && time.Since(began) >= limit || !g.isWaiting(id) {
+			return unix.EAGAIN
+		}
 	}
-	s.connecting = true
-	g.connecting++
-	go func() {
-		blocks, errno := connectNow(fd, raw)
-		unix.Close(fd)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		s.connecting = false
-		g.connecting--
-		if w.again = w.again || blocks; errno == unix.EAGAIN && w.again && g.wait(s, w, raw, peer) {
-			return
-		}
-		closePeer(peer)
-		if g.closed {
-			return
-		}
-		if errno == 0 && g.sockets[s.inode] == s {
-			g.drop(s)
-		}
-		g.answerConnect(w.id, s.inode, errno)
-	}()
 }
 
-// wait has a thread wait for another try, unless it has waited long enough, or nobody is left who would. It takes the peer if it does.
-func (g *Gate) wait(s *socket, w waiter, raw []byte, peer int) bool {
-	isOver := !w.deadline.IsZero() && !w.deadline.After(time.Now())
-	if g.closed || isOver || g.sockets[s.inode] != s || !g.listener.IsValid(w.id) {
-		return false
-	}
-	s.to, s.peer, s.waiters = raw, peer, []waiter{w}
-	g.setTimer()
-	return true
-}
-
-// advanceLocal tries again to connect a Unix socket for which a thread waits.
-func (g *Gate) advanceLocal(s *socket) {
-	if g.connecting >= maxConnecting {
-		return
-	}
-	w, peer := s.waiters[0], s.peer
-	s.waiters, s.peer = nil, noPeer
-	g.connectStream(s, w, s.to, peer)
+// isWaiting reports whether a call still waits for its answer.
+func (g *Gate) isWaiting(id uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.closed && g.listener.IsValid(id)
 }
 
 // noPeer stands for a descriptor of what a Unix socket is being connected to, where there is none.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,14 +21,12 @@ type socket struct {
 	given bool
 	// suspect says that no process held it at the last sweep. It may have been on its way through a Unix socket.
 	suspect bool
-	// to is where it connects, waiters are the threads that wait for that, watched says that ready reports it.
+	// to is where it connects, waiters are the calls that wait for that, watched says that ready reports it.
 	to      []byte
-	waiters []waiter
+	waiters []uint64
 	watched bool
 	// connecting says that a Unix socket is being connected.
 	connecting bool
-	// peer is what a Unix socket waits to be connected to, held open.
-	peer int
 }
 
 // handleSocket makes a socket for the command.
@@ -49,10 +46,7 @@ func (g *Gate) handleSocket(c *kernel.Notification) {
 		return
 	}
 	s.given = true
-	if soon := time.Now().Add(soonSweep); g.nextSweep.IsZero() || g.nextSweep.After(soon) {
-		g.nextSweep, g.sweepEvery = soon, soonSweep
-		g.setTimer()
-	}
+	g.sweepLater()
 }
 
 // newSocket makes a socket and holds it.
@@ -67,7 +61,7 @@ func (g *Gate) newSocket(family, kind, protocol int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{fd: fd, isLocal: family == unix.AF_UNIX, isDatagram: !isStream(kind), peer: noPeer}
+	s := &socket{fd: fd, isLocal: family == unix.AF_UNIX, isDatagram: !isStream(kind)}
 	s.isUDP = s.isDatagram && !s.isLocal
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && s.isUDP && !g.UDP {
