@@ -39,9 +39,4 @@ minor=$("$KUBECTL" get --raw /version | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p'
 say "installing $title"
 "$KUBECTL" kustomize "config/$name" | sed "$change" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
-say "waiting for $title"
-if ! "$KUBECTL" -n "$namespace" rollout status "deployment/$deployment" --timeout=120s >&2; then
-  "$KUBECTL" -n "$namespace" get pods -l "app.kubernetes.io/name=$deployment" -o wide >&2 || true
-  "$KUBECTL" -n "$namespace" logs -l "app.kubernetes.io/name=$deployment" --prefix --tail=30 >&2 || true
-  die "$title didn't become ready"
-fi
+rollout "deployment/$deployment" 120 "$title"
