@@ -1,6 +1,8 @@
 package blueprint
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"maps"
 	"net/netip"
@@ -9,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
@@ -120,8 +125,9 @@ func TestTheFilesTellClustersApart(t *testing.T) {
 	}
 }
 
-func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
-	t.Parallel()
+// credentials writes those of a cluster, and gives its state folder.
+func credentials(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	for _, sub := range []string{"pki", "kubeconfigs"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -131,6 +137,12 @@ func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
 	if err := WriteCredentials(input(dir)); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
+	t.Parallel()
+	dir := credentials(t)
 	secret, err := filepath.Glob(filepath.Join(dir, "pki", "*.key"))
 	if err != nil || len(secret) != 7 {
 		t.Fatalf("found %d keys, %v", len(secret), err)
@@ -144,5 +156,27 @@ func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
 		if err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, st.Mode(), err)
 		}
+	}
+}
+
+func TestCertificatesHoldForWhoTheyAreFor(t *testing.T) {
+	t.Parallel()
+	dir := credentials(t)
+	authorities, err := cert.NewPool(filepath.Join(dir, "pki", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, name := range map[string]string{"10.213.0.2": "apiserver", "kubernetes.default.svc": "apiserver", "10.96.0.1": "apiserver", "toolcall-node": "kubelet"} {
+		file := filepath.Join(dir, "pki", name)
+		pair, err := tls.LoadX509KeyPair(file+".crt", file+".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, DNSName: host}); err != nil {
+			t.Errorf("%s for %s: %v", name, host, err)
+		}
+	}
+	if keys, err := keyutil.PublicKeysFromFile(filepath.Join(dir, "pki", "sa.key")); err != nil || len(keys) != 1 {
+		t.Errorf("the API server reads %d keys that verify tokens: %v", len(keys), err)
 	}
 }
