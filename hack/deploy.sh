@@ -33,12 +33,7 @@ say "installing the operator"
   only_served | "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 "$KUBECTL" wait --for=condition=Established --timeout=$((60 * slow))s \
   crd/toolcalls.toolcall.dev crd/toolcallapprovals.toolcall.dev crd/toolsessions.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev crd/toolbudgets.toolcall.dev crd/tools.toolcall.dev >/dev/null
-say "waiting for the operator"
-if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=$((180 * slow))s >&2; then
-  "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true
-  "$KUBECTL" -n toolcall-system logs -l app.kubernetes.io/name=toolcall-operator --prefix --tail=30 >&2 || true
-  die "the operator didn't become ready"
-fi
+rollout deployment/toolcall-operator $((180 * slow)) "the operator"
 
 if [[ -n $("$KUBECTL" get apiservices.apiregistration.k8s.io v1alpha1.subresources.toolcall.dev --ignore-not-found -o name) ]]; then
   say "waiting until the API server reaches the output of calls"

@@ -3,7 +3,7 @@
 # deploy_server.sh mcp "the MCP server", or console "the console".
 #
 # For another cluster, push the image to a registry, set MCP_IMAGE or CONSOLE_IMAGE to its name, and create the Secret with
-# the server's certificate; docs/mcp.md and docs/console.md say how.
+# the server's certificate; docs/install.md says how.
 source "$(dirname "$0")/lib.sh"
 
 [[ $# == 2 ]] || die "say which server, and what to call it: mcp 'the MCP server', or console 'the console'"
@@ -16,7 +16,7 @@ image=${!variable:-}
 use_cluster
 
 if [[ -z $image ]]; then
-  [[ $(cluster_type) != other ]] || die "set $variable to an image that this cluster can pull; docs/$name.md says how to build and push it"
+  [[ $(cluster_type) != other ]] || die "set $variable to an image that this cluster can pull; docs/install.md says how to build and push it"
   load_program "$name"
 fi
 
@@ -39,9 +39,4 @@ minor=$("$KUBECTL" get --raw /version | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p'
 say "installing $title"
 "$KUBECTL" kustomize "config/$name" | sed "$change" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
-say "waiting for $title"
-if ! "$KUBECTL" -n "$namespace" rollout status "deployment/$deployment" --timeout=120s >&2; then
-  "$KUBECTL" -n "$namespace" get pods -l "app.kubernetes.io/name=$deployment" -o wide >&2 || true
-  "$KUBECTL" -n "$namespace" logs -l "app.kubernetes.io/name=$deployment" --prefix --tail=30 >&2 || true
-  die "$title didn't become ready"
-fi
+rollout "deployment/$deployment" 120 "$title"

@@ -122,6 +122,16 @@ image_of() {
   fi
 }
 
+# rollout TYPE/NAME SECONDS TITLE waits until what was installed is ready, and otherwise shows its pods and their logs.
+rollout() {
+  local selector=app.kubernetes.io/name=${1#*/}
+  say "waiting for $3"
+  ! "$KUBECTL" -n toolcall-system rollout status "$1" --timeout="$2s" >&2 || return 0
+  "$KUBECTL" -n toolcall-system get pods,persistentvolumeclaims -l "$selector" -o wide >&2 || true
+  "$KUBECTL" -n toolcall-system logs -l "$selector" --prefix --tail=30 >&2 || true
+  die "$3 didn't become ready"
+}
+
 # load_program NAME makes the image of bin/NAME known to the nodes of the cluster in use, and sets image to its name.
 load_program() {
   local tar

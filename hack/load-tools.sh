@@ -9,7 +9,7 @@ with_runner=$PWD/bin/images/$(basename "$tools" .tar)-$(sha256sum bin/runner | c
 if [[ ! -e $with_runner ]]; then
   mkdir -p bin/images
   rm -f bin/images/tool-*.tar
-  go -C hack run ./images extend --from "$tools" --tag toolcall.dev/tools-with-runner:dev \
+  go -C hack run ./images binary --from "$tools" --tag toolcall.dev/tools-with-runner:dev \
     --file "$PWD/bin/runner:/usr/local/bin/toolcall-runner" "$with_runner" >/dev/null
 fi
 # This machine's programs, each with the libraries that it loads.

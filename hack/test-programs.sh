@@ -72,7 +72,7 @@ clients_image() {
   musl-gcc -static -Os -o "$to/fetch" "$source"
   node=$(echo bin/test/node/node/node_modules/node-linux-*/bin/node)
   libatomic=$(ldd "$node" | awk '$1 == "libatomic.so.1" { print $3 }')
-  bin/test/images extend --from "$tools" --tag toolcall.dev/clients:dev \
+  bin/test/images binary --from "$tools" --tag toolcall.dev/clients:dev \
     --file "$(cluster assets)/kubectl:/usr/local/bin/kubectl" --file "$node:/usr/local/bin/node" --file "$libatomic:/usr/lib/libatomic.so.1" \
     --file "$to/node_modules/npm:/opt/npm" --file "$to/java:/opt/java" --file "$to/fetch:/usr/local/bin/musl-fetch" "$to.tar" >/dev/null
   rm -rf "$to"

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,35 +17,34 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/programs"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
+	"toolcall.dev/operator/hack/images/image"
 )
 
 const (
-	startLimit  = 90 * time.Second
-	pollEvery   = 100 * time.Millisecond
-	readyMarker = "ready"
+	startLimit = 90 * time.Second
+	pollEvery  = 100 * time.Millisecond
 )
 
 // bringUp carries one start from an empty state folder to a ready node.
 type bringUp struct {
-	app         app
-	input       blueprint.Input
-	workshop    workshop
-	blueprint   blueprint.Blueprint
-	fingerprint string
-	pauseTar    string
-	running     *host.Running
+	app      app
+	input    blueprint.Input
+	workshop workshop
+	// running is nil until the node's supervisor answers.
+	running *host.Running
 }
 
 // limit is how long something may take that takes at most d on an ordinary machine.
 func (a app) limit(d time.Duration) time.Duration { return d * time.Duration(a.settings.Slow) }
 
-func (b *bringUp) jobs() []job {
-	return append([]job{
+func (b *bringUp) startJobs() []job {
+	return []job{
 		{"preparing state and certificates", b.prepare},
 		{"starting the node", b.start},
-	}, b.settleJobs()...)
+	}
 }
 
+// settleJobs wait until everything answers, and do what it needs for that; doing it again changes nothing.
 func (b *bringUp) settleJobs() []job {
 	timed := func(run func(context.Context) error) func() error {
 		return func() error {
@@ -66,78 +63,47 @@ func (b *bringUp) settleJobs() []job {
 	}
 }
 
-func (b *bringUp) compose() (err error) {
-	b.blueprint, err = blueprint.Compose(b.input)
-	if err != nil {
-		return err
-	}
-	b.fingerprint, err = b.blueprint.Fingerprint()
-	return err
-}
-
 func (b *bringUp) prepare() error {
-	if err := b.compose(); err != nil {
+	files, err := blueprint.Compose(b.input)
+	if err != nil {
 		return err
 	}
 	s := b.input.Settings
 	if err := host.Claim(s.Dir); err != nil {
 		return err
 	}
-	for _, dir := range []string{"pki", "kubeconfigs", "logs", "tmp", "home", "pod-logs", "kubelet", "volumes"} {
+	for _, dir := range []string{"pki", "kubeconfigs", "logs", "tmp", "home", "pod-logs", "kubelet", "volumes", "cni"} {
 		if err := os.Mkdir(s.Path(dir), 0o700); err != nil {
 			return err
 		}
 	}
-	for name, text := range b.blueprint.Files {
-		if err := writeFile(s.Path(name), []byte(text)); err != nil {
+	for name, text := range files {
+		if err := os.WriteFile(s.Path(name), []byte(text), 0o644); err != nil {
 			return err
 		}
-	}
-	plan, err := json.MarshalIndent(b.blueprint.Plan, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := writeFile(s.PlanFile(), plan); err != nil {
-		return err
 	}
 	return blueprint.WriteCredentials(b.input)
 }
 
-func writeFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
-}
-
 func (b *bringUp) start() error {
-	record, err := host.NewRecord()
-	if err != nil {
-		return err
-	}
-	record.Subnet, record.Fingerprint = b.input.Subnet.String(), b.fingerprint
-	if err := record.Write(b.input.Settings.Dir); err != nil {
+	if err := host.WriteRecord(b.input.Settings.Dir); err != nil {
 		return err
 	}
 	if err := machine.MakeCgroup(settings.CgroupRoot); err != nil {
 		return err
 	}
-	started, err := host.Start(b.input.Settings.Dir, host.Link{
-		HostInterface: settings.HostInterface,
-		NodeInterface: settings.NodeInterface,
-		HostAddress:   netip.PrefixFrom(b.input.HostIP(), b.input.Subnet.Bits()),
-	})
+	ended, err := host.Start(b.input.Settings.Dir, netip.PrefixFrom(b.input.HostIP(), b.input.Subnet.Bits()))
 	if err != nil {
 		return err
 	}
-	return b.awaitSupervisor(started)
+	return b.awaitSupervisor(ended)
 }
 
-func (b *bringUp) awaitSupervisor(started *host.Started) error {
+func (b *bringUp) awaitSupervisor(ended <-chan error) error {
 	deadline := time.After(b.app.limit(10 * time.Second))
 	for {
 		select {
-		case err := <-started.Ended:
+		case err := <-ended:
 			// The error may be nil.
 			return errors.Join(errors.New("the node's first process has ended"), err, errors.New(b.logTail("node")))
 		case <-deadline:
@@ -181,12 +147,12 @@ func firstPending(all []supervisor.Status, names []string) string {
 	return ""
 }
 
-func (b *bringUp) loadPause() (err error) {
-	b.pauseTar, err = b.workshop.pauseImage(blueprint.PauseTag)
+func (b *bringUp) loadPause() error {
+	tar, err := image.Pause(b.workshop.source, b.app.settings.Cache, blueprint.PauseTag)
 	if err != nil {
 		return err
 	}
-	return importImage(b.running, b.input.Settings, b.pauseTar)
+	return importImage(b.running, b.input.Settings, tar)
 }
 
 func (b *bringUp) bootstrap(ctx context.Context) error {
@@ -225,7 +191,7 @@ func (b *bringUp) awaitServices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the default service account doesn't appear\n%s", b.logTail("kube-controller-manager"))
 	}
-	return os.WriteFile(b.input.Settings.Path(readyMarker), nil, 0o644)
+	return nil
 }
 
 func (b *bringUp) resolves(ctx context.Context) bool {

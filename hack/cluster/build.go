@@ -7,18 +7,16 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
-	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/debian"
-	"toolcall.dev/operator/hack/images/image"
 )
 
-// workshop knows where everything that is built comes from and goes to.
+// workshop knows where everything that is built comes from, and the programs.
 type workshop struct {
 	source   string
-	cache    string
 	programs []programs.Resolved
 }
 
@@ -32,7 +30,7 @@ func (a app) openWorkshop(modules []programs.Module) (workshop, error) {
 		return workshop{}, err
 	}
 	resolved, err := programs.Resolve(source, a.settings.Cache, modules)
-	return workshop{source: source, cache: a.settings.Cache, programs: resolved}, err
+	return workshop{source: source, programs: resolved}, err
 }
 
 // openNodeWorkshop is about what the chosen node runs.
@@ -77,13 +75,25 @@ func (w workshop) buildNeeds(only ...string) []debian.Need {
 	return nil
 }
 
-func runJobs(p *progress.Printer, jobs []job) error {
-	for _, j := range jobs {
-		if err := p.Step(j.title, j.run); err != nil {
-			return err
+// runJobs runs jobs in their order, and prints the time that each took.
+func runJobs(out io.Writer, jobs []job) error {
+	for i, j := range jobs {
+		fmt.Fprintf(out, "[%d/%d] %s ... ", i+1, len(jobs), j.title)
+		started := time.Now()
+		if err := j.run(); err != nil {
+			fmt.Fprintln(out, "failed")
+			return fmt.Errorf("%s: %w", j.title, err)
 		}
+		fmt.Fprintln(out, seconds(time.Since(started)))
 	}
 	return nil
+}
+
+func seconds(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
 }
 
 func (a app) build() error {
@@ -91,15 +101,15 @@ func (a app) build() error {
 	if err != nil {
 		return err
 	}
-	return a.buildMissing(w, a.progress)
+	return a.buildMissing(w)
 }
 
-func (a app) buildMissing(w workshop, out io.Writer, only ...string) error {
-	if err := debian.Install(out, w.buildNeeds(only...), !a.settings.NoInstall); err != nil {
+// buildMissing says what it does on standard error: commands print on the other what they are asked for.
+func (a app) buildMissing(w workshop, only ...string) error {
+	if err := debian.Install(os.Stderr, w.buildNeeds(only...), !a.settings.NoInstall); err != nil {
 		return err
 	}
-	jobs := w.jobs(only...)
-	return runJobs(progress.New(out, len(jobs)), jobs)
+	return runJobs(os.Stderr, w.jobs(only...))
 }
 
 func (a app) program(args []string) error {
@@ -110,11 +120,11 @@ func (a app) program(args []string) error {
 	for _, r := range w.programs {
 		for _, p := range r.Programs {
 			if len(args) == 1 && p.Name == args[0] {
-				if err := a.buildMissing(w, a.progress, p.Name); err != nil {
+				if err := a.buildMissing(w, p.Name); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(a.out, r.Path(p.Name))
-				return err
+				fmt.Println(r.Path(p.Name))
+				return nil
 			}
 		}
 	}
@@ -138,17 +148,13 @@ func (a app) assets(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.buildMissing(w, a.progress, programs.Assets...); err != nil {
+	if err := a.buildMissing(w, programs.Assets...); err != nil {
 		return err
 	}
-	dir, err := programs.LinkAssets(w.programs, w.cache)
+	dir, err := programs.LinkAssets(w.programs, a.settings.Cache)
 	if err != nil {
 		return fmt.Errorf("collecting the programs for API server tests: %w", err)
 	}
-	_, err = fmt.Fprintln(a.out, dir)
-	return err
-}
-
-func (w workshop) pauseImage(tag string) (string, error) {
-	return image.Pause(w.source, w.cache, tag)
+	fmt.Println(dir)
+	return nil
 }

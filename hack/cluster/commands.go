@@ -3,11 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -15,7 +13,6 @@ import (
 
 	"toolcall.dev/operator/hack/cluster/internal/host"
 	"toolcall.dev/operator/hack/cluster/internal/machine"
-	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
 )
@@ -28,7 +25,7 @@ func (a app) down() error {
 	}
 	defer release()
 	if running == nil && !host.Claimed(a.settings.Dir) {
-		fmt.Fprintln(a.out, "no local cluster is there")
+		fmt.Println("no local cluster is there")
 		return nil
 	}
 	if running != nil {
@@ -39,7 +36,7 @@ func (a app) down() error {
 	if err := host.Clean(a.settings.Dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "the local cluster is gone after %s; built programs stay in %s\n", progress.Seconds(time.Since(started)), a.settings.Cache)
+	fmt.Printf("the local cluster is gone after %s; built programs stay in %s\n", seconds(time.Since(started)), a.settings.Cache)
 	return nil
 }
 
@@ -52,13 +49,13 @@ func (a app) status() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "node %s, first process %d, kubeconfig %s, logs in %s\n\n",
+	fmt.Printf("node %s, first process %d, kubeconfig %s, logs in %s\n\n",
 		settings.NodeName, running.PID, a.settings.Kubeconfig(), a.settings.Path("logs"))
-	return printStatus(a.out, all)
+	return printStatus(all)
 }
 
-func printStatus(out io.Writer, all []supervisor.Status) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func printStatus(all []supervisor.Status) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "COMPONENT\tSTATE\tREADY\tPID IN NODE\tSINCE\tRESTARTS\tLAST END")
 	for _, c := range all {
 		fmt.Fprintf(w, "%s\t%s\t%t\t%d\t%s\t%d\t%s\n", c.Name, c.State, c.Ready, c.PID,
@@ -72,8 +69,8 @@ func (a app) kubeconfig() error {
 	if _, err := os.Stat(path); err != nil {
 		return errNotRunning
 	}
-	_, err := fmt.Fprintln(a.out, path)
-	return err
+	fmt.Println(path)
+	return nil
 }
 
 // require finds the running cluster or fails.
@@ -99,13 +96,11 @@ func (a app) load(files []string) error {
 	if err != nil {
 		return err
 	}
-	p := progress.New(a.out, len(files))
+	var jobs []job
 	for _, f := range files {
-		if err := p.Step("loading "+filepath.Base(f), func() error { return importImage(running, a.settings, f) }); err != nil {
-			return err
-		}
+		jobs = append(jobs, job{"loading " + filepath.Base(f), func() error { return importImage(running, a.settings, f) }})
 	}
-	return nil
+	return runJobs(os.Stdout, jobs)
 }
 
 func importImage(running *host.Running, s settings.Settings, file string) error {
@@ -140,15 +135,10 @@ func (a app) exec(args []string) error {
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(path, enter, withPath(os.Environ(), a.nodePath()))
-}
-
-func (a app) nodePath() string {
-	dirs := []string{}
-	for _, module := range []string{"containerd", "runc", "kubernetes", "etcd"} {
-		dirs = append(dirs, a.settings.Path("bin", module))
+	if err := os.Setenv("PATH", a.settings.SearchPath()); err != nil {
+		return err
 	}
-	return strings.Join(dirs, ":") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	return syscall.Exec(path, enter, os.Environ())
 }
 
 func (a app) control(verb string, args []string) error {
@@ -160,10 +150,4 @@ func (a app) control(verb string, args []string) error {
 	}
 	_, err := supervisor.Ask(a.settings.ControlSocket(), supervisor.Request{Verb: verb, Component: args[0]})
 	return err
-}
-
-// withPath replaces PATH: of two, programs take the first.
-func withPath(env []string, path string) []string {
-	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
-	return append(env, "PATH="+path)
 }

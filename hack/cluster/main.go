@@ -6,7 +6,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"toolcall.dev/operator/hack/cluster/internal/host"
@@ -46,8 +45,6 @@ var errNotRunning = errors.New("the local cluster isn't running: make cluster-up
 
 type app struct {
 	settings settings.Settings
-	out      io.Writer
-	progress io.Writer
 }
 
 func main() {
@@ -74,14 +71,13 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	a := app{settings: s, out: os.Stdout, progress: os.Stderr}
-	return a.dispatch(args[0], args[1:])
+	return app{settings: s}.dispatch(args[0], args[1:])
 }
 
 func (a app) dispatch(command string, args []string) error {
 	alone := func(run func() error) func([]string) error { return func([]string) error { return run() } }
 	control := func(args []string) error { return a.control(command, args) }
-	help := func([]string) error { _, err := fmt.Fprint(a.out, usage); return err }
+	help := func([]string) error { _, err := fmt.Print(usage); return err }
 	run, ok := map[string]func([]string) error{
 		"up": alone(a.up), "down": alone(a.down), "status": alone(a.status), "kubeconfig": alone(a.kubeconfig), "build": alone(a.build),
 		"load": a.load, "program": a.program, "assets": a.assets, "certificate": certificate, "exec": a.exec,

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"toolcall.dev/operator/hack/cluster/internal/blueprint"
 	"toolcall.dev/operator/hack/cluster/internal/host"
 	"toolcall.dev/operator/hack/cluster/internal/machine"
-	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
 	"toolcall.dev/operator/hack/debian"
@@ -20,7 +19,8 @@ import (
 
 const lockPatience = 5 * time.Second
 
-// up looks before it builds and builds before it starts.
+// up looks before it builds and builds before it starts. On a cluster that runs, it finishes what an earlier start or a
+// fault test has left undone.
 func (a app) up() error {
 	started := time.Now()
 	release, running, err := a.begin()
@@ -32,30 +32,25 @@ func (a app) up() error {
 	if err != nil {
 		return err
 	}
-	if running != nil {
-		return a.upAgain(running, facts)
-	}
-	subnet, err := a.checkMachine()
-	if err != nil {
-		return err
-	}
-	if err := debian.Install(a.out, machine.RuntimeNeeds(), !a.settings.NoInstall); err != nil {
-		return err
-	}
 	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}
-	if err := debian.Install(a.out, w.buildNeeds(), !a.settings.NoInstall); err != nil {
+	b := &bringUp{app: a, workshop: w, running: running, input: blueprint.Input{Settings: a.settings, Facts: facts, Programs: w.programs}}
+	jobs := b.settleJobs()
+	if running != nil {
+		err = b.resume()
+	} else {
+		err = b.prepareMachine()
+		jobs = slices.Concat(w.jobs(), b.startJobs(), jobs)
+	}
+	if err != nil {
 		return err
 	}
-	in := blueprint.Input{Settings: a.settings, Facts: facts, Subnet: subnet, Programs: w.programs}
-	b := &bringUp{app: a, input: in, workshop: w}
-	jobs := append(w.jobs(), b.jobs()...)
-	if err := runJobs(progress.New(a.out, len(jobs)), jobs); err != nil {
+	if err := runJobs(os.Stdout, jobs); err != nil {
 		return fmt.Errorf("%w\nmake cluster-down takes away what was started", err)
 	}
-	fmt.Fprintf(a.out, "the node is ready after %s; KUBECONFIG=%s\n", progress.Seconds(time.Since(started)), a.settings.Kubeconfig())
+	fmt.Printf("the node is ready after %s; KUBECONFIG=%s\n", seconds(time.Since(started)), a.settings.Kubeconfig())
 	return nil
 }
 
@@ -88,27 +83,32 @@ func (a app) find() (*host.Running, error) {
 	return running, nil
 }
 
-func (a app) checkMachine() (netip.Prefix, error) {
-	if err := machine.Preflight(existingParent(a.settings.Dir)); err != nil {
-		return netip.Prefix{}, err
+// prepareMachine names what would make a start fail, installs what is missing, and chooses the node's network.
+func (b *bringUp) prepareMachine() error {
+	dir := b.app.settings.Dir
+	if err := machine.Preflight(existingParent(dir)); err != nil {
+		return err
 	}
-	if host.Claimed(a.settings.Dir) {
-		fmt.Fprintln(a.out, "an earlier cluster has ended without cluster-down: cleaning up after it")
-		if err := host.Clean(a.settings.Dir); err != nil {
-			return netip.Prefix{}, err
+	if host.Claimed(dir) {
+		fmt.Println("an earlier cluster has ended without cluster-down: cleaning up after it")
+		if err := host.Clean(dir); err != nil {
+			return err
 		}
 	}
-	if err := host.Claimable(a.settings.Dir); err != nil {
-		return netip.Prefix{}, err
+	if err := host.Claimable(dir); err != nil {
+		return err
 	}
 	if host.HasInterface(settings.HostInterface) {
-		return netip.Prefix{}, fmt.Errorf("the machine has an interface %s, which the cluster needs for itself: remove it with ip link del %s", settings.HostInterface, settings.HostInterface)
+		return fmt.Errorf("the machine has an interface %s, which the cluster needs for itself: remove it with ip link del %s", settings.HostInterface, settings.HostInterface)
 	}
 	used, err := machine.UsedNetworks()
 	if err != nil {
-		return netip.Prefix{}, err
+		return err
 	}
-	return machine.ChooseSubnet(append(used, blueprint.NodeNetworks()...))
+	if b.input.Subnet, err = machine.ChooseSubnet(append(used, blueprint.NodeNetworks()...)); err != nil {
+		return err
+	}
+	return debian.Install(os.Stdout, append(machine.RuntimeNeeds(), b.workshop.buildNeeds()...), !b.app.settings.NoInstall)
 }
 
 func existingParent(dir string) string {
@@ -120,48 +120,27 @@ func existingParent(dir string) string {
 	}
 }
 
-// upAgain finishes a start that was interrupted, or says that nothing is to do.
-func (a app) upAgain(running *host.Running, facts machine.Facts) error {
-	record, err := host.ReadRecord(a.settings.Dir)
+// resume finds out how the running cluster was started, and starts what fault tests may have stopped.
+func (b *bringUp) resume() error {
+	s := b.app.settings
+	plan, err := supervisor.ReadPlan(s.PlanFile())
+	if err == nil {
+		b.input.Subnet, err = netip.ParsePrefix(plan.Address)
+	}
+	if err != nil || !host.HasInterface(settings.HostInterface) {
+		return errors.Join(errors.New("the running cluster's plan or its link is gone: make cluster-down, then make cluster-up"), err)
+	}
+	files, err := blueprint.Compose(b.input)
 	if err != nil {
 		return err
 	}
-	if record == nil || !host.HasInterface(settings.HostInterface) {
-		return errors.New("the running cluster's record or its link is gone: make cluster-down, then make cluster-up")
-	}
-	subnet, err := netip.ParsePrefix(record.Subnet)
-	if err != nil {
-		return fmt.Errorf("reading the running cluster's record: %w", err)
-	}
-	w, err := a.openNodeWorkshop()
-	if err != nil {
-		return err
-	}
-	in := blueprint.Input{Settings: a.settings, Facts: facts, Subnet: subnet, Programs: w.programs}
-	b := &bringUp{app: a, input: in, workshop: w, running: running}
-	if err := b.compose(); err != nil {
-		return err
-	}
-	if b.fingerprint != record.Fingerprint {
-		fmt.Fprintln(a.out, "warning: the running cluster was started with other versions or settings; make cluster-down cluster-up renews it")
-	}
-	if _, err := os.Stat(a.settings.Path(readyMarker)); err != nil {
-		fmt.Fprintln(a.out, "the cluster is running, but its start wasn't finished: going on with it")
-		jobs := b.settleJobs()
-		if err := runJobs(progress.New(a.out, len(jobs)), jobs); err != nil {
-			return err
+	for name, text := range files {
+		if have, err := os.ReadFile(s.Path(name)); err != nil || string(have) != text {
+			fmt.Println("warning: the running cluster was started with other versions or settings; make cluster-down cluster-up renews it")
+			break
 		}
 	}
-	if err := a.startStopped(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), a.limit(startLimit))
-	defer cancel()
-	if err := b.awaitNode(ctx); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "the cluster is running; KUBECONFIG=%s\n", a.settings.Kubeconfig())
-	return err
+	return b.app.startStopped()
 }
 
 // startStopped undoes what fault tests may have left.
@@ -174,7 +153,7 @@ func (a app) startStopped() error {
 		if c.State != supervisor.StateStopped {
 			continue
 		}
-		fmt.Fprintf(a.out, "%s was stopped: starting it\n", c.Name)
+		fmt.Printf("%s was stopped: starting it\n", c.Name)
 		if _, err := supervisor.Ask(a.settings.ControlSocket(), supervisor.Request{Verb: "start", Component: c.Name}); err != nil {
 			return err
 		}

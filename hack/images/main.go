@@ -12,16 +12,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"toolcall.dev/operator/hack/images/image"
 )
 
 const usage = `usage: images COMMAND
 
   tool                                      the tool image, from Debian packages (needs root)
-  binary --tag TAG --entrypoint /PATH [--user U] --file FILE:/PATH... OUT.tar
-                                            wrap static executables into an empty image
-  extend --from BASE.tar --tag TAG --file FILE:/PATH... OUT.tar
-                                            add executables, or folders, to an image
+  binary --tag TAG [--from BASE.tar] [--entrypoint /PATH] [--user U] --file FILE:/PATH... OUT.tar
+                                            an image of executables and folders, or another image with these added
   push --from FROM REGISTRY/NAME:TAG        send the image of a tarball or an OCI image layout to a registry
   registry --listen ADDRESS                 be a registry until interrupted: in memory, for tests
 `
@@ -34,7 +34,7 @@ func main() {
 }
 
 func run(args []string) error {
-	commands := map[string]func([]string) error{"tool": tool, "binary": binary, "extend": extend, "push": push, "registry": serve}
+	commands := map[string]func([]string) error{"tool": tool, "binary": binary, "push": push, "registry": serve}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("no such command")
@@ -62,53 +62,28 @@ func tool(args []string) error {
 	return nil
 }
 
-type fileList []image.File
-
-func (l *fileList) String() string { return fmt.Sprint(*l) }
-
-func (l *fileList) Set(text string) error {
-	f, err := image.ParseFile(text)
-	*l = append(*l, f)
-	return err
-}
-
 func binary(args []string) error {
 	flags := flag.NewFlagSet("binary", flag.ContinueOnError)
-	var files fileList
-	tag := flags.String("tag", "", "the image's name and tag")
-	entrypoint := flags.String("entrypoint", "", "the program that the image starts")
-	user := flags.String("user", "65532:65532", "the user that it runs as")
-	flags.Var(&files, "file", "FILE:/PATH, an executable and its place in the image; may be repeated")
+	b := image.Binary{Config: v1.Config{WorkingDir: "/"}}
+	flags.StringVar(&b.Tag, "tag", "", "the image's name and tag")
+	flags.StringVar(&b.From, "from", "", "the tarball of an image to add to, which is run as before")
+	flags.StringVar(&b.Config.User, "user", "65532:65532", "the user that it runs as")
+	flags.Func("entrypoint", "the program that the image starts", func(program string) error {
+		b.Config.Entrypoint = []string{program}
+		return nil
+	})
+	flags.Func("file", "FILE:/PATH, an executable or a folder, and its place in the image; may be repeated", func(text string) error {
+		f, err := image.ParseFile(text)
+		b.Files = append(b.Files, f)
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 1 || len(files) == 0 || *tag == "" {
+	if flags.NArg() != 1 || len(b.Files) == 0 || b.Tag == "" {
 		return errors.New("binary needs --tag, at least one --file, and the tarball to write")
 	}
-	s := image.Settings{Tag: *tag, User: *user, WorkingDir: "/"}
-	if *entrypoint != "" {
-		s.Entrypoint = []string{*entrypoint}
-	}
-	if err := image.WriteBinary(flags.Arg(0), s, files); err != nil {
-		return err
-	}
-	fmt.Println(flags.Arg(0))
-	return nil
-}
-
-func extend(args []string) error {
-	flags := flag.NewFlagSet("extend", flag.ContinueOnError)
-	var files fileList
-	from := flags.String("from", "", "the tarball of the image to begin with")
-	tag := flags.String("tag", "", "the new image's name and tag")
-	flags.Var(&files, "file", "FILE:/PATH, an executable or a folder, and its place in the image; may be repeated")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() != 1 || len(files) == 0 || *tag == "" || *from == "" {
-		return errors.New("extend needs --from, --tag, at least one --file, and the tarball to write")
-	}
-	if err := image.Extend(flags.Arg(0), *from, *tag, files); err != nil {
+	if err := b.Write(flags.Arg(0)); err != nil {
 		return err
 	}
 	fmt.Println(flags.Arg(0))

@@ -19,21 +19,16 @@ type advice struct {
 
 var (
 	heading = regexp.MustCompile(`(?m)^### (\w+)$`)
-	point   = regexp.MustCompile(`(?ms)^- (Symptom|Fix): (.*?)(?:\n- |\n#|\n\n|\z)`)
 	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
 // console is JSON with what the console says about each reason: the page's symptom and fix, as text without links.
 func console(blocks []block, page string) (string, error) {
 	all := map[string]advice{}
-	names := heading.FindAllStringSubmatchIndex(page, -1)
-	for i, at := range names {
-		end := len(page)
-		if i+1 < len(names) {
-			end = names[i+1][0]
-		}
-		if name := page[at[2]:at[3]]; isReason(blocks, name) {
-			a := adviceOf(page[at[1]:end])
+	parts := heading.Split(page, -1)
+	for i, found := range heading.FindAllStringSubmatch(page, -1) {
+		if name := found[1]; isReason(blocks, name) {
+			a := adviceOf(parts[i+1])
 			if a.Symptom == "" || a.Fix == "" {
 				return "", fmt.Errorf("%s: the section %s needs a symptom and a fix", sections, name)
 			}
@@ -59,19 +54,18 @@ func isReason(blocks []block, name string) bool {
 	return false
 }
 
+// adviceOf reads the list that a section begins with.
 func adviceOf(section string) (a advice) {
-	// A point may begin where the one before it ends.
-	for rest := section; ; {
-		found := point.FindStringSubmatchIndex(rest)
-		if found == nil {
-			return a
-		}
-		text := linked.ReplaceAllString(strings.Join(strings.Fields(rest[found[4]:found[5]]), " "), "$1")
-		if rest[found[2]:found[3]] == "Fix" {
-			a.Fix = text
-		} else {
+	list, _, _ := strings.Cut(strings.TrimSpace(section), "\n\n")
+	for point := range strings.SplitSeq("\n"+list, "\n- ") {
+		name, text, _ := strings.Cut(point, ": ")
+		text = linked.ReplaceAllString(strings.Join(strings.Fields(text), " "), "$1")
+		switch name {
+		case "Symptom":
 			a.Symptom = text
+		case "Fix":
+			a.Fix = text
 		}
-		rest = rest[found[5]:]
 	}
+	return a
 }

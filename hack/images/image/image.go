@@ -5,7 +5,6 @@ package image
 
 import (
 	"archive/tar"
-	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -25,43 +24,31 @@ import (
 // Epoch is the time that every file and image claims to be from.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Settings is what an image says about how it is run.
-type Settings struct {
-	Tag        string
-	Entrypoint []string
-	Cmd        []string
-	Env        []string
-	User       string
-	WorkingDir string
-	// Architecture that it is for; this machine's when empty.
-	Architecture string
-	Labels       map[string]string
+// Binary is an image of executables.
+type Binary struct {
+	Tag string
+	// From is the tarball of an image that they are added to; empty for none.
+	From string
+	// Config says how the image is run, unless there is another that they are added to.
+	Config v1.Config
+	Files  []File
 }
 
-// WriteBinary makes a loadable tarball at path, of executables in an otherwise empty image.
-func WriteBinary(path string, s Settings, files []File) error {
-	return save(path, s.Tag, func(dir string) (v1.Image, error) {
-		layer, err := filesLayer(filepath.Join(dir, "layer.tar"), files)
+// Write makes a loadable tarball at path.
+func (b Binary) Write(path string) error {
+	return save(path, b.Tag, func(dir string) (v1.Image, error) {
+		layer, err := filesLayer(filepath.Join(dir, "layer.tar"), b.Files)
 		if err != nil {
 			return nil, err
 		}
-		return assemble(s, layer)
-	})
-}
-
-// Extend makes, from the tarball of one image, another one at path that has executables in a layer of its own.
-// How it is run stays the same.
-func Extend(path, base, tag string, files []File) error {
-	return save(path, tag, func(dir string) (v1.Image, error) {
-		img, err := tarball.ImageFromPath(base, nil)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", base, err)
+		if b.From == "" {
+			return assemble(b.Config, runtime.GOARCH, layer)
 		}
-		layer, err := filesLayer(filepath.Join(dir, "layer.tar"), files)
+		base, err := tarball.ImageFromPath(b.From, nil)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading %s: %w", b.From, err)
 		}
-		return mutate.AppendLayers(img, layer)
+		return mutate.AppendLayers(base, layer)
 	})
 }
 
@@ -105,28 +92,18 @@ func layerOf(path string, options ...tarball.LayerOption) (v1.Layer, error) {
 	return tarball.LayerFromFile(path, append(options, tarball.WithCompressionLevel(gzip.BestSpeed))...)
 }
 
-func assemble(s Settings, layer v1.Layer) (v1.Image, error) {
+func assemble(config v1.Config, architecture string, layer v1.Layer) (v1.Image, error) {
 	img, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
 		return nil, err
 	}
-	return mutate.ConfigFile(img, configFile(img, s))
-}
-
-func configFile(img v1.Image, s Settings) *v1.ConfigFile {
-	cfg := &v1.ConfigFile{
-		Architecture: cmp.Or(s.Architecture, runtime.GOARCH),
-		OS:           "linux",
-		Created:      v1.Time{Time: Epoch},
-		Config: v1.Config{
-			Entrypoint: s.Entrypoint, Cmd: s.Cmd, Env: s.Env, User: s.User, WorkingDir: s.WorkingDir,
-			Labels: s.Labels,
-		},
+	layers, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
 	}
-	if old, err := img.ConfigFile(); err == nil {
-		cfg.RootFS = old.RootFS
-	}
-	return cfg
+	return mutate.ConfigFile(img, &v1.ConfigFile{
+		Architecture: architecture, OS: "linux", Created: v1.Time{Time: Epoch}, Config: config, RootFS: layers.RootFS,
+	})
 }
 
 // File is one file or folder of the machine and the absolute path it gets in the image.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -40,16 +41,18 @@ func TestTheSameBinariesGiveTheSameImage(t *testing.T) {
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	write(t, a, "program a")
 	write(t, b, "program b")
-	s := Settings{Tag: "example.test/x:1", Entrypoint: []string{"/bin/a"}, User: "65532"}
+	binary := func(files ...File) Binary {
+		return Binary{Tag: "example.test/x:1", Config: v1.Config{Entrypoint: []string{"/bin/a"}, User: "65532"}, Files: files}
+	}
 	one, two := filepath.Join(dir, "1.tar"), filepath.Join(dir, "2.tar")
-	if err := WriteBinary(one, s, []File{{a, "/bin/a"}, {b, "/opt/x/b"}}); err != nil {
+	if err := binary(File{a, "/bin/a"}, File{b, "/opt/x/b"}).Write(one); err != nil {
 		t.Fatal(err)
 	}
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes(a, later, later); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteBinary(two, s, []File{{b, "/opt/x/b"}, {a, "/bin/a"}}); err != nil {
+	if err := binary(File{b, "/opt/x/b"}, File{a, "/bin/a"}).Write(two); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(read(t, one), read(t, two)) {
@@ -76,10 +79,11 @@ func TestAnExtendedImageIsRunAsBeforeAndHasTheFile(t *testing.T) {
 	write(t, a, "program a")
 	write(t, b, "program b")
 	base, path := filepath.Join(dir, "base.tar"), filepath.Join(dir, "more.tar")
-	if err := WriteBinary(base, Settings{Tag: "example.test/x:1", Entrypoint: []string{"/bin/a"}, User: "65532"}, []File{{a, "/bin/a"}}); err != nil {
+	first := Binary{Tag: "example.test/x:1", Config: v1.Config{Entrypoint: []string{"/bin/a"}, User: "65532"}, Files: []File{{a, "/bin/a"}}}
+	if err := first.Write(base); err != nil {
 		t.Fatal(err)
 	}
-	if err := Extend(path, base, "example.test/more:1", []File{{b, "/opt/b"}}); err != nil {
+	if err := (Binary{Tag: "example.test/more:1", From: base, Files: []File{{b, "/opt/b"}}}).Write(path); err != nil {
 		t.Fatal(err)
 	}
 	img, err := tarball.ImageFromPath(path, nil)
@@ -115,7 +119,7 @@ func TestAFolderIsAddedWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "image.tar")
-	if err := WriteBinary(path, Settings{Tag: "example.test/x:1"}, []File{{folder, "/opt/npm"}}); err != nil {
+	if err := (Binary{Tag: "example.test/x:1", Files: []File{{folder, "/opt/npm"}}}).Write(path); err != nil {
 		t.Fatal(err)
 	}
 	img, err := tarball.ImageFromPath(path, nil)
@@ -204,7 +208,7 @@ func TestParseFile(t *testing.T) {
 
 func TestATagIsRequiredToBeWhole(t *testing.T) {
 	t.Parallel()
-	if err := WriteBinary(filepath.Join(t.TempDir(), "x.tar"), Settings{Tag: "no-tag"}, nil); err == nil {
+	if err := (Binary{Tag: "no-tag"}).Write(filepath.Join(t.TempDir(), "x.tar")); err == nil {
 		t.Error("a name without a tag was accepted")
 	}
 }

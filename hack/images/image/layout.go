@@ -33,8 +33,10 @@ type Variant struct {
 
 // Multi is an image for several architectures.
 type Multi struct {
-	// Settings of each variant; the tag is the layout's, and may be any text.
-	Settings Settings
+	// Tag of the layout; any text.
+	Tag string
+	// Config says how each variant is run.
+	Config v1.Config
 	// Annotations of the index and of each variant.
 	Annotations map[string]string
 	Variants    []Variant
@@ -87,7 +89,7 @@ func (m *Multi) write(work, dir string) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{AnnotationTag: m.Settings.Tag})); err != nil {
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{AnnotationTag: m.Tag})); err != nil {
 		return v1.Hash{}, err
 	}
 	for _, artifact := range artifacts {
@@ -103,9 +105,7 @@ func (m *Multi) variant(work string, variant Variant) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := m.Settings
-	s.Architecture = variant.Architecture
-	img, err := assemble(s, layer)
+	img, err := assemble(m.Config, variant.Architecture, layer)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func multi(t *testing.T) Multi {
 		variants = append(variants, Variant{Architecture: arch, Files: []File{{file, "/run"}}, SBOM: []byte(`{"for":"` + arch + `"}`)})
 	}
 	return Multi{
-		Settings:    Settings{Tag: "v1", Entrypoint: []string{"/run"}, User: "65532:65532", Labels: map[string]string{"a": "b"}},
+		Tag:         "v1",
+		Config:      v1.Config{Entrypoint: []string{"/run"}, User: "65532:65532", Labels: map[string]string{"a": "b"}},
 		Annotations: map[string]string{"c": "d"},
 		Variants:    variants,
 	}
@@ -104,7 +105,8 @@ func TestAPushedTarballIsWhatIsPulled(t *testing.T) {
 	dir := t.TempDir()
 	file, tarred := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
 	write(t, file, "program")
-	if err := WriteBinary(tarred, Settings{Tag: "example.test/x:1", Entrypoint: []string{"/run"}}, []File{{file, "/run"}}); err != nil {
+	binary := Binary{Tag: "example.test/x:1", Config: v1.Config{Entrypoint: []string{"/run"}}, Files: []File{{file, "/run"}}}
+	if err := binary.Write(tarred); err != nil {
 		t.Fatal(err)
 	}
 	host := newRegistry(t, true)
@@ -206,7 +208,7 @@ func TestWhatCannotBePushed(t *testing.T) {
 	host := newRegistry(t, true)
 	for title, test := range map[string]struct{ dir, target, message string }{
 		"a folder that isn't a layout": {dir, host + "/x:1", "no OCI image layout"},
-		"a layout without an image":    {filepath.Join(dir, "empty"), host + "/x:1", "holds no image"},
+		"a layout without an image":    {filepath.Join(dir, "empty"), host + "/x:1", "holds 0 images"},
 		"a file that isn't a tarball":  {filepath.Join(dir, "text"), host + "/x:1", "no tarball"},
 		"a path where nothing is":      {filepath.Join(dir, "nothing"), host + "/x:1", "nothing to push"},
 		"a target without a tag":       {layout, host + "/x", "target"},

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // Pause builds the sandbox image from the folder images/pause below source, or
@@ -41,6 +43,7 @@ func buildPause(source, path, tag string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("building the pause program: %w", err), errors.New(string(out)))
 	}
-	s := Settings{Tag: tag, Entrypoint: []string{"/pause"}, User: "65535:65535"}
-	return WriteBinary(path, s, []File{{Source: binary, Target: "/pause"}})
+	return Binary{
+		Tag: tag, Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}, Files: []File{{Source: binary, Target: "/pause"}},
+	}.Write(path)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -56,45 +57,36 @@ func pushLayout(dir string, tag name.Tag, options []remote.Option) (name.Digest,
 	if err != nil {
 		return name.Digest{}, fmt.Errorf("read %s: %w", dir, err)
 	}
-	manifest, err := whole.IndexManifest()
+	indexes, err := partial.FindIndexes(whole, func(d v1.Descriptor) bool { return d.MediaType.IsIndex() })
 	if err != nil {
 		return name.Digest{}, fmt.Errorf("read %s: %w", dir, err)
 	}
-	var pushed *v1.Hash
-	for _, d := range manifest.Manifests {
-		if !d.MediaType.IsIndex() {
-			continue
-		}
-		if pushed != nil {
-			return name.Digest{}, fmt.Errorf("%s holds more than one image", dir)
-		}
-		index, err := whole.ImageIndex(d.Digest)
-		if err != nil {
-			return name.Digest{}, fmt.Errorf("read %s: %w", d.Digest, err)
-		}
-		if err := remote.WriteIndex(tag, index, options...); err != nil {
-			return name.Digest{}, fmt.Errorf("push %s: %w", tag, err)
-		}
-		pushed = &d.Digest
+	if len(indexes) != 1 {
+		return name.Digest{}, fmt.Errorf("%s holds %d images, not one", dir, len(indexes))
 	}
-	if pushed == nil {
-		return name.Digest{}, fmt.Errorf("%s holds no image", dir)
+	if err := remote.WriteIndex(tag, indexes[0], options...); err != nil {
+		return name.Digest{}, fmt.Errorf("push %s: %w", tag, err)
 	}
-	return tag.Digest(pushed.String()), pushArtifacts(whole, manifest, tag.Repository, options)
+	digest, err := indexes[0].Digest()
+	if err != nil {
+		return name.Digest{}, fmt.Errorf("read %s: %w", dir, err)
+	}
+	return tag.Digest(digest.String()), pushArtifacts(whole, tag.Repository, options)
 }
 
 // pushArtifacts follow the image that they refer to.
-func pushArtifacts(whole v1.ImageIndex, manifest *v1.IndexManifest, to name.Repository, options []remote.Option) error {
-	for _, d := range manifest.Manifests {
-		if !d.MediaType.IsImage() {
-			continue
-		}
-		artifact, err := whole.Image(d.Digest)
+func pushArtifacts(whole v1.ImageIndex, to name.Repository, options []remote.Option) error {
+	artifacts, err := partial.FindImages(whole, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
+	if err != nil {
+		return fmt.Errorf("read what refers to the image: %w", err)
+	}
+	for _, artifact := range artifacts {
+		digest, err := artifact.Digest()
 		if err != nil {
-			return fmt.Errorf("read %s: %w", d.Digest, err)
+			return fmt.Errorf("read what refers to the image: %w", err)
 		}
-		if err := remote.Write(to.Digest(d.Digest.String()), artifact, options...); err != nil {
-			return fmt.Errorf("push what refers to the image, %s: %w", d.Digest, err)
+		if err := remote.Write(to.Digest(digest.String()), artifact, options...); err != nil {
+			return fmt.Errorf("push what refers to the image, %s: %w", digest, err)
 		}
 	}
 	return nil

@@ -97,10 +97,10 @@ func (o ToolOptions) build(root, path string) error {
 		if err != nil {
 			return nil, err
 		}
-		return assemble(Settings{
+		return assemble(v1.Config{
 			Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
 			Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
-		}, layer)
+		}, runtime.GOARCH, layer)
 	})
 }
 

@@ -50,3 +50,14 @@ func (r *release) build(ctx context.Context, t target) (string, error) {
 	}
 	return path, nil
 }
+
+// buildWithSBOM also writes, to sbom/, what the program was made of.
+func (r *release) buildWithSBOM(ctx context.Context, t target) (path string, sbom []byte, err error) {
+	if path, err = r.build(ctx, t); err != nil {
+		return "", nil, err
+	}
+	if sbom, err = r.sbom(t, path); err != nil {
+		return "", nil, err
+	}
+	return path, sbom, r.write("sbom/"+t.fileName()+".cdx.json", sbom)
+}

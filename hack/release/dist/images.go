@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"toolcall.dev/operator/hack/images/image"
 )
 
@@ -45,22 +47,14 @@ func (r *release) images(ctx context.Context) error {
 func (r *release) makeImage(ctx context.Context, program string) error {
 	labels := r.annotations(program)
 	multi := image.Multi{
-		Settings: image.Settings{
-			Tag: r.Version, Entrypoint: []string{"/" + program}, User: imageUser, WorkingDir: "/", Labels: labels,
-		},
+		Tag:         r.Version,
+		Config:      v1.Config{Entrypoint: []string{"/" + program}, User: imageUser, WorkingDir: "/", Labels: labels},
 		Annotations: maps.Clone(labels),
 	}
 	for _, arch := range r.Architectures {
 		t := target{program, "linux", arch}
-		path, err := r.build(ctx, t)
+		path, sbom, err := r.buildWithSBOM(ctx, t)
 		if err != nil {
-			return err
-		}
-		sbom, err := r.sbom(t, path)
-		if err != nil {
-			return err
-		}
-		if err := r.write("sbom/"+t.fileName()+".cdx.json", sbom); err != nil {
 			return err
 		}
 		multi.Variants = append(multi.Variants, image.Variant{

@@ -22,15 +22,8 @@ func (r *release) plugin(ctx context.Context) error {
 	for _, platform := range r.PluginPlatforms {
 		system, arch, _ := strings.Cut(platform, "/")
 		t := target{pluginProgram, system, arch}
-		path, err := r.build(ctx, t)
+		path, _, err := r.buildWithSBOM(ctx, t)
 		if err != nil {
-			return err
-		}
-		sbom, err := r.sbom(t, path)
-		if err != nil {
-			return err
-		}
-		if err := r.write("sbom/"+t.fileName()+".cdx.json", sbom); err != nil {
 			return err
 		}
 		program, err := os.ReadFile(path)

@@ -1,17 +1,14 @@
 // Package blueprint decides what runs on the node and with which configuration.
-// It is pure: the same input gives the same plan and files, and the fingerprint
-// over both tells a running cluster from the one that would be started now.
+// It is pure: the same input gives the same files, so that those of a running cluster
+// tell it from the one that would be started now. Only WriteCredentials writes something.
 package blueprint
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"text/template"
 
 	"toolcall.dev/operator/hack/cluster/internal/machine"
@@ -49,12 +46,6 @@ type Input struct {
 	Programs []programs.Resolved
 }
 
-// Blueprint is a node, ready to be written down and started.
-type Blueprint struct {
-	Plan  supervisor.Plan
-	Files map[string]string
-}
-
 // NodeNetworks are used inside the node; the link to it must lie elsewhere.
 func NodeNetworks() []netip.Prefix { return []netip.Prefix{podCIDR, serviceCIDR} }
 
@@ -69,23 +60,18 @@ func (in Input) Server() string {
 	return "https://" + netip.AddrPortFrom(in.NodeIP(), APIPort).String()
 }
 
-// Compose makes the blueprint.
-func Compose(in Input) (Blueprint, error) {
+// Compose makes the files that a node is started from: the plan of its supervisor, and its components' configuration.
+func Compose(in Input) (map[string]string, error) {
 	files, err := render(in)
 	if err != nil {
-		return Blueprint{}, err
+		return nil, err
 	}
-	return Blueprint{Plan: plan(in), Files: files}, nil
-}
-
-// Fingerprint changes when a started node would differ.
-func (b Blueprint) Fingerprint() (string, error) {
-	text, err := json.Marshal(b)
+	text, err := json.MarshalIndent(plan(in), "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("encoding the blueprint: %w", err)
+		return nil, fmt.Errorf("encoding the node's plan: %w", err)
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8]), nil
+	files[settings.PlanName] = string(text)
+	return files, nil
 }
 
 func plan(in Input) supervisor.Plan {
@@ -103,7 +89,7 @@ func plan(in Input) supervisor.Plan {
 		Env: []string{
 			"HOME=" + s.Path("home"),
 			"TMPDIR=" + s.Path("tmp"),
-			"PATH=" + s.Path("bin/containerd") + ":" + s.Path("bin/runc") + ":" + s.Path("bin/gvisor") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"PATH=" + s.SearchPath(),
 		},
 		Components: components(in),
 	}
@@ -141,16 +127,16 @@ func render(in Input) (map[string]string, error) {
 		return nil, fmt.Errorf("reading the configuration templates: %w", err)
 	}
 	files := map[string]string{"resolv.conf": "options ndots:1\n"}
-	for name, target := range map[string]string{
-		"containerd.toml": "containerd.toml", "cni.conflist": filepath.Join("cni", "10-toolcall.conflist"),
-		"kubelet.yaml": "kubelet.yaml", "kube-proxy.yaml": "kube-proxy.yaml", "Corefile": "Corefile",
-		"audit.yaml": "audit.yaml", "bootstrap.yaml": "bootstrap.yaml",
-	} {
+	for _, t := range all.Templates() {
 		var text bytes.Buffer
-		if err := all.ExecuteTemplate(&text, name, v); err != nil {
-			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		if err := t.Execute(&text, v); err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", t.Name(), err)
 		}
-		files[target] = text.String()
+		name := t.Name()
+		if name == "cni.conflist" {
+			name = "cni/" + name // containerd takes the first file of the folder.
+		}
+		files[name] = text.String()
 	}
 	return files, nil
 }

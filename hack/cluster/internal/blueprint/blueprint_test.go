@@ -1,13 +1,19 @@
 package blueprint
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
@@ -23,20 +29,20 @@ func input(dir string) Input {
 	}
 }
 
-func compose(t *testing.T, in Input) Blueprint {
+func compose(t *testing.T, in Input) map[string]string {
 	t.Helper()
-	b, err := Compose(in)
+	files, err := Compose(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return files
 }
 
 func TestAnOlderKubeletGetsNoFieldThatItRefuses(t *testing.T) {
 	t.Parallel()
 	in := input("/state")
 	in.Settings.Kubernetes = "1.34"
-	if text := compose(t, in).Files["kubelet.yaml"]; strings.Contains(text, "imagePullCredentialsVerificationPolicy") {
+	if text := compose(t, in)["kubelet.yaml"]; strings.Contains(text, "imagePullCredentialsVerificationPolicy") {
 		t.Error(text)
 	}
 }
@@ -61,10 +67,10 @@ func TestConfigurationFollowsTheMachine(t *testing.T) {
 		{"Corefile", "bind 10.213.0.2", true, true},
 	}
 	for _, c := range cases {
-		if got := strings.Contains(old.Files[c.file], c.line); got != c.onOld {
+		if got := strings.Contains(old[c.file], c.line); got != c.onOld {
 			t.Errorf("old machine: %s has %q: %t", c.file, c.line, got)
 		}
-		if got := strings.Contains(modern.Files[c.file], c.line); got != c.onNew {
+		if got := strings.Contains(modern[c.file], c.line); got != c.onNew {
 			t.Errorf("modern machine: %s has %q: %t", c.file, c.line, got)
 		}
 	}
@@ -72,7 +78,7 @@ func TestConfigurationFollowsTheMachine(t *testing.T) {
 
 func TestNetworkConfigurationIsJSON(t *testing.T) {
 	t.Parallel()
-	text := compose(t, input("/state")).Files[filepath.Join("cni", "10-toolcall.conflist")]
+	text := compose(t, input("/state"))["cni/cni.conflist"]
 	if !json.Valid([]byte(text)) {
 		t.Fatalf("not JSON:\n%s", text)
 	}
@@ -81,7 +87,7 @@ func TestNetworkConfigurationIsJSON(t *testing.T) {
 func TestComponentsComeAfterWhatTheyNeed(t *testing.T) {
 	t.Parallel()
 	var seen []string
-	for _, c := range compose(t, input("/state")).Plan.Components {
+	for _, c := range plan(input("/state")).Components {
 		for _, needed := range c.After {
 			if !slices.Contains(seen, needed) {
 				t.Errorf("%s comes before %s", c.Name, needed)
@@ -94,20 +100,16 @@ func TestComponentsComeAfterWhatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestFingerprintTellsClustersApart(t *testing.T) {
+func TestTheFilesTellClustersApart(t *testing.T) {
 	t.Parallel()
-	print := func(change func(*Input)) string {
+	composed := func(change func(*Input)) map[string]string {
 		in := input("/state")
 		change(&in)
-		text, err := compose(t, in).Fingerprint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
+		return compose(t, in)
 	}
-	base := print(func(*Input) {})
-	if base != print(func(*Input) {}) {
-		t.Fatal("the same input gave two fingerprints")
+	base := composed(func(*Input) {})
+	if !maps.Equal(base, composed(func(*Input) {})) {
+		t.Fatal("the same input gave other files")
 	}
 	changes := map[string]func(*Input){
 		"audit":    func(in *Input) { in.Settings.Audit = true },
@@ -117,14 +119,15 @@ func TestFingerprintTellsClustersApart(t *testing.T) {
 		"machine":  func(in *Input) { in.Facts.CgroupV2 = false },
 	}
 	for what, change := range changes {
-		if print(change) == base {
-			t.Errorf("the fingerprint ignores %s", what)
+		if maps.Equal(composed(change), base) {
+			t.Errorf("the files ignore %s", what)
 		}
 	}
 }
 
-func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
-	t.Parallel()
+// credentials writes those of a cluster, and gives its state folder.
+func credentials(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	for _, sub := range []string{"pki", "kubeconfigs"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -134,6 +137,12 @@ func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
 	if err := WriteCredentials(input(dir)); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
+	t.Parallel()
+	dir := credentials(t)
 	secret, err := filepath.Glob(filepath.Join(dir, "pki", "*.key"))
 	if err != nil || len(secret) != 7 {
 		t.Fatalf("found %d keys, %v", len(secret), err)
@@ -147,5 +156,27 @@ func TestPrivateKeysAreReadableByTheirOwnerOnly(t *testing.T) {
 		if err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, st.Mode(), err)
 		}
+	}
+}
+
+func TestCertificatesHoldForWhoTheyAreFor(t *testing.T) {
+	t.Parallel()
+	dir := credentials(t)
+	authorities, err := cert.NewPool(filepath.Join(dir, "pki", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, name := range map[string]string{"10.213.0.2": "apiserver", "kubernetes.default.svc": "apiserver", "10.96.0.1": "apiserver", "toolcall-node": "kubelet"} {
+		file := filepath.Join(dir, "pki", name)
+		pair, err := tls.LoadX509KeyPair(file+".crt", file+".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, DNSName: host}); err != nil {
+			t.Errorf("%s for %s: %v", name, host, err)
+		}
+	}
+	if keys, err := keyutil.PublicKeysFromFile(filepath.Join(dir, "pki", "sa.key")); err != nil || len(keys) != 1 {
+		t.Errorf("the API server reads %d keys that verify tokens: %v", len(keys), err)
 	}
 }

@@ -4,93 +4,87 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
-	"toolcall.dev/operator/hack/cluster/internal/pki"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 )
 
-// client is a component that talks to the API server with a kubeconfig.
-type client struct {
-	file    string
-	request pki.Request
+// clients are those that talk to the API server with a kubeconfig, by its file in the state folder.
+var clients = map[string]cert.Config{
+	"kubeconfig":                          {CommonName: "toolcall-admin", Organization: []string{"system:masters"}},
+	"kubeconfigs/kube-controller-manager": {CommonName: "system:kube-controller-manager"},
+	"kubeconfigs/kube-scheduler":          {CommonName: "system:kube-scheduler"},
+	"kubeconfigs/kube-proxy":              {CommonName: "system:kube-proxy"},
+	"kubeconfigs/coredns":                 {CommonName: CoreDNSUser},
+	"kubeconfigs/provisioner":             {CommonName: ProvisionerUser},
+	"kubeconfigs/kubelet":                 {CommonName: kubeletUser, Organization: []string{"system:nodes"}},
 }
 
-func clients() []client {
-	return []client{
-		{"kubeconfig", pki.Request{CommonName: "toolcall-admin", Organizations: []string{"system:masters"}}},
-		{"kubeconfigs/kube-controller-manager", pki.Request{CommonName: "system:kube-controller-manager"}},
-		{"kubeconfigs/kube-scheduler", pki.Request{CommonName: "system:kube-scheduler"}},
-		{"kubeconfigs/kube-proxy", pki.Request{CommonName: "system:kube-proxy"}},
-		{"kubeconfigs/coredns", pki.Request{CommonName: CoreDNSUser}},
-		{"kubeconfigs/provisioner", pki.Request{CommonName: ProvisionerUser}},
-		{"kubeconfigs/kubelet", pki.Request{CommonName: "system:node:" + settings.NodeName, Organizations: []string{"system:nodes"}}},
-	}
-}
+const kubeletUser = "system:node:" + settings.NodeName
 
 // WriteCredentials makes every key, certificate and kubeconfig of the cluster.
 func WriteCredentials(in Input) error {
 	dir := in.Settings.Path("pki")
-	ca, err := writeAuthority(dir, "ca", "toolcall-cluster")
+	ca, err := newAuthority(dir, "ca", "toolcall-cluster")
 	if err != nil {
 		return err
 	}
-	front, err := writeAuthority(dir, "front-proxy-ca", "toolcall-cluster-front-proxy")
+	front, err := newAuthority(dir, "front-proxy-ca", "toolcall-cluster-front-proxy")
 	if err != nil {
 		return err
 	}
-	signing, err := pki.SigningKey()
+	// What signs service accounts' tokens; the API server reads the public key from it, too.
+	signing, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return err
+		return fmt.Errorf("generating the key that signs tokens: %w", err)
 	}
-	node := []string{in.NodeIP().String(), "127.0.0.1"}
-	services := []string{apiService.String(), "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain}
+	node := []net.IP{in.NodeIP().AsSlice(), net.IPv4(127, 0, 0, 1)}
+	apiserver := cert.AltNames{
+		IPs:      append(node, apiService.AsSlice()),
+		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain},
+	}
 	return errors.Join(
-		signing.Write(dir, "sa"),
-		issue(ca, dir, "apiserver", pki.Request{CommonName: "kube-apiserver", Hosts: append(node, services...)}),
-		issue(ca, dir, "apiserver-kubelet", pki.Request{CommonName: KubeletClientUser}),
-		issue(ca, dir, "kubelet", pki.Request{CommonName: "system:node:" + settings.NodeName, Hosts: append(node, settings.NodeName)}),
-		issue(front, dir, "front-proxy", pki.Request{CommonName: "front-proxy-client"}),
+		keyutil.WriteKey(filepath.Join(dir, "sa.key"), signing),
+		ca.writeIssued(dir, "apiserver", cert.Config{CommonName: "kube-apiserver", AltNames: apiserver}),
+		ca.writeIssued(dir, "apiserver-kubelet", cert.Config{CommonName: KubeletClientUser}),
+		ca.writeIssued(dir, "kubelet", cert.Config{CommonName: kubeletUser, AltNames: cert.AltNames{IPs: node, DNSNames: []string{settings.NodeName}}}),
+		front.writeIssued(dir, "front-proxy", cert.Config{CommonName: "front-proxy-client"}),
 		writeKubeconfigs(in, ca),
 	)
 }
 
-func writeAuthority(dir, name, commonName string) (*pki.Authority, error) {
-	a, err := pki.NewAuthority(commonName)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := a.Pair()
-	if err != nil {
-		return nil, err
-	}
-	return a, pair.Write(dir, name)
-}
-
-func issue(a *pki.Authority, dir, name string, req pki.Request) error {
-	pair, err := a.Issue(req)
+func (a authority) writeIssued(dir, name string, c cert.Config) error {
+	issued, err := a.issue(c)
 	if err != nil {
 		return err
 	}
-	return pair.Write(dir, name)
+	return issued.write(dir, name)
 }
 
-func writeKubeconfigs(in Input, ca *pki.Authority) error {
-	for _, c := range clients() {
-		pair, err := ca.Issue(c.request)
+func writeKubeconfigs(in Input, ca authority) error {
+	authorities, err := cert.EncodeCertificates(ca.cert)
+	if err != nil {
+		return err
+	}
+	for file, who := range clients {
+		issued, err := ca.issue(who)
 		if err != nil {
 			return err
 		}
-		text := kubeconfig(in.Server(), c.request.CommonName, ca.CertPEM(), pair)
-		if err := os.WriteFile(in.Settings.Path(filepath.FromSlash(c.file)), []byte(text), 0o600); err != nil {
+		text := kubeconfig(in.Server(), who.CommonName, authorities, issued)
+		if err := os.WriteFile(in.Settings.Path(file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func kubeconfig(server, user string, ca []byte, pair pki.Pair) string {
+func kubeconfig(server, user string, ca []byte, issued pair) string {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -108,5 +102,5 @@ contexts:
 - name: toolcall
   context: {cluster: toolcall, user: "%s"}
 current-context: toolcall
-`, server, b64(ca), user, b64(pair.Cert), b64(pair.Key), user)
+`, server, b64(ca), user, b64(issued.cert), b64(issued.key), user)
 }

@@ -51,19 +51,12 @@ func HasInterface(name string) bool {
 // link, cgroups, changed kernel settings, and the state folder. It is for a
 // cluster that has ended, in whichever way.
 func Clean(dir string) error {
-	record, err := ReadRecord(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	before, err := readRecord(dir)
+	errs := []error{err}
 	if HasInterface(settings.HostInterface) {
 		errs = append(errs, ip("link", "del", settings.HostInterface))
 	}
-	errs = append(errs, machine.RemoveCgroup(settings.CgroupRoot, cgroupPatience))
-	if record != nil {
-		errs = append(errs, record.restoreSysctls())
-	}
-	return errors.Join(append(errs, removeState(dir))...)
+	return errors.Join(append(errs, machine.RemoveCgroup(settings.CgroupRoot, cgroupPatience), before.restoreSysctls(), removeState(dir))...)
 }
 
 // Claimable tells why dir can't become a cluster's state folder, if so.

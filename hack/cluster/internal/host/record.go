@@ -9,12 +9,10 @@ import (
 	"strings"
 )
 
-// Record is what a start notes down for the commands after it.
-type Record struct {
-	BootID      string
-	Subnet      string
-	Fingerprint string
-	Sysctls     map[string]string
+// record is what a start notes down, to be put back when the cluster is taken down.
+type record struct {
+	BootID  string
+	Sysctls map[string]string
 }
 
 const recordName = "cluster.json"
@@ -25,41 +23,20 @@ var kubeletSysctls = []string{
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// NewRecord reads what has to be put back later.
-func NewRecord() (Record, error) {
+// WriteRecord stores what has to be put back later, whole or not at all.
+func WriteRecord(dir string) error {
 	boot, err := bootID()
 	if err != nil {
-		return Record{}, err
+		return err
 	}
-	r := Record{BootID: boot, Sysctls: map[string]string{}}
+	r := record{BootID: boot, Sysctls: map[string]string{}}
 	for _, name := range kubeletSysctls {
 		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
 		if err != nil {
-			return r, fmt.Errorf("reading a kernel setting: %w", err)
+			return fmt.Errorf("reading a kernel setting: %w", err)
 		}
 		r.Sysctls[name] = strings.TrimSpace(string(value))
 	}
-	return r, nil
-}
-
-// ReadRecord returns nil where there is none.
-func ReadRecord(dir string) (*Record, error) {
-	text, err := os.ReadFile(filepath.Join(dir, recordName))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the cluster's record: %w", err)
-	}
-	var r Record
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, nil // a record cut off by a crash tells nothing
-	}
-	return &r, nil
-}
-
-// Write stores the record whole or not at all.
-func (r Record) Write(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -71,8 +48,23 @@ func (r Record) Write(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
+// readRecord returns an empty one where there is none.
+func readRecord(dir string) (r record, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading the cluster's record: %w", err)
+	}
+	return r, nil
+}
+
 // restoreSysctls puts kernel settings back, unless the machine was rebooted.
-func (r Record) restoreSysctls() error {
+func (r record) restoreSysctls() error {
 	boot, err := bootID()
 	if err != nil || boot != r.BootID {
 		return err

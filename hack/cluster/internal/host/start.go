@@ -13,24 +13,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/hack/cluster/internal/settings"
 )
 
-// Link is the pair of interfaces between the machine and the node.
-type Link struct {
-	HostInterface string
-	NodeInterface string
-	HostAddress   netip.Prefix
-}
-
-// Started is a supervisor that this process has started.
-type Started struct {
-	PID   int
-	Ended <-chan error
-}
-
-// Start makes the namespaces and lets the supervisor of dir go on in them. It
-// outlives this process.
-func Start(dir string, link Link) (*Started, error) {
+// Start makes the namespaces and lets the supervisor of dir go on in them. It outlives this process. The machine's end of
+// the link to them gets the address. What the supervisor ends with is sent on the returned channel.
+func Start(dir string, address netip.Prefix) (<-chan error, error) {
 	executable := filepath.Join(dir, "cluster")
 	if err := copySelf(executable); err != nil {
 		return nil, fmt.Errorf("putting the supervisor in place: %w", err)
@@ -41,19 +30,19 @@ func Start(dir string, link Link) (*Started, error) {
 	}
 	defer gate.Close()
 	defer gateIn.Close()
-	cmd, err := launch(executable, filepath.Join(dir, "node.json"), filepath.Join(dir, "logs", "node.log"), gateIn)
+	cmd, err := launch(executable, filepath.Join(dir, settings.PlanName), filepath.Join(dir, "logs", "node.log"), gateIn)
 	if err != nil {
 		return nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	if err := link.make(cmd.Process.Pid); err != nil {
+	if err := link(cmd.Process.Pid, address); err != nil {
 		return nil, err
 	}
 	if _, err := gate.Write([]byte{1}); err != nil {
 		return nil, fmt.Errorf("letting the node start: %w", err)
 	}
-	return &Started{PID: cmd.Process.Pid, Ended: ended}, nil
+	return ended, nil
 }
 
 func launch(executable, plan, logFile string, gate *os.File) (*exec.Cmd, error) {
@@ -97,11 +86,12 @@ func copySelf(to string) error {
 	return out.Close()
 }
 
-func (l Link) make(pid int) error {
+// link makes the pair of interfaces between the machine and the node.
+func link(pid int, address netip.Prefix) error {
 	for _, args := range [][]string{
-		{"link", "add", l.HostInterface, "type", "veth", "peer", "name", l.NodeInterface, "netns", strconv.Itoa(pid)},
-		{"addr", "add", l.HostAddress.String(), "dev", l.HostInterface},
-		{"link", "set", l.HostInterface, "up"},
+		{"link", "add", settings.HostInterface, "type", "veth", "peer", "name", settings.NodeInterface, "netns", strconv.Itoa(pid)},
+		{"addr", "add", address.String(), "dev", settings.HostInterface},
+		{"link", "set", settings.HostInterface, "up"},
 	} {
 		if err := ip(args...); err != nil {
 			return fmt.Errorf("linking the machine with the node: %w", err)

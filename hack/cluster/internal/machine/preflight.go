@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -15,9 +14,6 @@ const minFreeBytes = 2 << 30
 
 // RequireRoot fails where namespaces can't be made at all.
 func RequireRoot() error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("the local cluster needs Linux, this is %s: use a Linux machine, or your own cluster through KUBECONFIG", runtime.GOOS)
-	}
 	if os.Geteuid() != 0 {
 		return errors.New("the local cluster needs root (namespaces, cgroups, mounts): run it with sudo -E, or use your own cluster through KUBECONFIG")
 	}

@@ -2,11 +2,15 @@ package programs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,12 +37,7 @@ func Build(r Resolved, programs []Program) error {
 	if r.CGO {
 		cgo = "1"
 	}
-	// The go command names a file after its package.
-	output := tmp + string(filepath.Separator)
-	if len(programs) == 1 {
-		output = filepath.Join(tmp, programs[0].Name)
-	}
-	args = append(args, "-o", output)
+	args = append(args, "-o", tmp+string(filepath.Separator))
 	for _, p := range programs {
 		args = append(args, p.Package)
 	}
@@ -46,16 +45,17 @@ func Build(r Resolved, programs []Program) error {
 		return err
 	}
 	for _, p := range programs {
-		built := filepath.Base(p.Package)
-		if len(programs) == 1 {
-			built = p.Name
-		}
-		if err := os.Rename(filepath.Join(tmp, built), r.Path(p.Name)); err != nil {
+		if err := os.Rename(filepath.Join(tmp, p.file()), r.Path(p.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+
+// file is what the go command names the program after: its package, without a major version.
+func (p Program) file() string { return path.Base(majorVersion.ReplaceAllString(p.Package, "")) }
 
 func goBuild(dir string, args []string, env ...string) error {
 	cmd := exec.Command("go", args...)
@@ -87,20 +87,14 @@ func tail(text string, n int) string {
 }
 
 // LinkAssets makes one folder with the programs for tests against a bare API
-// server and returns it.
+// server and returns it. It is named after the folders that they are kept in.
 func LinkAssets(all []Resolved, cache string) (string, error) {
 	dir := filepath.Join(cache, "assets", assetsName(all))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	for _, name := range Assets {
-		link := filepath.Join(dir, name)
-		target := Find(all, name)
-		if have, err := os.Readlink(link); err == nil && have == target {
-			continue
-		}
-		os.Remove(link)
-		if err := os.Symlink(target, link); err != nil {
+		if err := os.Symlink(Find(all, name), filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
 	}
@@ -109,12 +103,10 @@ func LinkAssets(all []Resolved, cache string) (string, error) {
 
 func assetsName(all []Resolved) string {
 	var names []string
-	for _, r := range all {
-		if r.Name == "etcd" || strings.HasPrefix(r.Name, "kubernetes") {
-			names = append(names, filepath.Base(r.Dir))
-		}
+	for _, name := range Assets {
+		names = append(names, filepath.Base(filepath.Dir(Find(all, name))))
 	}
-	return strings.Join(names, "_")
+	return strings.Join(slices.Compact(names), "_")
 }
 
 // Find returns where the program called name is kept, or "".

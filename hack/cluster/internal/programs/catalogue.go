@@ -44,11 +44,11 @@ func Catalogue(version string, gVisor bool) ([]Module, error) {
 		return nil, fmt.Errorf("there is no node of version %q: choose one of %s, or leave the version out for the newest",
 			version, strings.Join(olderNodes, ", "))
 	}
-	node := kubernetes()
+	node := kubernetes
 	node.Minor = version
-	modules := []Module{etcd(), node, containerd(), runc(), cni(), coredns(), provisioner()}
+	modules := []Module{etcd, node, containerd, runc, cni, coredns, provisioner}
 	if gVisor {
-		modules = append(modules, gvisor())
+		modules = append(modules, gvisor)
 	}
 	return modules, nil
 }
@@ -64,10 +64,10 @@ func OlderAssets(version string) ([]Module, error) {
 			version, strings.Join(olderVersions, ", "))
 	}
 	const path = "k8s.io/kubernetes"
-	older, client := kubernetes(), kubernetes()
+	older, client := kubernetes, kubernetes
 	older.Minor, older.Programs = version, below(path+"/cmd/", "kube-apiserver")
 	client.Programs = below(path+"/cmd/", "kubectl")
-	return []Module{etcd(), older, client}, nil
+	return []Module{etcd, older, client}, nil
 }
 
 // olderVersions are the minor versions of Kubernetes that have a build module of their own. The first is the oldest one that
@@ -77,80 +77,53 @@ var (
 	olderNodes    = []string{"1.34"}
 )
 
-func etcd() Module {
-	const path = "go.etcd.io/etcd/server/v3"
-	return Module{Name: "etcd", Upstream: path, Programs: []Program{{"etcd", path}}}
-}
-
-func kubernetes() Module {
-	return Module{
-		Name:     "kubernetes",
-		Upstream: "k8s.io/kubernetes",
-		Stamp:    stampKubernetes,
-		Programs: below("k8s.io/kubernetes/cmd/",
-			"kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
+var (
+	etcd = Module{
+		Name: "etcd", Upstream: "go.etcd.io/etcd/server/v3",
+		Programs: []Program{{"etcd", "go.etcd.io/etcd/server/v3"}},
 	}
-}
-
-func containerd() Module {
-	const path = "github.com/containerd/containerd/v2"
-	return Module{
-		Name:     "containerd",
-		Upstream: path,
-		Tags:     "no_btrfs no_devmapper no_zfs",
+	kubernetes = Module{
+		Name: "kubernetes", Upstream: "k8s.io/kubernetes", Stamp: stampKubernetes,
+		Programs: below("k8s.io/kubernetes/cmd/", "kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
+	}
+	containerd = Module{
+		Name: "containerd", Upstream: containerdPath, Tags: "no_btrfs no_devmapper no_zfs",
 		Stamp: func(version string) []string {
-			return []string{path + "/version.Version=" + version, path + "/version.Package=" + path}
+			return []string{containerdPath + "/version.Version=" + version, containerdPath + "/version.Package=" + containerdPath}
 		},
-		Programs: below(path+"/cmd/", "containerd", "containerd-shim-runc-v2", "ctr"),
+		Programs: below(containerdPath+"/cmd/", "containerd", "containerd-shim-runc-v2", "ctr"),
 	}
-}
-
-func runc() Module {
-	const path = "github.com/opencontainers/runc"
-	return Module{
-		Name: "runc", Upstream: path, Tags: "seccomp netgo osusergo", CGO: true, Static: true,
-		Programs: []Program{{"runc", path}},
+	runc = Module{
+		Name: "runc", Upstream: "github.com/opencontainers/runc", Tags: "seccomp netgo osusergo", CGO: true, Static: true,
+		Programs: []Program{{"runc", "github.com/opencontainers/runc"}},
 	}
-}
-
-func gvisor() Module {
-	const path = "gvisor.dev/gvisor"
-	return Module{
-		Name: "gvisor", Upstream: path,
-		Programs: []Program{{"runsc", path + "/runsc"}, {"containerd-shim-runsc-v1", path + "/shim"}},
+	gvisor = Module{
+		Name: "gvisor", Upstream: "gvisor.dev/gvisor",
+		Programs: []Program{{"runsc", "gvisor.dev/gvisor/runsc"}, {"containerd-shim-runsc-v1", "gvisor.dev/gvisor/shim"}},
 	}
-}
-
-func cni() Module {
-	const path = "github.com/containernetworking/plugins"
-	return Module{
-		Name:     "cni",
-		Upstream: path,
+	cni = Module{
+		Name: "cni", Upstream: cniPath,
 		Stamp: func(version string) []string {
-			return []string{path + "/pkg/utils/buildversion.BuildVersion=" + version}
+			return []string{cniPath + "/pkg/utils/buildversion.BuildVersion=" + version}
 		},
-		Programs: []Program{
-			{"ptp", path + "/plugins/main/ptp"},
-			{"host-local", path + "/plugins/ipam/host-local"},
-		},
+		Programs: []Program{{"ptp", cniPath + "/plugins/main/ptp"}, {"host-local", cniPath + "/plugins/ipam/host-local"}},
 	}
-}
-
-// coredns is a program of this project that has the plugins that the node and its tests use, and no others.
-func coredns() Module {
-	return Module{
+	// coredns is a program of this project that has the plugins that the node and its tests use, and no others.
+	coredns = Module{
 		Name: "coredns", Upstream: "github.com/coredns/coredns",
 		Programs: []Program{{"coredns", "toolcall.dev/operator/hack/cluster/modules/coredns"}},
 	}
-}
-
-// provisioner is a program of this project around a library.
-func provisioner() Module {
-	return Module{
+	// provisioner is a program of this project around a library.
+	provisioner = Module{
 		Name: "provisioner", Upstream: "sigs.k8s.io/sig-storage-lib-external-provisioner/v13",
 		Programs: []Program{{"provisioner", "toolcall.dev/operator/hack/cluster/modules/provisioner"}},
 	}
-}
+)
+
+const (
+	containerdPath = "github.com/containerd/containerd/v2"
+	cniPath        = "github.com/containernetworking/plugins"
+)
 
 func below(prefix string, names ...string) []Program {
 	var programs []Program

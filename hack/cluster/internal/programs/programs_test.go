@@ -22,7 +22,7 @@ func source(t *testing.T) string {
 
 func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 	t.Parallel()
-	tc := Toolchain{Version: "go1.0", OS: "linux", Arch: "amd64"}
+	tc := toolchain{version: "go1.0", os: "linux", arch: "amd64"}
 	var all []Module
 	for _, version := range append(olderNodes, "") {
 		node, err := Catalogue(version, true)
@@ -71,11 +71,11 @@ func TestAnUnknownVersionOfTheNodeIsRefused(t *testing.T) {
 
 func TestKeyChangesWithEverythingThatDecidesTheBuild(t *testing.T) {
 	t.Parallel()
-	tc := Toolchain{Version: "go1.1", OS: "linux", Arch: "amd64"}
+	tc := toolchain{version: "go1.1", os: "linux", arch: "amd64"}
 	m := Module{Name: "m", Tags: "a"}
 	base := key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc)
 	tagged, static, newer, arm := m, m, tc, tc
-	tagged.Tags, static.Static, newer.Version, arm.Arch = "b", true, "go1.2", "arm64"
+	tagged.Tags, static.Static, newer.version, arm.arch = "b", true, "go1.2", "arm64"
 	stamped := m
 	stamped.Stamp = func(v string) []string { return []string{"x=" + v} }
 	others := map[string]string{

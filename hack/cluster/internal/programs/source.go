@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
-// Toolchain is the part of a cache key that the Go installation decides.
-type Toolchain struct {
-	Version, OS, Arch string
+// toolchain is the part of a cache key that the Go installation decides.
+type toolchain struct {
+	version, os, arch string
 }
 
 // FindSource looks upward from dir for the folder that holds cluster/modules.
@@ -28,21 +28,6 @@ func FindSource(dir string) (string, error) {
 			return "", fmt.Errorf("the build modules aren't above %s: run this inside a checkout of the project", dir)
 		}
 	}
-}
-
-// ReadToolchain asks the go command in source.
-func ReadToolchain(source string) (Toolchain, error) {
-	cmd := exec.Command("go", "env", "GOVERSION", "GOOS", "GOARCH")
-	cmd.Dir = source
-	out, err := cmd.Output()
-	if err != nil {
-		return Toolchain{}, fmt.Errorf("asking go for its version (is Go installed and in PATH?): %w", err)
-	}
-	f := strings.Fields(string(out))
-	if len(f) != 3 {
-		return Toolchain{}, fmt.Errorf("go env answered %q", out)
-	}
-	return Toolchain{Version: f[0], OS: f[1], Arch: f[2]}, nil
 }
 
 // Resolved is a module together with where its programs are, or will be.
@@ -69,10 +54,8 @@ func (r Resolved) Missing() []Program {
 
 // Resolve finds out versions and cache folders of modules.
 func Resolve(source, cache string, modules []Module) ([]Resolved, error) {
-	tc, err := ReadToolchain(source)
-	if err != nil {
-		return nil, err
-	}
+	// This command was built by the same installation.
+	tc := toolchain{runtime.Version(), runtime.GOOS, runtime.GOARCH}
 	var all []Resolved
 	for _, m := range modules {
 		r, err := resolve(m, filepath.Join(source, "cluster", "modules", m.folder()), cache, tc)
@@ -84,7 +67,7 @@ func Resolve(source, cache string, modules []Module) ([]Resolved, error) {
 	return all, nil
 }
 
-func resolve(m Module, dir, cache string, tc Toolchain) (Resolved, error) {
+func resolve(m Module, dir, cache string, tc toolchain) (Resolved, error) {
 	src, err := readSources(dir)
 	if err != nil {
 		return Resolved{}, fmt.Errorf("reading build module %s: %w", m.folder(), err)
@@ -129,9 +112,9 @@ func requiredVersion(gomod, path string) (string, error) {
 	return "", fmt.Errorf("no go.mod line requires %s", path)
 }
 
-func key(m Module, version string, src sources, tc Toolchain) string {
+func key(m Module, version string, src sources, tc toolchain) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %s %s\n%s\n%t\n%s\n", tc.Version, tc.OS, tc.Arch, m.Tags, m.CGO, m.ldflags(version))
+	fmt.Fprintf(h, "%s %s %s\n%s\n%t\n%s\n", tc.version, tc.os, tc.arch, m.Tags, m.CGO, m.ldflags(version))
 	fmt.Fprintf(h, "%d %d\n", len(src.mod), len(src.sum))
 	h.Write(src.mod)
 	h.Write(src.sum)

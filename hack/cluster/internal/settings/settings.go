@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"toolcall.dev/operator/hack/images/image"
 )
@@ -18,6 +19,7 @@ const (
 	NodeName      = "toolcall-node"
 	CgroupRoot    = "toolcall-cluster"
 	LockName      = "@toolcall-cluster"
+	PlanName      = "node.json"
 )
 
 const defaultDir = "/var/lib/toolcall-cluster"
@@ -102,7 +104,16 @@ func (s Settings) Kubeconfig() string { return s.Path("kubeconfig") }
 func (s Settings) ControlSocket() string { return s.Path("control.sock") }
 
 // PlanFile is what the node's supervisor reads at its start.
-func (s Settings) PlanFile() string { return s.Path("node.json") }
+func (s Settings) PlanFile() string { return s.Path(PlanName) }
+
+// SearchPath is the node's PATH.
+func (s Settings) SearchPath() string {
+	var dirs []string
+	for _, module := range []string{"containerd", "runc", "gvisor", "kubernetes", "etcd"} {
+		dirs = append(dirs, s.Path("bin", module))
+	}
+	return strings.Join(dirs, ":") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
 
 // Log is the log file of one component.
 func (s Settings) Log(component string) string { return s.Path("logs", component+".log") }

@@ -140,5 +140,5 @@ func (n *node) handle(ctx context.Context, req Request) error {
 func (p *process) status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Status{Name: p.spec.Name, State: p.state, PID: p.pid, Since: p.since, Restarts: p.restarts, LastEnd: p.lastEnd}
+	return p.now
 }

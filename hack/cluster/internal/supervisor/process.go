@@ -34,14 +34,10 @@ type process struct {
 	reaper *reaper
 	ready  func(ctx context.Context, names []string) error
 
-	mu       sync.Mutex
-	wanted   bool
-	state    string
-	pid      int
-	since    time.Time
-	restarts int
-	lastEnd  string
-	changed  chan struct{}
+	mu      sync.Mutex
+	wanted  bool
+	now     Status
+	changed chan struct{}
 }
 
 func (p *process) run(ctx context.Context) {
@@ -65,7 +61,7 @@ func (p *process) run(ctx context.Context) {
 		}
 		p.await(ctx, changed, backoff)
 		backoff = min(2*backoff, longestBackoff)
-		p.update(func() { p.restarts++ })
+		p.update(func() { p.now.Restarts++ })
 	}
 }
 
@@ -87,16 +83,16 @@ func (p *process) once() {
 	ended, err := p.launch()
 	if err != nil {
 		slog.Error("component can't be started", "component", p.spec.Name, "error", err)
-		p.update(func() { p.state, p.lastEnd = StateCrashing, err.Error() })
+		p.update(func() { p.now.State, p.now.LastEnd = StateCrashing, err.Error() })
 		return
 	}
 	status := <-ended
 	slog.Info("component ended", "component", p.spec.Name, "how", describe(status))
 	p.update(func() {
-		p.pid, p.since, p.lastEnd = 0, time.Now(), describe(status)
-		p.state = StateStopped
+		p.now.PID, p.now.Since, p.now.LastEnd = 0, time.Now(), describe(status)
+		p.now.State = StateStopped
 		if p.wanted {
-			p.state = StateCrashing
+			p.now.State = StateCrashing
 		}
 	})
 }
@@ -120,7 +116,7 @@ func (p *process) launch() (<-chan syscall.WaitStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.pid, p.state, p.since = pid, StateRunning, time.Now()
+	p.now.PID, p.now.State, p.now.Since = pid, StateRunning, time.Now()
 	return ended, nil
 }
 
@@ -151,14 +147,14 @@ func (p *process) awaitEnd(ctx context.Context, limit time.Duration) bool {
 func (p *process) signal(s syscall.Signal) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pid > 0 && syscall.Kill(p.pid, s) == nil
+	return p.now.PID > 0 && syscall.Kill(p.now.PID, s) == nil
 }
 
 func (p *process) want(wanted bool) {
 	p.update(func() {
 		p.wanted = wanted
-		if !wanted && p.pid == 0 {
-			p.state = StateStopped
+		if !wanted && p.now.PID == 0 {
+			p.now.State = StateStopped
 		}
 		close(p.changed)
 		p.changed = make(chan struct{})

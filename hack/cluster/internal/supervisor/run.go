@@ -82,7 +82,7 @@ func newNode(plan Plan, r *reaper) *node {
 	for _, c := range plan.Components {
 		n.processes = append(n.processes, &process{
 			spec: c, env: plan.Env, logDir: plan.LogDir, reaper: r, ready: n.awaitReady,
-			wanted: true, state: StateWaiting, since: time.Now(), changed: make(chan struct{}),
+			wanted: true, now: Status{Name: c.Name, State: StateWaiting, Since: time.Now()}, changed: make(chan struct{}),
 		})
 	}
 	return n
