@@ -146,7 +146,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	defer context.AfterFunc(ctx, abort)()
 	inTime := context.AfterFunc(admission, abort)
 	defer inTime()
-	conn, hello, err := a.greet(admission, raw, c.source.addr)
+	conn, hello, err := a.greet(admission, raw, c.source)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	release, err := a.runners.take(c.source.addr, hello.Namespace, abort)
+	release, err := a.runners.take(c.source, hello.Namespace, abort)
 	if err != nil {
 		// It isn't told: it tries again later, and a refusal would end one that waits for a call.
 		return err
