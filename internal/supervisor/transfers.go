@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -190,11 +189,8 @@ func (t *transfer) say(s wire.TransferState) error {
 	return t.inTurn(&wire.Message{State: &s})
 }
 
-// sumStep is how much of a file is summed at a time, sumPause how often the operator hears that a long one is still being summed.
-const (
-	sumStep  = 8 << 20
-	sumPause = 10 * time.Second
-)
+// sumStep is how much of a file is summed at a time.
+const sumStep = 8 << 20
 
 // read sends what the operator wants of a file, until it has enough.
 func (t *transfer) read(rules *files.Rules, req *spec.File) error {
@@ -226,17 +222,13 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	return err
 }
 
-// sum sums a file, and says now and then that it goes on.
+// sum sums a file.
 func (t *transfer) sum(source *files.Source) error {
-	for done, said := false, time.Now(); !done; {
+	for done := false; !done; {
 		err := t.step(func() (err error) {
 			done, err = source.SumSome(t.ctx, sumStep)
 			return err
 		})
-		if err == nil && !done && time.Since(said) >= sumPause {
-			said = time.Now()
-			err = t.say(wire.TransferState{Size: source.Size})
-		}
 		if err != nil {
 			return err
 		}
