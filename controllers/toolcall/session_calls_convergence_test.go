@@ -142,7 +142,7 @@ func (s *callStory) clear() {
 func (s *callStory) checkMemory() {
 	for what, of := range map[string]any{
 		"queue.calls": s.Queue, "queue.lines": s.Queue, "earlier.uids": s.Earlier, "budget.calls": s.Reconciler.Pending, "hub.sessions": s.Hub,
-		"seen.runners": field(s.Hub, "seen"), "left.runners": field(s.Hub, "left"),
+		"hub.calls": s.Hub,
 	} {
 		_, name, _ := strings.Cut(what, ".")
 		if n := s.entries(field(of, name)); n > 0 {

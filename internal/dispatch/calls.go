@@ -62,14 +62,7 @@ var (
 
 // Taken is how many calls the runner has taken: those that it was given, and those that it was told never to
 // start.
-func (s *Runner) Taken() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return 0
-	}
-	return s.served.taken
-}
+func (s *Runner) Taken() int { return inServed(s, func(v *served) int { return v.taken }) }
 
 // HeldCalls are the calls that the runner has, in the order in which they came.
 func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
@@ -78,7 +71,7 @@ func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
 func (s *Runner) HeldCall(callUID string) (HeldCall, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.served.get(callUID)
+	call := s.served.calls[callUID]
 	if call == nil {
 		return HeldCall{}, false
 	}
@@ -89,8 +82,8 @@ func (s *Runner) HeldCall(callUID string) (HeldCall, bool) {
 func (s *Runner) ResultOf(callUID string) *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.served.get(callUID); call != nil && call.result != nil {
-		return call.result.result
+	if call := s.served.calls[callUID]; call != nil {
+		return call.result
 	}
 	return nil
 }
@@ -104,8 +97,8 @@ func (s *Runner) Begin(b *wire.Begin) error {
 	if again || err != nil {
 		return err
 	}
-	s.changed(s, s.objectName(b.Name))
-	s.changed(s, s.objectName(s.hello.Call))
+	s.hub.reindex(s, s.objectName(b.Name))
+	s.hub.reindex(s, s.objectName(s.hello.Call))
 	return nil
 }
 
@@ -114,9 +107,9 @@ func (s *Runner) begin(b *wire.Begin) (again bool, err error) {
 	switch {
 	case s.over:
 		return false, errOver
-	case s.served != nil && s.served.Owner == b.Owner:
+	case s.served.hasBegun() && s.served.Owner == b.Owner:
 		return true, nil
-	case s.served != nil:
+	case s.served.hasBegun():
 		return false, errNotServed
 	case s.hello.Call != "" && (b.IsSession() || b.Name != s.hello.Call):
 		return false, errMadeFor
@@ -124,7 +117,7 @@ func (s *Runner) begin(b *wire.Begin) (again bool, err error) {
 	if err := b.Check(); err != nil {
 		return false, err
 	}
-	s.served = newServed(b.Owner, s.now())
+	s.served = newServed(b.Owner, s.hub.Clock.Now())
 	return false, s.sendOrClose(&wire.Message{Begin: b})
 }
 
@@ -150,33 +143,33 @@ func (s *Runner) Assign(ownerUID string, a *wire.Assignment) error {
 		s.close()
 	}
 	s.mu.Unlock()
-	s.changed(s, s.objectName(a.CallName))
+	s.hub.reindex(s, s.objectName(a.CallName))
 	return err
 }
 
 // admit needs the lock.
 func (s *Runner) admit(ownerUID string, a *wire.Assignment) (again bool, err error) {
-	v := s.served
+	v := &s.served
 	switch {
 	case s.over:
 		return false, errOver
-	case v == nil || v.UID != ownerUID || !v.takes(a.CallUID):
+	case !v.hasBegun() || v.UID != ownerUID || !v.takes(a.CallUID):
 		return false, errNotServed
 	case v.IsSession() && a.Decision == "":
 		return false, errNoDecision
-	case v.get(a.CallUID) != nil:
+	case v.calls[a.CallUID] != nil:
 		return true, nil
 	case v.ending || v.paused:
 		return false, ErrEnding
 	case !v.hasRoom():
 		return false, ErrNoRoom
-	case !s.hasRoom():
+	case !s.outbox.hasRoom():
 		v.isAwaited = true
 		return false, ErrNoRoom
 	}
 	v.taken++
 	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
-	call.Decision, call.releaseDecision = s.keepDecision(a.Decision)
+	call.Decision, call.releaseDecision = s.results.keepDecision(s.hello.Namespace, a.Decision)
 	return false, nil
 }
 
@@ -188,7 +181,7 @@ func (s *Runner) Ack(callUID string) error {
 	if dropped == nil {
 		return err
 	}
-	s.changed(s, s.objectName(dropped.Name))
+	s.hub.reindex(s, s.objectName(dropped.Name))
 	if dropped.State == Known {
 		// The runner has nothing to drop.
 		return nil
@@ -200,7 +193,7 @@ func (s *Runner) Ack(callUID string) error {
 func (s *Runner) Record(callUID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.served.get(callUID); call != nil {
+	if call := s.served.calls[callUID]; call != nil {
 		call.IsRecorded = true
 		call.release()
 	}
@@ -220,7 +213,7 @@ func (s *Runner) Stop(callUID, callName, reason string) error {
 		return err
 	}
 	if added {
-		s.changed(s, s.objectName(callName))
+		s.hub.reindex(s, s.objectName(callName))
 	}
 	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
 }
@@ -242,7 +235,7 @@ func (s *Runner) End(reason string) error {
 	switch {
 	case s.over:
 		return errOver
-	case s.served == nil:
+	case !s.served.hasBegun():
 		return errNotServed
 	case s.served.ending:
 		return nil
@@ -262,7 +255,7 @@ func (s *Runner) Pause() bool {
 func (s *Runner) IdleSince() (since time.Time, isIdle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served == nil || s.served.takesTurns() || len(s.transfers.open) > 0 {
+	if !s.served.hasBegun() || s.served.takesTurns() || len(s.transfers.open) > 0 {
 		return time.Time{}, false
 	}
 	return s.served.used, true
@@ -272,21 +265,19 @@ func (s *Runner) IdleSince() (since time.Time, isIdle bool) {
 func (s *Runner) Unpause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served != nil {
-		s.served.paused = false
-	}
+	s.served.paused = false
 }
 
 // setKnown notes that the result of a call was acknowledged before. It says whether the message was to be expected.
 func (s *Runner) setKnown(m *wire.Known) bool {
 	s.mu.Lock()
-	call := s.served.get(m.CallUID)
+	call := s.served.calls[m.CallUID]
 	if call == nil || call.State != Assigned && call.State != Withdrawn {
 		s.mu.Unlock()
 		return false
 	}
 	call.State, call.isNew, call.hasReported = Known, true, true
-	s.served.end(call, s.now())
+	s.served.end(call, s.hub.Clock.Now())
 	s.served.taken--
 	discard := call.discard
 	s.served.isNew = s.served.isNew || discard
@@ -300,7 +291,7 @@ func (s *Runner) setKnown(m *wire.Known) bool {
 // setResult takes the result of a call. It says whether the result was to be expected.
 func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
 	s.mu.Lock()
-	call := s.served.get(r.CallUID)
+	call := s.served.calls[r.CallUID]
 	if s.over || call == nil || call.hasReported {
 		crossed := s.served.stops > 0
 		s.served.stops = max(s.served.stops-1, 0)
@@ -312,13 +303,13 @@ func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
 	discard := call.discard
 	s.served.isNew = s.served.isNew || discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
-	s.served.end(call, s.now())
+	s.served.end(call, s.hub.Clock.Now())
+	call.dropResult()
 	if call.IsRecorded {
 		// Somebody else ended the call.
 		release()
 	} else {
-		call.isNew = true
-		call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, release: release}
+		call.isNew, call.result, call.size, call.releaseResult = true, r, size, release
 	}
 	s.mu.Unlock()
 	if discard {

@@ -29,67 +29,50 @@ const (
 
 // connection is a known runner's end of the line.
 type connection struct {
-	conn    *tls.Conn
-	runner  *Runner
-	outbox  *outbox
-	results resultBudgets
+	*Runner
+	conn *tls.Conn
 	// pings and unexpected bound what a runner may say for no purpose.
 	pings, unexpected *rate.Limiter
 	// ctx ends when the connection is closed.
-	ctx   context.Context
-	close context.CancelFunc
+	ctx context.Context
 }
 
 // newConnection makes the Runner of one that said hello. abort closes the connection at once.
 func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, abort func()) *connection {
-	c := &connection{
-		conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: a.results,
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Runner{
+		hello: *hello, keyHash: keyHash(conn), hub: a.Hub, results: a.results, outbox: &outbox{conn: conn, abort: abort}, cancel: cancel,
+	}
+	s.send, s.outbox.drained = s.outbox.send, s.noticeRoom
+	s.reads, s.transfers = newReads(s), newTransfers(s)
+	s.hello.Token = ""
+	if serving := hello.Serving; serving != nil {
+		s.served = newServed(serving.Owner, a.Hub.Clock.Now())
+		s.served.taken = serving.Taken
+	}
+	return &connection{
+		Runner: s, conn: conn, ctx: ctx,
 		pings: rate.NewLimiter(pingsPerSecond, pingBurst), unexpected: rate.NewLimiter(unexpectedPerSecond, unexpectedBurst),
 	}
-	c.ctx, c.close = context.WithCancel(ctx)
-	c.runner = &Runner{
-		hello: *hello, keyHash: keyHash(conn),
-		send: c.outbox.send,
-		// What was sent before still leaves.
-		close:   func() { c.outbox.close(); c.close() },
-		changed: a.Hub.reindex,
-		now:     a.Hub.Clock.Now,
-		hasRoom: c.outbox.hasRoom,
-		keepDecision: func(decision string) (string, func()) {
-			return a.results.keepDecision(hello.Namespace, decision)
-		},
-	}
-	c.outbox.drained = func() {
-		if inServed(c.runner, (*served).markRoom) {
-			a.Hub.notify(c.runner)
-		}
-	}
-	c.runner.reads = newReads(c.runner)
-	c.runner.transfers = newTransfers(c.runner, c.outbox)
-	c.runner.hello.Token = ""
-	if s := hello.Serving; s != nil {
-		c.runner.served = newServed(s.Owner, c.runner.now())
-		c.runner.served.taken = s.Taken
-	}
-	return c
 }
 
 // turnAway says why the runner isn't served. A refusal that isn't final lets a runner that has begun keep what it has, and dial
 // again.
 func (c *connection) turnAway(reason error) {
-	_ = c.runner.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error(), Final: isFinal(reason)}})
-	c.runner.close()
+	_ = c.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error(), Final: isFinal(reason)}})
+	c.close()
 }
 
 // end lets what is queued leave.
 func (c *connection) end() {
 	c.outbox.flush()
-	c.close()
+	c.cancel()
+	// The Runner may be remembered, and its connection takes memory.
+	c.outbox.conn, c.outbox.abort = nil, nil
 }
 
-// receive takes the runner's messages until the connection ends, and says why it did. received is called for what ends a
-// call.
-func (c *connection) receive(received func(callUID string)) error {
+// receive takes the runner's messages until the connection ends, and says why it did.
+func (c *connection) receive() error {
 	stop := context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
@@ -101,16 +84,16 @@ func (c *connection) receive(received func(callUID string)) error {
 		case m.Ping != nil:
 			err = c.pong()
 		case m.Data != nil:
-			err = c.runner.reads.take(m.Data)
+			err = c.reads.take(m.Data)
 		case m.Part != nil:
-			err = c.runner.transfers.takePart(m.Part)
+			err = c.transfers.takePart(m.Part)
 		case m.State != nil:
-			err = c.runner.transfers.takeState(m.State)
-		case c.runner.IsWaiting():
+			err = c.transfers.takeState(m.State)
+		case c.IsWaiting():
 			release()
 			err = errNotSent
 		default:
-			err = c.takeServed(m, size, release, received)
+			err = c.takeServed(m, size, release)
 		}
 		if err != nil {
 			return err
@@ -146,7 +129,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
-	case size > wire.MaxControl && !c.runner.mayReport():
+	case size > wire.MaxControl && !c.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
 		m, release, err = c.largeResult(size)
@@ -160,16 +143,16 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return m, size, func() {}, err
 	}
 	defer c.sendPongs()()
-	release, err = c.results.acquire(c.ctx, c.runner.hello.Namespace, size)
+	release, err = c.results.acquire(c.ctx, c.hello.Namespace, size)
 	return m, size, release, err
 }
 
 // maxAsked bounds a frame that the operator has asked for; 0 when it waits for none.
 func (c *connection) maxAsked() int {
 	switch {
-	case c.runner.transfers.areOpen():
+	case c.transfers.areOpen():
 		return wire.MaxPartFrame
-	case c.runner.reads.areAsked():
+	case c.reads.areAsked():
 		return wire.MaxData
 	default:
 		return 0
@@ -192,7 +175,7 @@ func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
 
 // readLarge waits for room in the budget before it reads the body of a frame.
 func (c *connection) readLarge(size int) (*wire.Message, func(), error) {
-	release, err := c.results.acquire(c.ctx, c.runner.hello.Namespace, size)
+	release, err := c.results.acquire(c.ctx, c.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"time"
+	"math"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -15,7 +15,8 @@ const (
 	PartBytes = wire.MaxPart / FrameBytes * FrameBytes
 )
 
-// Read hands over a part of a file that is read, from start up to, not including, end, in pieces.
+// Read hands over a part of a file that is read, from start up to, not including, end, in pieces. A part that has less than was asked for
+// is the last one of an archive.
 func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) error) error {
 	asked := start
 	for at := start; at < end; {
@@ -28,28 +29,16 @@ func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) e
 		if err != nil {
 			return err
 		}
-		at += int64(n)
+		if at += int64(n); n < PartBytes {
+			break
+		}
 	}
 	return nil
 }
 
 // ReadArchive hands over an archive in pieces.
 func (t *Transfer) ReadArchive(ctx context.Context, to func([]byte) error) error {
-	asked := int64(0)
-	for at := int64(0); ; {
-		for ; asked-at < wire.MaxUnansweredParts*PartBytes; asked += PartBytes {
-			if err := t.want(asked, PartBytes); err != nil {
-				return err
-			}
-		}
-		n, err := t.passPart(ctx, to)
-		if err != nil {
-			return err
-		}
-		if at += int64(n); n < PartBytes {
-			return nil
-		}
-	}
+	return t.Read(ctx, 0, math.MaxInt64, to)
 }
 
 func (t *Transfer) want(offset int64, most int) error {
@@ -57,12 +46,12 @@ func (t *Transfer) want(offset int64, most int) error {
 	t.of.runner.mu.Lock()
 	t.wanted = append(t.wanted, w)
 	t.of.runner.mu.Unlock()
-	return t.of.outbox.send(&wire.Message{Want: &w})
+	return t.of.runner.outbox.send(&wire.Message{Want: &w})
 }
 
 // passPart hands over the next part, and returns its length. After an error the receiver may still read it: its memory isn't reused.
 func (t *Transfer) passPart(ctx context.Context, to func([]byte) error) (n int, err error) {
-	part, err := t.nextPart(ctx)
+	part, err := await(ctx, t, stallTimeout, t.parts)
 	if err != nil {
 		return 0, t.orFailure(err)
 	}
@@ -73,27 +62,4 @@ func (t *Transfer) passPart(ctx context.Context, to func([]byte) error) (n int, 
 	}
 	part.Release()
 	return n, nil
-}
-
-func (t *Transfer) nextPart(ctx context.Context) (*wire.Part, error) {
-	// What has come before the end counts.
-	select {
-	case part := <-t.parts:
-		return part, nil
-	default:
-	}
-	timer := time.NewTimer(stallTimeout)
-	defer timer.Stop()
-	select {
-	case part := <-t.parts:
-		return part, nil
-	case <-t.ended:
-		return nil, errHasEnded
-	case <-t.of.over:
-		return nil, errEnded
-	case <-timer.C:
-		return nil, errStalled
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

@@ -69,9 +69,8 @@ func (a *acceptor) lookUp(ctx context.Context, s *Runner) error {
 	if a.Records == nil {
 		return nil
 	}
-	c := s.claim()
-	err := a.records.check(ctx, c.namespace, c)
-	if errors.Is(err, errUnknown) && c.hasBegun() {
+	err := a.records.check(ctx, s.hello.Namespace, s)
+	if errors.Is(err, errUnknown) && !s.IsWaiting() {
 		return nil
 	}
 	return err

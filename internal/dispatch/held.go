@@ -12,7 +12,7 @@ import (
 // receiveHeld receives the calls that follow a hello. They are too large for a frame that is read
 // before its sender is known, and wait for room in the budget of results while they are read.
 func (c *connection) receiveHeld() error {
-	serving := c.runner.hello.Serving
+	serving := c.hello.Serving
 	if serving == nil || serving.Held == 0 {
 		return nil
 	}
@@ -50,15 +50,15 @@ func (c *connection) hold(h *wire.Held) error {
 	case len(h.Decision) > wire.MaxDecision:
 		return errors.New("a held call's decision is larger than it may be")
 	}
-	return inServed(c.runner, func(v *served) error {
+	return inServed(c.Runner, func(v *served) error {
 		switch {
 		case !v.takes(h.UID):
 			return errors.New("the runner of a call holds another one")
-		case v.get(h.UID) != nil:
+		case v.calls[h.UID] != nil:
 			return fmt.Errorf("call %s is held twice", h.UID)
 		}
 		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
-		call.Decision, call.releaseDecision = c.runner.keepDecision(h.Decision)
+		call.Decision, call.releaseDecision = c.results.keepDecision(c.hello.Namespace, h.Decision)
 		return nil
 	})
 }
@@ -87,22 +87,22 @@ func (c *connection) nextHeld() (*wire.Message, error) {
 
 var errLarge = errors.New("a message has a size that none of its kind has")
 
-// takeServed takes a message about calls of a runner that has begun. received is called for what ends a call.
-func (c *connection) takeServed(m *wire.Message, size int, release func(), received func(callUID string)) error {
+// takeServed takes a message about calls of a runner that has begun.
+func (c *connection) takeServed(m *wire.Message, size int, release func()) error {
 	expected := false
 	switch {
 	case m.Known != nil:
-		if expected = c.runner.setKnown(m.Known); expected {
-			received(m.Known.CallUID)
-		}
+		expected = c.setKnown(m.Known)
 	case m.Result != nil:
-		if expected = c.runner.setResult(m.Result, size, release); expected {
-			received(m.Result.CallUID)
-		}
+		expected = c.setResult(m.Result, size, release)
 	default:
 		return errNotSent
 	}
-	if !expected && !c.unexpected.Allow() {
+	if expected {
+		c.hub.notify(c.Runner)
+		return nil
+	}
+	if !c.unexpected.Allow() {
 		return errUnexpected
 	}
 	return nil

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -80,15 +81,6 @@ func checkServing(s *wire.Serving) error {
 	return nil
 }
 
-func isUID(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '-', c == '_', c == '.', c == ':':
-		default:
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxUIDBytes
-}
+var uidForm = regexp.MustCompile(fmt.Sprintf(`^[a-zA-Z0-9._:-]{1,%d}$`, maxUIDBytes))
+
+func isUID(s string) bool { return uidForm.MatchString(s) }

@@ -26,10 +26,10 @@
 // calls that its hello announces have come. What it says then replaces what was known of it: a call that was assigned
 // on an earlier connection and isn't listed was never started, and is assigned again.
 //
-// When the connection ends, the results stay (Result), and so does the list of what the runner had (Accepted): should it
-// never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
-// runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep). That of a
-// ToolCall's runner isn't kept: the record alone says that the call may have been started.
+// When the connection ends, the Runner is kept as it was, with the results (Result) and with the list of what the runner had (Accepted):
+// should it never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
+// runner's hello. It goes when the session has another runner or is gone (Forget, DismissSession, the sweep). That of a ToolCall is kept
+// for its result alone: the record says that the call may have been started.
 //
 // News says who has to look: a result is for its call, a runner that comes or goes for its owner and the calls it had.
 // Only Dismiss stops calls that are gone, after somebody has read that past the cache: that the cache
@@ -39,9 +39,8 @@
 //
 // A runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
 // acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
-// namespace. Decisions have a budget of their own: where it is used up, HeldCall.Decision is empty, and the result brings
-// the decision back. Results that outlive their connection are bounded by their size, and the namespace that has most of
-// them gives way.
+// namespace, and of another one when its connection has ended: where that is used up, it isn't kept. So have decisions: then
+// HeldCall.Decision is empty, and the result brings the decision back.
 package dispatch
 
 import (
@@ -55,10 +54,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/fair"
 )
 
-// Hub holds the runners that are connected now, by the UID of their Job, and the results of runners
-// that are gone again before anybody took them.
+// Hub holds the runners that are connected now, by the UID of their Job, and what is still to be known of those that were.
 type Hub struct {
 	// Clock tells when runners were last used: the machine's, unless another one is set before a runner connects.
 	Clock  clock.PassiveClock
@@ -67,15 +66,13 @@ type Hub struct {
 	mu      sync.Mutex
 	since   time.Time
 	runners map[string]*Runner
-	keys    map[string]*Runner
+	// processes has the last connection of each runner, by the hash of its key: of those that aren't connected as long as isRemembered.
+	processes map[string]*Runner
 	// calls has the runners that were made for a call or have it, sessions those of a ToolSession: no pass over an
 	// object looks at all of them.
 	calls, sessions index
-	left            *leftResults
-	// seen has the runners of ToolSessions that were connected before.
-	seen *seenRunners
-	// expected has the runners that readers of output wait for, by the hash of their key.
-	expected map[string]*arrival
+	// left is the memory for the results of those that aren't connected.
+	left *fair.Counter[string]
 	// connections counts those that came; newest is the last one of each process that is gone, by the hash of its key, for as long as an
 	// earlier one may take to be added.
 	connections uint64
@@ -85,8 +82,8 @@ type Hub struct {
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
-		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, keys: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{}, newest: cache.NewExpiring(),
+		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
+		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/namespaceShare), newest: cache.NewExpiring(),
 	}
 }
 
@@ -118,20 +115,24 @@ func (h *Hub) Runner(jobUID string) *Runner {
 func (h *Hub) RunnerByKey(keyHash string) *Runner {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.keys[keyHash]
+	if s := h.processes[keyHash]; s != nil && h.isConnected(s) {
+		return s
+	}
+	return nil
 }
+
+// isConnected needs the lock.
+func (h *Hub) isConnected(s *Runner) bool { return h.runners[s.hello.JobUID] == s }
 
 // Result returns what the runner that holds a key reported about a call, also when its connection has ended; nil when
 // there is nothing.
 func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.keys[keyHash]; s != nil {
-		if r := s.ResultOf(callUID); r != nil {
-			return r
-		}
+	if s := h.processes[keyHash]; s != nil {
+		return s.ResultOf(callUID)
 	}
-	return h.left.get(keyHash, callUID)
+	return nil
 }
 
 // Accepted are the calls that the runner of a session which holds a key may have got: those that it listed in its last
@@ -139,43 +140,45 @@ func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.keys[keyHash]; s != nil {
-		// One that waits has no calls.
-		return acceptedOf(s.HeldCalls()), true
+	s := h.processes[keyHash]
+	if s == nil {
+		return nil, false
 	}
-	if seen := h.seen.runners[keyHash]; seen != nil {
-		return acceptedOf(seen.calls), true
+	if owner, _ := s.Owner(); !h.isConnected(s) && !owner.IsSession() {
+		return nil, false
 	}
-	return nil, false
+	// One that waits has no calls.
+	return acceptedOf(s.HeldCalls()), true
 }
 
 // LastCallEnded is when the runner of a session that holds a key last reported the end of a call to this operator; zero when it hasn't.
 func (h *Hub) LastCallEnded(keyHash string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.keys[keyHash]; s != nil {
-		return inServed(s, (*served).lastEndOf)
-	}
-	if seen := h.seen.runners[keyHash]; seen != nil {
-		return seen.lastEnd
+	if s := h.processes[keyHash]; s != nil {
+		return inServed(s, func(v *served) time.Time { return v.lastEnd })
 	}
 	return time.Time{}
 }
 
-// Forget forgets what a session's runner had, and its results. The caller has recorded that the runner is gone, and how
-// its calls ended.
+// Forget forgets what a session's runner had, and its results, when its connection has ended. The caller has recorded that the runner
+// is gone, and how its calls ended.
 func (h *Hub) Forget(keyHash string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seen.forget(keyHash)
-	h.left.forgetRunner(keyHash, func(string) bool { return false })
+	if s := h.processes[keyHash]; s != nil && !h.isConnected(s) {
+		h.forget(s)
+	}
 }
 
 // Release forgets a result of a runner whose connection has ended.
 func (h *Hub) Release(keyHash, callUID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.left.forget(keyHash, callUID)
+	if s := h.processes[keyHash]; s != nil {
+		s.releaseResult(callUID)
+		h.settle(s)
+	}
 }
 
 // HoldsOther says that a runner has, or reported, a call of a name with another UID. Whoever asks reads the call
@@ -185,11 +188,11 @@ func (h *Hub) HoldsOther(namespace, call, uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.calls[name] {
-		if inServed(s, func(v *served) bool { return v.isForOther(call, uid) }) {
+		if s.hasOther(call, uid) {
 			return true
 		}
 	}
-	return h.left.hasOther(name, uid)
+	return false
 }
 
 // Dismiss has the calls of a name stopped which are gone, and acknowledges their results. The one that has the UID except
@@ -199,7 +202,6 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	name := types.NamespacedName{Namespace: namespace, Name: call}
 	h.mu.Lock()
 	runners := slices.Collect(maps.Keys(h.calls[name]))
-	h.left.forgetOthers(name, except)
 	h.mu.Unlock()
 	for _, s := range runners {
 		owner, hasBegun := s.Owner()
@@ -218,21 +220,14 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 // the same name that has the UID except stay.
 func (h *Hub) DismissSession(namespace, session, except, reason string) {
 	name := types.NamespacedName{Namespace: namespace, Name: session}
-	var gone []*Runner
 	h.mu.Lock()
-	for s := range h.sessions[name] {
-		if owner, _ := s.Owner(); except == "" || owner.UID != except {
-			gone = append(gone, s)
-		}
-	}
-	forgotten := h.seen.ofSession(name, except)
+	runners := slices.Collect(maps.Keys(h.sessions[name]))
 	h.mu.Unlock()
-	for _, s := range gone {
-		s.Refuse(reason)
-		forgotten = append(forgotten, s.keyHash)
-	}
-	for _, keyHash := range forgotten {
-		h.Forget(keyHash)
+	for _, s := range runners {
+		if owner, _ := s.Owner(); except == "" || owner.UID != except {
+			s.Refuse(reason)
+			h.Forget(s.keyHash)
+		}
 	}
 }
 
@@ -243,15 +238,11 @@ func (h *Hub) all() []*Runner {
 	return slices.Collect(maps.Values(h.runners))
 }
 
-// seenClaims are what the runners of ToolSessions said that they are which aren't connected.
-func (h *Hub) seenClaims() []*claim {
+// lost are the runners that aren't connected, and of which something is remembered.
+func (h *Hub) lost() []*Runner {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	claims := make([]*claim, 0, len(h.seen.runners))
-	for _, seen := range h.seen.runners {
-		claims = append(claims, seen.claim)
-	}
-	return claims
+	return slices.DeleteFunc(slices.Collect(maps.Values(h.processes)), h.isConnected)
 }
 
 // Len is the number of runners that are connected.
@@ -282,8 +273,6 @@ func (h *Hub) add(s *Runner) bool {
 		return false
 	}
 	h.runners[s.hello.JobUID] = s
-	h.keys[s.keyHash] = s
-	h.arrive(s)
 	if old != nil {
 		h.leave(old)
 	}
@@ -302,13 +291,10 @@ func (h *Hub) add(s *Runner) bool {
 
 func (h *Hub) remove(s *Runner) {
 	h.mu.Lock()
-	current := h.runners[s.hello.JobUID] == s
+	current := h.isConnected(s)
 	if current {
 		delete(h.runners, s.hello.JobUID)
 		h.leave(s)
-	}
-	if h.keys[s.keyHash] == s {
-		delete(h.keys, s.keyHash)
 	}
 	h.mu.Unlock()
 	if current {
@@ -316,59 +302,60 @@ func (h *Hub) remove(s *Runner) {
 	}
 }
 
-// enter makes a runner found by what it has. What the runner says now replaces what it said before. It needs the lock.
+// The rest needs the lock.
+
+// enter makes a runner found by what it has. What the runner says now replaces what it said before.
 func (h *Hub) enter(s *Runner) {
-	inServed(s, (*served).markAll)
-	calls, sessions := s.names()
-	for _, name := range calls {
-		h.calls.set(name, s, true)
+	before := h.processes[s.keyHash]
+	h.processes[s.keyHash] = s
+	if before != nil && !h.isConnected(before) {
+		s.continueFrom(before)
+		h.forget(before)
 	}
-	for _, name := range sessions {
-		h.sessions.set(name, s, true)
-	}
-	h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
-	if seen := h.seen.runners[s.keyHash]; seen != nil {
-		inServed(s, func(v *served) bool { return v.continueFrom(seen) })
-	}
-	h.seen.forget(s.keyHash)
+	s.markAll()
+	h.find(s, true)
 }
 
-// leave takes a runner out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
-// lock.
+// leave is for a runner that isn't connected any more.
 func (h *Hub) leave(s *Runner) {
 	h.newest.Set(s.keyHash, s.order, 2*listTimeout)
-	results, held := s.end()
-	calls, sessions := s.names()
-	for _, name := range calls {
-		h.calls.set(name, s, false)
-	}
-	for _, name := range sessions {
-		h.sessions.set(name, s, false)
-		h.seen.set(&seenRunner{s.claim(), held, inServed(s, (*served).lastEndOf)})
-	}
-	for _, r := range results {
-		// The budget is for what connected runners send.
-		r.release()
-		h.left.keep(s.keyHash, r)
+	s.end()
+	h.settle(s)
+}
+
+// settle forgets a runner that isn't connected, and of which nothing is remembered.
+func (h *Hub) settle(s *Runner) {
+	if !h.isConnected(s) && !(h.processes[s.keyHash] == s && s.isRemembered()) {
+		h.forget(s)
 	}
 }
 
-// reindex has a runner found by a name for as long as it is connected and has a call, or serves a session, of that name.
+// forget drops a runner that isn't connected, with its results.
+func (h *Hub) forget(s *Runner) {
+	h.find(s, false)
+	s.releaseResults()
+	if h.processes[s.keyHash] == s {
+		delete(h.processes, s.keyHash)
+	}
+}
+
+// find has a runner found by its names, or not any more.
+func (h *Hub) find(s *Runner, found bool) {
+	calls, sessions := s.names()
+	for _, name := range calls {
+		h.calls.set(name, s, found)
+	}
+	for _, name := range sessions {
+		h.sessions.set(name, s, found)
+	}
+}
+
+// reindex has a runner found by a name for as long as it has a call, or serves a session, of that name. It takes the lock.
 func (h *Hub) reindex(s *Runner, name types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	connected := h.runners[s.hello.JobUID] == s
+	known := h.isConnected(s) || h.processes[s.keyHash] == s
 	calls, sessions := s.names()
-	h.calls.set(name, s, connected && slices.Contains(calls, name))
-	h.sessions.set(name, s, connected && slices.Contains(sessions, name))
-}
-
-// received has the copy of a result dropped that came again, and its call looked at.
-func (h *Hub) received(s *Runner, callUID string) {
-	h.mu.Lock()
-	if h.keys[s.keyHash] == s && s.ResultOf(callUID) != nil {
-		h.left.forget(s.keyHash, callUID)
-	}
-	h.mu.Unlock()
-	h.notify(s)
+	h.calls.set(name, s, known && slices.Contains(calls, name))
+	h.sessions.set(name, s, known && slices.Contains(sessions, name))
 }

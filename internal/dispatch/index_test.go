@@ -6,17 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/fair"
 )
 
 // newOfflineRunner is a runner that says nothing.
 func newOfflineRunner(h *Hub, job, call string) *Runner {
 	return &Runner{
 		hello: wire.Hello{Namespace: "ns", Job: job, JobUID: job, Call: call}, keyHash: "key-" + job,
-		send: func(*wire.Message) error { return nil }, close: func() {}, changed: h.reindex, now: time.Now, hasRoom: func() bool { return true },
-		keepDecision: func(string) (string, func()) { return "", nil },
+		hub: h, outbox: &outbox{}, send: func(*wire.Message) error { return nil }, results: newResultBudgets(), cancel: func() {},
 	}
 }
 
@@ -29,22 +27,23 @@ func sessionBegin(i int) *wire.Begin {
 	return &wire.Begin{Owner: sessionOwner(i), MaxCalls: 100, MaxConcurrentCalls: 16}
 }
 
-// Whatever runners are made for, given and lose, each is found by what it has, and nothing else is left in the index.
+// Whatever runners are made for, given and lose, each is found by what it has, and nothing else is left in the index, or of the results.
 func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		h := NewHub(func(*Runner) {})
 		var runners []*Runner
+		results := 0
 		name := func(what string, n int) string { return fmt.Sprint(what, random.IntN(n)) }
 		for range 400 {
 			if len(runners) == 0 || random.IntN(10) == 0 {
 				s := newOfflineRunner(h, name("job", 10), []string{"", "call0", "call1"}[random.IntN(3)])
 				switch random.IntN(4) {
 				case 0:
-					s.served = newServed(sessionOwner(0), s.now())
+					s.served = newServed(sessionOwner(0), time.Now())
 				case 1:
-					s.served = newServed(wire.BeginCall(name("c", 6), name("call", 3)).Owner, s.now())
+					s.served = newServed(wire.BeginCall(name("c", 6), name("call", 3)).Owner, time.Now())
 				}
 				if h.add(s) {
 					runners = append(runners, s)
@@ -56,7 +55,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			if owner.IsCall() && random.IntN(4) > 0 {
 				uid = owner.UID
 			}
-			switch random.IntN(9) {
+			switch random.IntN(10) {
 			case 0:
 				h.remove(s)
 			case 1:
@@ -69,20 +68,24 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 				_ = s.Stop(uid, name("call", 3), "reason")
 			case 6:
 				if !s.IsWaiting() {
-					s.setResult(&wire.Result{CallUID: uid}, 1, func() {})
+					results++
+					s.setResult(&wire.Result{CallUID: uid}, 1, func() { results-- })
 				}
 			case 7:
 				_ = s.Ack(uid)
 			case 8:
 				h.Dismiss("ns", name("call", 3), []string{"", uid}[random.IntN(2)], "gone")
+			case 9:
+				h.Release(s.keyHash, uid)
 			}
 			checkIndex(t, h)
 		}
 		for _, s := range runners {
 			h.remove(s)
+			h.Forget(s.keyHash)
 		}
-		if len(h.calls)+len(h.sessions)+len(h.runners) != 0 {
-			t.Fatalf("seed %d: left are %v and %v", seed, h.calls, h.sessions)
+		if len(h.calls)+len(h.sessions)+len(h.runners)+len(h.processes) != 0 || results != 0 || h.left.Used() != 0 {
+			t.Fatalf("seed %d: left are %v, %v and %d results", seed, h.calls, h.sessions, results)
 		}
 	}
 }
@@ -90,7 +93,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
 	calls, sessions := index{}, index{}
-	for _, s := range h.runners {
+	for _, s := range append(h.all(), h.lost()...) {
 		ofCalls, ofSessions := s.names()
 		for _, name := range ofCalls {
 			calls.set(name, s, true)
@@ -123,7 +126,7 @@ func BenchmarkDismiss(b *testing.B) {
 			h := NewHub(func(*Runner) {})
 			for i := range connected {
 				s := newOfflineRunner(h, fmt.Sprint("job-", i), "")
-				s.served = newServed(sessionOwner(i), s.now())
+				s.served = newServed(sessionOwner(i), time.Now())
 				h.add(s)
 			}
 			for b.Loop() {
@@ -133,27 +136,32 @@ func BenchmarkDismiss(b *testing.B) {
 	}
 }
 
-func TestRunnersThatWereSeenLeaveNothing(t *testing.T) {
+// A runner that lives sends its results again: of those that are gone they are kept as far as there is room.
+func TestResultsOfRunnersThatAreGoneAreBounded(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	n := newSeenRunners()
-	name := types.NamespacedName{Namespace: "ns", Name: "session"}
-	for range 500 {
-		key := fmt.Sprint("key", random.IntN(5))
-		if random.IntN(3) == 0 {
-			n.forget(key)
-			continue
-		}
-		owner := wire.Owner{Kind: wire.KindSession, UID: fmt.Sprint("s", random.IntN(2)), Name: "session", Incarnation: 1}
-		n.set(&seenRunner{claim: &claim{namespace: "ns", owner: owner, keyHash: key}})
-		if len(n.ofSession(name, "")) != len(n.runners) {
-			t.Fatalf("%v are found of %v", n.ofSession(name, ""), n.runners)
-		}
+	const room = 2 * (1000 + leftOverhead)
+	h := NewHub(func(*Runner) {})
+	h.left = fair.NewCounter[string](room, room)
+	lose := func(job string) bool {
+		s := newOfflineRunner(h, job, "")
+		s.served = newServed(wire.BeginCall("c", "call").Owner, time.Now())
+		s.served.add(HeldCall{UID: "c", Name: "call", State: Running})
+		h.add(s)
+		s.setResult(&wire.Result{CallUID: "c"}, 1000, func() {})
+		h.remove(s)
+		return h.Result(s.keyHash, "c") != nil
 	}
-	for _, key := range n.ofSession(name, "") {
-		n.forget(key)
+	if !lose("a") || !lose("b") || lose("c") {
+		t.Error("the first two have room, and the third has none")
 	}
-	if len(n.runners)+len(n.sessions) != 0 {
-		t.Errorf("left are %v and %v", n.runners, n.sessions)
+	h.Release("key-a", "c")
+	if !lose("c") {
+		t.Error("what was released has made no room")
+	}
+	for _, key := range []string{"key-b", "key-c"} {
+		h.Release(key, "c")
+	}
+	if h.left.Used() != 0 || len(h.processes) != 0 || len(h.calls) != 0 {
+		t.Errorf("%d bytes are left, of %d", h.left.Used(), len(h.processes))
 	}
 }

@@ -188,7 +188,7 @@ func TestNothingCountsThatARunnerSaysAfterItWasRefused(t *testing.T) {
 	}
 }
 
-// hasExited is what readers of output, and the sweep, take for the runner's end.
+// hasExited is what the sweep takes for the runner's end.
 func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 )
@@ -40,21 +39,6 @@ var (
 	errUnknown  = errors.New("the API server doesn't answer in time")
 )
 
-// claim is what a runner says that it is.
-type claim struct {
-	namespace, job, jobUID, keyHash string
-	// owner is what it was begun for; of one that waits, it is empty.
-	owner wire.Owner
-}
-
-// hasBegun says that the runner was given something to do.
-func (c *claim) hasBegun() bool { return c.owner.Kind != "" }
-
-// ownerName is the name of the owner, which is in the runner's namespace.
-func (c *claim) ownerName() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.namespace, Name: c.owner.Name}
-}
-
 // recordKeeper asks Records within bounds. Namespaces take turns.
 type recordKeeper struct {
 	*Records
@@ -66,10 +50,10 @@ func newRecordKeeper(r *Records) *recordKeeper {
 	return &recordKeeper{Records: r, slots: fair.NewTurns[string](liveConcurrent, liveConcurrent), rate: rate.NewLimiter(livePerSecond, livePerSecond)}
 }
 
-// check says why a claim isn't true: errUnknown when nobody can tell now. turn is whose turn to ask the API server it
-// uses.
-func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
-	if k.isTrue(ctx, k.Cached, c) == nil {
+// check says why a runner isn't what it says that it is: errUnknown when nobody can tell now. turn is whose turn to ask the API server
+// it uses.
+func (k *recordKeeper) check(ctx context.Context, turn string, s *Runner) error {
+	if k.isTrue(ctx, k.Cached, s) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
@@ -81,21 +65,22 @@ func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
 	defer release()
 	// At most as many wait here as there are slots, and none gives up: what is reserved and canceled would delay the next.
 	pause(context.WithoutCancel(ctx), k.rate.Reserve().Delay())
-	return k.isTrue(ctx, k.Live, c)
+	return k.isTrue(ctx, k.Live, s)
 }
 
-// isTrue compares a claim with what a reader has. A runner that has begun is the one whose key its owner
-// records, whatever became of its Job; one that waits belongs to a Job that exists.
-func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *claim) error {
+// isTrue compares what a runner says that it is, or was made since, with what a reader has. A runner that has begun is the one whose key
+// its owner records, whatever became of its Job; one that waits belongs to a Job that exists.
+func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runner) error {
+	owner, _ := s.Owner()
 	switch {
-	case c.owner.IsSession():
+	case owner.IsSession():
 		session := &v1alpha1.ToolSession{}
-		found, err := get(ctx, reader, c.ownerName(), session)
-		return c.checkRecord(found, session.UID, session.Status.Runner, err, errNoServer)
-	case c.owner.IsCall():
+		found, err := get(ctx, reader, s.objectName(owner.Name), session)
+		return s.checkRecord(found && string(session.UID) == owner.UID, session.Status.Runner, err, errNoServer)
+	case owner.IsCall():
 		call := &v1alpha1.ToolCall{}
-		found, err := get(ctx, reader, c.ownerName(), call)
-		return c.checkRecord(found, call.UID, call.Status.Runner, err, errNotBound)
+		found, err := get(ctx, reader, s.objectName(owner.Name), call)
+		return s.checkRecord(found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
 	}
 	job := &metav1.PartialObjectMetadata{}
 	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
@@ -104,16 +89,16 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *clai
 		// The cache of metadata alone would be another one.
 		object = &batchv1.Job{}
 	}
-	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.job}, object)
-	if err == nil && (!found || string(object.GetUID()) != c.jobUID) {
+	found, err := get(ctx, reader, s.objectName(s.hello.Job), object)
+	if err == nil && (!found || string(object.GetUID()) != s.hello.JobUID) {
 		return errJobGone
 	}
 	return err
 }
 
-// checkRecord returns an error that was met, or else otherwise where the owner that was found doesn't record the runner.
-func (c *claim) checkRecord(found bool, uid types.UID, recorded *v1alpha1.RunnerBinding, err, otherwise error) error {
-	if err == nil && (!found || string(uid) != c.owner.UID || recorded == nil || recorded.KeyHash != c.keyHash) {
+// checkRecord returns an error that was met, or else otherwise where the owner wasn't found, or doesn't record the runner.
+func (s *Runner) checkRecord(found bool, recorded *v1alpha1.RunnerBinding, err, otherwise error) error {
+	if err == nil && (!found || recorded == nil || recorded.KeyHash != s.keyHash) {
 		return otherwise
 	}
 	return err

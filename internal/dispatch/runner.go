@@ -1,8 +1,8 @@
 package dispatch
 
 import (
+	"context"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,17 +14,14 @@ type Runner struct {
 	hello   wire.Hello
 	keyHash string
 	// order is that in which the connections came.
-	order uint64
-	send  func(*wire.Message) error
-	close func()
-	// changed is called, without the lock, when the runner has got or lost a call of a name.
-	changed func(*Runner, types.NamespacedName)
-	// now tells the time by the Hub's clock.
-	now func() time.Time
-	// hasRoom says whether another call can be sent before the runner has read more.
-	hasRoom func() bool
-	// keepDecision returns as much of a decision as there is memory for, all or nothing.
-	keepDecision func(string) (kept string, release func())
+	order  uint64
+	hub    *Hub
+	outbox *outbox
+	send   func(*wire.Message) error
+	// results are the memory for what the runner sends.
+	results resultBudgets
+	// cancel ends the connection.
+	cancel context.CancelFunc
 	// reads are what the runner is asked of output.
 	reads *reads
 	// transfers are those of files.
@@ -35,17 +32,8 @@ type Runner struct {
 	mu sync.Mutex
 	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more.
 	over bool
-	// served is what the runner has begun with, and the calls that it has of that; nil while it waits.
-	served *served
-}
-
-// heldResult is a result that nobody has acknowledged.
-type heldResult struct {
-	call   types.NamespacedName
-	result *wire.Result
-	size   int
-	// release gives back the memory that the result takes of the budget.
-	release func()
+	// served is what the runner has begun with, and the calls that it has of that.
+	served served
 }
 
 // Hello is what the runner said when it connected.
@@ -56,12 +44,8 @@ func (s *Runner) KeyHash() string { return s.keyHash }
 
 // Owner is the object that the runner was begun for; false while it waits.
 func (s *Runner) Owner() (wire.Owner, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return wire.Owner{}, false
-	}
-	return s.served.Owner, true
+	owner := inServed(s, func(v *served) wire.Owner { return v.Owner })
+	return owner, owner.Kind != ""
 }
 
 // IsWaiting says that the runner hasn't begun.
@@ -97,7 +81,7 @@ func (s *Runner) objectName(name string) types.NamespacedName {
 func (s *Runner) names() (calls, sessions []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served == nil {
+	if !s.served.hasBegun() {
 		if s.hello.Call != "" {
 			calls = append(calls, s.objectName(s.hello.Call))
 		}
@@ -114,18 +98,34 @@ func (s *Runner) names() (calls, sessions []types.NamespacedName) {
 	return calls, sessions
 }
 
-// inServed looks at what the runner has begun with, nil while it waits, or changes it.
+// inServed looks at what the runner has begun with, or changes it.
 func inServed[T any](s *Runner, look func(*served) T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return look(s.served)
+	return look(&s.served)
 }
 
-// claim is what the runner says that it is, or was made since.
-func (s *Runner) claim() *claim {
-	c := &claim{namespace: s.hello.Namespace, job: s.hello.Job, jobUID: s.hello.JobUID, keyHash: s.keyHash}
-	c.owner, _ = s.Owner()
-	return c
+// hasOther says that the runner has, or was begun for, a call of a name with another UID. One whose connection has ended has results
+// alone.
+func (s *Runner) hasOther(name, uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := &s.served; !s.over && v.IsCall() && v.Name == name && v.UID != uid {
+		return true
+	}
+	for _, call := range s.served.calls {
+		if call.Name == name && call.UID != uid && (!s.over || call.result != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// noticeRoom has the session looked at when a call waits for the runner to read.
+func (s *Runner) noticeRoom() {
+	if inServed(s, (*served).markRoom) {
+		s.hub.notify(s)
+	}
 }
 
 // hasExited says that the runner had one call, whose result was acknowledged.
@@ -134,23 +134,66 @@ func (s *Runner) hasExited() bool { return inServed(s, (*served).isDone) }
 // mayReport says whether a result can come now: the runner has a call that it hasn't reported.
 func (s *Runner) mayReport() bool { return inServed(s, (*served).mayReport) }
 
-// end has the connection take and send nothing more, and takes away what nobody acknowledged. calls are those that the runner
-// has then; it has no others, unless it connects again.
-func (s *Runner) end() (left []*heldResult, calls []HeldCall) {
+// markAll has all that the runner has looked at.
+func (s *Runner) markAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served.markAll()
+}
+
+// end has the connection take and send nothing more. What the runner has then stays known, as far as there is room for its results: it
+// has no other calls, unless it connects again.
+func (s *Runner) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	if s.served == nil {
-		return nil, nil
-	}
 	s.served.markAll()
 	for _, call := range s.served.calls {
-		if call.result != nil {
-			left, call.result = append(left, call.result), nil
+		call.dropDecision()
+		if call.result == nil {
+			continue
 		}
-		call.release()
+		// The budget is for what connected runners send.
+		call.releaseResult()
+		if share, ok := s.hub.left.Acquire(int64(call.size+leftOverhead), s.hello.Namespace); ok {
+			call.releaseResult = share.Release
+		} else {
+			call.result = nil
+		}
 	}
-	return left, s.served.list()
+}
+
+// isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
+// and its results count in any case.
+func (s *Runner) isRemembered() bool {
+	return inServed(s, func(v *served) bool { return v.IsSession() || v.hasResult() })
+}
+
+// continueFrom takes over what was known of the runner when its last connection ended.
+func (s *Runner) continueFrom(last *Runner) {
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served.continueFrom(&last.served)
+}
+
+// releaseResult drops the result of a call, unless it came on this connection, which is there: that is acknowledged.
+func (s *Runner) releaseResult(callUID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if call := s.served.calls[callUID]; call != nil && (s.over || !call.hasReported) {
+		call.dropResult()
+	}
+}
+
+// releaseResults drops all results.
+func (s *Runner) releaseResults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, call := range s.served.calls {
+		call.dropResult()
+	}
 }
 
 // Refuse tells the runner to give up all that it has, and to exit. Nothing that it says afterwards counts. A runner of a call
@@ -162,10 +205,8 @@ func (s *Runner) Refuse(reason string) {
 		return
 	}
 	s.over = true
-	if s.served != nil {
-		for _, call := range s.served.calls {
-			call.release()
-		}
+	for _, call := range s.served.calls {
+		call.release()
 	}
 	_ = s.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason, Final: true}})
 	s.close()
@@ -178,4 +219,10 @@ func (s *Runner) sendOrClose(m *wire.Message) error {
 		return err
 	}
 	return nil
+}
+
+// close ends the connection. What was sent before still leaves.
+func (s *Runner) close() {
+	s.outbox.close()
+	s.cancel()
 }

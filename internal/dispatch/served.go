@@ -8,9 +8,9 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// served is what a runner has begun with, and the calls that it has of that. A nil one has nothing. Its users hold the
-// lock of the Runner.
+// served is what a runner has begun with, and the calls that it has of that. Its users hold the lock of the Runner.
 type served struct {
+	// Owner is empty while the runner waits.
 	wire.Owner
 	// calls has the calls by their UID, at most wire.MaxHeldCalls.
 	calls map[string]*heldCall
@@ -46,21 +46,21 @@ type heldCall struct {
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
 	isNew   bool
-	result  *heldResult
+	// result is what nobody has acknowledged, on this connection or the last one; nil for nothing. releaseResult gives back the memory that
+	// it takes of the budget.
+	result        *wire.Result
+	size          int
+	releaseResult func()
 	// releaseDecision gives back the memory that the decision takes; nil when it takes none.
 	releaseDecision func()
 }
 
-func newServed(owner wire.Owner, now time.Time) *served {
-	return &served{Owner: owner, calls: map[string]*heldCall{}, used: now}
+func newServed(owner wire.Owner, now time.Time) served {
+	return served{Owner: owner, calls: map[string]*heldCall{}, used: now}
 }
 
-func (v *served) get(callUID string) *heldCall {
-	if v == nil {
-		return nil
-	}
-	return v.calls[callUID]
-}
+// hasBegun says that the runner was given something to do.
+func (v *served) hasBegun() bool { return v.Kind != "" }
 
 // takes says whether the call is one of the owner: a ToolCall has no other than itself.
 func (v *served) takes(callUID string) bool { return !v.IsCall() || callUID == v.UID }
@@ -83,9 +83,6 @@ func (v *served) inOrder() []*heldCall {
 }
 
 func (v *served) list() []HeldCall {
-	if v == nil {
-		return nil
-	}
 	var list []HeldCall
 	for _, call := range v.inOrder() {
 		list = append(list, call.HeldCall)
@@ -121,9 +118,6 @@ func (v *served) hasRoom() bool {
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
-	if v == nil {
-		return false
-	}
 	if v.stops > 0 {
 		return true
 	}
@@ -135,27 +129,41 @@ func (v *served) mayReport() bool {
 	return false
 }
 
-// markAll has all that the runner has looked at. It says whether it has begun.
-func (v *served) markAll() bool {
-	if v == nil {
-		return false
-	}
+// markAll has all that the runner has looked at.
+func (v *served) markAll() {
 	v.isNew = true
 	for _, call := range v.calls {
 		call.isNew = true
 	}
-	return true
+}
+
+// hasResult says that a result is there which nobody has acknowledged.
+func (v *served) hasResult() bool {
+	for _, call := range v.calls {
+		if call.result != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // isDone says that the runner had one call, whose result was acknowledged: it exits.
-func (v *served) isDone() bool { return v != nil && v.IsCall() && v.taken > 0 && len(v.calls) == 0 }
+func (v *served) isDone() bool { return v.IsCall() && v.taken > 0 && len(v.calls) == 0 }
 
 // release gives back the memory that a call takes.
 func (c *heldCall) release() {
+	c.dropResult()
+	c.dropDecision()
+}
+
+func (c *heldCall) dropResult() {
 	if c.result != nil {
-		c.result.release()
-		c.result = nil
+		c.releaseResult()
+		c.result, c.releaseResult = nil, nil
 	}
+}
+
+func (c *heldCall) dropDecision() {
 	if c.releaseDecision != nil {
 		c.releaseDecision()
 		c.releaseDecision, c.Decision = nil, ""
@@ -164,7 +172,7 @@ func (c *heldCall) release() {
 
 // drop forgets a call, and its result; nil when it isn't there.
 func (v *served) drop(callUID string) *heldCall {
-	call := v.get(callUID)
+	call := v.calls[callUID]
 	if call != nil {
 		delete(v.calls, callUID)
 		call.release()
@@ -174,7 +182,7 @@ func (v *served) drop(callUID string) *heldCall {
 
 // ack drops a call whose result is recorded. One whose result is still on its way is dropped when it arrives.
 func (v *served) ack(callUID string) (dropped *heldCall, err error) {
-	call := v.get(callUID)
+	call := v.calls[callUID]
 	switch {
 	case call == nil:
 		return nil, nil
@@ -190,9 +198,9 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 // stop notes that the runner is told to stop a call. added says that the runner doesn't have it, again that it was told before or
 // has nothing to stop.
 func (v *served) stop(callUID, callName string) (added, again bool, err error) {
-	call := v.get(callUID)
+	call := v.calls[callUID]
 	switch {
-	case v == nil, !v.takes(callUID):
+	case !v.hasBegun(), !v.takes(callUID):
 		return false, false, errNotServed
 	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
 		return false, false, ErrNoRoom
@@ -209,10 +217,7 @@ func (v *served) stop(callUID, callName string) (added, again bool, err error) {
 
 // pause has the runner be given no call. It says false, and does nothing, when the runner has one that takes the session's turn.
 func (v *served) pause() bool {
-	if v == nil {
-		return false
-	}
-	v.paused = !v.takesTurns()
+	v.paused = v.hasBegun() && !v.takesTurns()
 	return v.paused
 }
 
@@ -233,26 +238,10 @@ func (v *served) end(call *heldCall, now time.Time) {
 	}
 }
 
-func (v *served) lastEndOf() time.Time {
-	if v == nil {
-		return time.Time{}
-	}
-	return v.lastEnd
-}
-
-// othersOf are the calls of a name, but for the one with a UID.
-func (v *served) othersOf(name, uid string) []HeldCall {
-	return slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
-}
-
-// isForOther says that the runner has, or was begun for, a call of a name with another UID.
-func (v *served) isForOther(name, uid string) bool {
-	return v != nil && (v.IsCall() && v.Name == name && v.UID != uid || len(v.othersOf(name, uid)) > 0)
-}
-
-// discardOthers has the results of the calls that othersOf returns acknowledged as soon as they arrive: nobody takes them.
+// discardOthers has the results of the calls of a name acknowledged as soon as they arrive, but for that of the one with a UID: nobody
+// takes them. It returns these calls.
 func (v *served) discardOthers(name, uid string) []HeldCall {
-	others := v.othersOf(name, uid)
+	others := slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
 	for _, call := range others {
 		v.calls[call.UID].discard = true
 	}
@@ -261,9 +250,6 @@ func (v *served) discardOthers(name, uid string) []HeldCall {
 
 // remind has the calls looked at whose end nobody has taken. It says whether there are any.
 func (v *served) remind() (found bool) {
-	if v == nil {
-		return false
-	}
 	for _, call := range v.calls {
 		if call.hasReported {
 			call.isNew, found = true, true
@@ -274,33 +260,29 @@ func (v *served) remind() (found bool) {
 
 // markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
 func (v *served) markRoom() bool {
-	if v == nil || !v.isAwaited {
+	if !v.isAwaited {
 		return false
 	}
 	v.isAwaited, v.isNew = false, true
 	return true
 }
 
-// continueFrom takes over what was known of the runner when its last connection ended, and has the calls looked at that it had then and
-// has no more. It says whether there are any.
-func (v *served) continueFrom(before *seenRunner) bool {
-	if v == nil {
-		return false
-	}
-	v.lastEnd = before.lastEnd
-	for _, call := range before.calls {
-		if v.get(call.UID) == nil {
-			v.lost = append(v.lost, call.Name)
+// continueFrom takes over what was known on the last connection: the results, until they come again, and when a call ended. It has the
+// calls looked at that the runner had then and has no more.
+func (v *served) continueFrom(last *served) {
+	v.lastEnd = last.lastEnd
+	for uid, before := range last.calls {
+		if call := v.calls[uid]; call != nil {
+			call.result, call.size, call.releaseResult = before.result, before.size, before.releaseResult
+			before.result = nil
+		} else {
+			v.lost = append(v.lost, before.Name)
 		}
 	}
-	return len(v.lost) > 0
 }
 
 // takeNews is what is new since it was last taken.
 func (v *served) takeNews() News {
-	if v == nil {
-		return News{}
-	}
 	n := News{Owner: v.isNew, Calls: v.lost}
 	v.isNew, v.lost = false, nil
 	for _, call := range v.calls {

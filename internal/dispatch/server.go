@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -103,20 +104,14 @@ func (a *acceptor) serve(ctx context.Context, listener net.Listener) error {
 
 // isExhausted says whether accepting may work again when other connections end.
 func isExhausted(err error) bool {
-	for _, known := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	known := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -146,18 +141,18 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	defer context.AfterFunc(ctx, abort)()
 	inTime := context.AfterFunc(admission, abort)
 	defer inTime()
-	conn, hello, err := a.greet(admission, raw, c.source.addr)
+	conn, hello, err := a.greet(admission, raw, c.source)
 	if err != nil {
 		return err
 	}
 	peer := a.newConnection(ctx, conn, hello, abort)
-	peer.runner.order = order
+	peer.order = order
 	defer peer.end()
 	if err := a.verify(hello); err != nil {
 		peer.turnAway(err)
 		return err
 	}
-	switch err := a.lookUp(admission, peer.runner); {
+	switch err := a.lookUp(admission, peer.Runner); {
 	case errors.Is(err, errUnknown):
 		// It isn't told, as below.
 		return err
@@ -165,7 +160,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	release, err := a.runners.take(c.source.addr, hello.Namespace, abort)
+	release, err := a.runners.take(c.source, hello.Namespace, abort)
 	if err != nil {
 		// It isn't told: it tries again later, and a refusal would end one that waits for a call.
 		return err
@@ -180,7 +175,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 
 // run keeps the Runner in the hub while the runner is connected.
 func (a *acceptor) run(ctx context.Context, peer *connection) error {
-	runner := peer.runner
+	runner := peer.Runner
 	inTime := time.AfterFunc(listTimeout, peer.outbox.abort)
 	if err := peer.receiveHeld(); err != nil || !inTime.Stop() {
 		return fmt.Errorf("read the calls that the runner has: %w", cmp.Or(err, errTimeout))
@@ -188,11 +183,11 @@ func (a *acceptor) run(ctx context.Context, peer *connection) error {
 	if !a.Hub.add(runner) {
 		return errTaken
 	}
-	// After it, the Runner isn't found any more.
+	// After it, the Runner isn't found by readers any more.
 	defer runner.reads.end()
 	defer runner.transfers.end()
 	defer a.Hub.remove(runner)
-	err := peer.receive(func(callUID string) { a.Hub.received(runner, callUID) })
+	err := peer.receive()
 	if ctx.Err() == nil {
 		a.Log.V(1).Info("A runner's connection ended", "pod", runner.hello.Namespace+"/"+runner.hello.Pod, "reason", err.Error())
 	}

@@ -23,7 +23,7 @@ func (a *acceptor) sweepForever(ctx context.Context) {
 	}
 }
 
-// sweep looks at every runner once, and at what it has of the runners of ToolSessions that aren't connected. When the API
+// sweep looks at every runner once, and at those that aren't connected and of which something is remembered. When the API
 // server doesn't answer, the rest is judged by the cache alone, and those that the cache doesn't know stay until the next
 // time.
 func (a *acceptor) sweep(ctx context.Context) {
@@ -37,35 +37,35 @@ func (a *acceptor) sweep(ctx context.Context) {
 		if inServed(s, (*served).remind) {
 			a.Hub.notify(s)
 		}
-		live, err := a.look(ctx, s.claim(), &answers)
+		live, err := a.look(ctx, s, &answers)
 		switch {
 		case err != nil && !errors.Is(err, errUnknown):
 			s.Refuse(err.Error())
 		case live && err == nil:
 			// Of calls the cache has those in flight: the reconciler answers the runner of one that has ended.
-			inServed(s, (*served).markAll)
+			s.markAll()
 			a.Hub.notify(s)
 		}
 	}
-	for _, c := range a.Hub.seenClaims() {
-		if _, err := a.look(ctx, c, &answers); err != nil && !errors.Is(err, errUnknown) {
-			a.Hub.Forget(c.keyHash)
+	for _, s := range a.Hub.lost() {
+		if _, err := a.look(ctx, s, &answers); err != nil && !errors.Is(err, errUnknown) {
+			a.Hub.Forget(s.keyHash)
 		}
 	}
 }
 
-// look says why a claim isn't true. live says that the API server was asked, which happens while it answers.
-func (a *acceptor) look(ctx context.Context, c *claim, answers *bool) (live bool, err error) {
+// look says why a runner belongs to nothing. live says that the API server was asked, which happens while it answers.
+func (a *acceptor) look(ctx context.Context, s *Runner, answers *bool) (live bool, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return false, errUnknown
-	case a.records.isTrue(ctx, a.records.Cached, c) == nil:
+	case a.records.isTrue(ctx, a.records.Cached, s) == nil:
 		return false, nil
 	case !*answers:
 		return false, errUnknown
 	}
 	// No namespace has an empty name: the sweep has a turn of its own.
-	err = a.records.check(ctx, "", c)
+	err = a.records.check(ctx, "", s)
 	*answers = !errors.Is(err, errUnknown)
 	return true, err
 }

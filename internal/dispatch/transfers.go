@@ -13,8 +13,8 @@ import (
 const (
 	// stallTimeout is how long a runner may take to answer what a transfer waits for.
 	stallTimeout = 5 * time.Minute
-	// maxSigns is how often a runner may say that it goes on, which it does every ten seconds: an hour is enough to sum a file.
-	maxSigns = 360
+	// sumTimeout is that until a file is read, which is summed first.
+	sumTimeout = time.Hour
 )
 
 // Errors of transfers.
@@ -40,7 +40,6 @@ func (e *TransferError) Error() string { return e.Reason + ": " + e.Message }
 type transfers struct {
 	// runner is whose connection it is. Its lock is held for what is open.
 	runner *Runner
-	outbox *outbox
 	// turn has an element while no part is on its way to the runner.
 	turn chan struct{}
 	// over is closed when the connection has ended.
@@ -50,10 +49,8 @@ type transfers struct {
 	open map[uint64]*Transfer
 }
 
-func newTransfers(s *Runner, o *outbox) *transfers {
-	t := &transfers{
-		runner: s, outbox: o, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
-	}
+func newTransfers(s *Runner) *transfers {
+	t := &transfers{runner: s, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{}}
 	t.turn <- struct{}{}
 	return t
 }
@@ -75,9 +72,7 @@ type Transfer struct {
 	kind wire.TransferKind
 	// begun is closed when the runner has begun, ended when it has ended.
 	begun, ended chan struct{}
-	// alive has an element when the runner said that it goes on, before it has begun.
-	alive chan struct{}
-	parts chan *wire.Part
+	parts        chan *wire.Part
 	// room has an element for each part that may be sent.
 	room chan struct{}
 
@@ -100,7 +95,11 @@ func (s *Runner) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, erro
 	if err != nil {
 		return nil, err
 	}
-	err = t.await(ctx, t.begun)
+	timeout := stallTimeout
+	if m.Kind == wire.TransferRead {
+		timeout = sumTimeout
+	}
+	_, err = await(ctx, t, timeout, t.begun)
 	if errors.Is(err, errHasEnded) && t.failure() == nil {
 		// It has done all that it was to do.
 		err = nil
@@ -120,11 +119,11 @@ func (t *transfers) begin(m *wire.Transfer) (*Transfer, error) {
 	}
 	t.last++
 	m.ID = t.last
-	if err := t.outbox.send(&wire.Message{Transfer: m}); err != nil {
+	if err := t.runner.outbox.send(&wire.Message{Transfer: m}); err != nil {
 		return nil, err
 	}
 	one := &Transfer{
-		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}), alive: make(chan struct{}, 1),
+		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}),
 		parts: make(chan *wire.Part, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
 	}
 	for range wire.MaxUnansweredParts {
@@ -149,15 +148,10 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	switch {
 	case s.Ended:
 		delete(t.open, s.ID)
-		if v := t.runner.served; v != nil {
-			v.used = t.runner.now()
-		}
+		t.runner.served.used = t.runner.hub.Clock.Now()
 		close(one.ended)
 	case !one.isBegun && one.kind == wire.TransferRead && s.SHA256 == "":
-		select {
-		case one.alive <- struct{}{}:
-		default:
-		}
+		return errTransfer
 	case !one.isBegun:
 		one.isBegun = true
 		close(one.begun)
@@ -206,28 +200,25 @@ func (t *transfers) takePart(p *wire.Part) error {
 // errHasEnded says that the runner has ended the transfer.
 var errHasEnded = errors.New("the transfer has ended")
 
-// await waits until a channel is closed, or has an element.
-func (t *Transfer) await(ctx context.Context, something <-chan struct{}) error {
-	timer := time.NewTimer(stallTimeout)
-	defer timer.Stop()
-	for signs := 0; ; {
-		select {
-		case <-something:
-			return nil
-		case <-t.alive:
-			if signs++; signs <= maxSigns {
-				timer.Reset(stallTimeout)
-			}
-		case <-t.ended:
-			return errHasEnded
-		case <-t.of.over:
-			return errEnded
-		case <-timer.C:
-			return errStalled
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// await waits for what comes from a channel. What has come before the transfer's end counts.
+func await[T any](ctx context.Context, t *Transfer, timeout time.Duration, from <-chan T) (got T, err error) {
+	select {
+	case got = <-from:
+		return got, nil
+	default:
 	}
+	select {
+	case got = <-from:
+	case <-t.ended:
+		err = errHasEnded
+	case <-t.of.over:
+		err = errEnded
+	case <-time.After(timeout):
+		err = errStalled
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return got, err
 }
 
 // failure is why the runner has ended the transfer; nil when it has done all, or hasn't ended it.
@@ -258,10 +249,10 @@ func (t *Transfer) State() wire.TransferState {
 // Write adds at most wire.MaxPart bytes to a file that is written, when the runner has room for them. last says that they are
 // all: then Finish says what became of the file.
 func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
-	if err := t.await(ctx, t.room); err != nil {
+	if _, err := await(ctx, t, stallTimeout, t.room); err != nil {
 		return t.orFailure(err)
 	}
-	if err := t.await(ctx, t.of.turn); err != nil {
+	if _, err := await(ctx, t, stallTimeout, t.of.turn); err != nil {
 		return t.orFailure(err)
 	}
 	t.of.runner.mu.Lock()
@@ -269,7 +260,7 @@ func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
 	t.sent += int64(len(p))
 	t.of.runner.mu.Unlock()
 	giveBack := func() { t.of.turn <- struct{}{} }
-	err := t.of.outbox.sendPart(&wire.Message{Part: part}, giveBack)
+	err := t.of.runner.outbox.sendPart(&wire.Message{Part: part}, giveBack)
 	if err != nil {
 		giveBack()
 	}
@@ -278,7 +269,7 @@ func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
 
 // Finish waits for the end of a transfer that does what it was to do.
 func (t *Transfer) Finish(ctx context.Context) (wire.TransferState, error) {
-	if err := t.await(ctx, nil); !errors.Is(err, errHasEnded) {
+	if _, err := await[struct{}](ctx, t, stallTimeout, nil); !errors.Is(err, errHasEnded) {
 		return wire.TransferState{}, err
 	}
 	return t.State(), t.failure()

@@ -1,8 +1,8 @@
 package dispatch
 
 import (
-	"container/list"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,38 +16,24 @@ const (
 )
 
 // unauthenticated holds the connections whose peer hasn't said who it is. A newcomer doesn't wait behind them: when
-// there are too many, one of the source that has most is closed. Each method takes a time that doesn't depend on how
-// many there are: a flood must not make it slow.
+// there are too many, one of the source that has most is closed. To find that one takes some microseconds at most: a flood must not
+// make it slow.
 type unauthenticated struct {
-	mu      sync.Mutex
-	sources map[netip.Addr]*visitors
-	// byAge has all candidates, the oldest first.
-	byAge list.List
-	// bySize has the sources with that many candidates, the one that has had as many for longest first.
-	bySize  [maxUnauthenticatedPerSource + 1]list.List
-	largest int
-}
-
-// visitors are the connections of one source.
-type visitors struct {
-	addr netip.Addr
-	// byAge has the source's candidates, the oldest first.
-	byAge list.List
-	// size is the list of bySize that the source is in, inSize its place there.
-	size   int
-	inSize *list.Element
+	mu sync.Mutex
+	// sources has the connections of each source, the oldest first.
+	sources map[netip.Addr][]*candidate
+	total   int
 }
 
 // candidate is one of the connections.
 type candidate struct {
-	source           *visitors
-	since            time.Time
-	evict            func()
-	inAll, ofVisitor *list.Element
+	source netip.Addr
+	since  time.Time
+	evict  func()
 }
 
 func newUnauthenticated() *unauthenticated {
-	return &unauthenticated{sources: map[netip.Addr]*visitors{}}
+	return &unauthenticated{sources: map[netip.Addr][]*candidate{}}
 }
 
 // add makes room for a connection and registers it. evict must close the connection without blocking. The result is
@@ -59,14 +45,9 @@ func (u *unauthenticated) add(source netip.Addr, now time.Time, evict func()) *c
 	if !u.makeRoom(source, now) {
 		return nil
 	}
-	own := u.sources[source]
-	if own == nil {
-		own = &visitors{addr: source}
-		u.sources[source] = own
-	}
-	c := &candidate{source: own, since: now, evict: evict}
-	c.inAll, c.ofVisitor = u.byAge.PushBack(c), own.byAge.PushBack(c)
-	u.resized(own)
+	c := &candidate{source, now, evict}
+	u.sources[source] = append(u.sources[source], c)
+	u.total++
 	return c
 }
 
@@ -80,25 +61,35 @@ func (u *unauthenticated) remove(c *candidate) {
 // The rest needs the lock.
 
 func (u *unauthenticated) makeRoom(source netip.Addr, now time.Time) bool {
-	own := 0
-	if s := u.sources[source]; s != nil {
-		own = s.byAge.Len()
+	own := u.sources[source]
+	if len(own) >= maxUnauthenticatedPerSource {
+		u.evict(own[0])
+		return true
+	}
+	if u.total < maxUnauthenticated {
+		return true
+	}
+	var most []*candidate
+	oldest := &candidate{since: now}
+	for _, there := range u.sources {
+		first := there[0]
+		if len(there) > len(most) || len(there) == len(most) && first.since.Before(most[0].since) {
+			most = there
+		}
+		if first.since.Before(oldest.since) {
+			oldest = first
+		}
 	}
 	switch {
-	case own >= maxUnauthenticatedPerSource:
-		u.evict(oldest(&u.sources[source].byAge))
-	case u.byAge.Len() < maxUnauthenticated:
-	case u.largest > own+1:
-		u.evict(oldest(&u.bySize[u.largest].Front().Value.(*visitors).byAge))
-	case now.Sub(oldest(&u.byAge).since) >= minUnauthenticated:
-		u.evict(oldest(&u.byAge))
+	case len(most) > len(own)+1:
+		u.evict(most[0])
+	case now.Sub(oldest.since) >= minUnauthenticated:
+		u.evict(oldest)
 	default:
 		return false
 	}
 	return true
 }
-
-func oldest(candidates *list.List) *candidate { return candidates.Front().Value.(*candidate) }
 
 func (u *unauthenticated) evict(c *candidate) {
 	u.drop(c)
@@ -106,28 +97,15 @@ func (u *unauthenticated) evict(c *candidate) {
 }
 
 func (u *unauthenticated) drop(c *candidate) {
-	if c.inAll == nil {
+	there := u.sources[c.source]
+	at := slices.Index(there, c)
+	switch {
+	case at < 0:
 		return
+	case len(there) == 1:
+		delete(u.sources, c.source)
+	default:
+		u.sources[c.source] = slices.Delete(there, at, at+1)
 	}
-	u.byAge.Remove(c.inAll)
-	c.source.byAge.Remove(c.ofVisitor)
-	c.inAll = nil
-	u.resized(c.source)
-}
-
-// resized puts a source into the list of its size.
-func (u *unauthenticated) resized(s *visitors) {
-	if s.size > 0 {
-		u.bySize[s.size].Remove(s.inSize)
-	}
-	s.size = s.byAge.Len()
-	if s.size > 0 {
-		s.inSize = u.bySize[s.size].PushBack(s)
-	} else {
-		delete(u.sources, s.addr)
-	}
-	u.largest = max(u.largest, s.size)
-	for u.largest > 0 && u.bySize[u.largest].Len() == 0 {
-		u.largest--
-	}
+	u.total--
 }

@@ -31,27 +31,23 @@ func addr(n int) netip.Addr {
 // check compares the count with what is there.
 func (a *arrivals) check(t *testing.T) {
 	t.Helper()
-	total, largest, listed := 0, 0, 0
+	total := 0
 	for source, own := range a.sources {
-		total += own.byAge.Len()
-		largest = max(largest, own.byAge.Len())
-		if own.byAge.Len() == 0 || own.byAge.Len() != own.size {
-			t.Errorf("%s has %d and is listed with %d", source, own.byAge.Len(), own.size)
+		if total += len(own); len(own) == 0 || len(own) > maxUnauthenticatedPerSource {
+			t.Errorf("%s has %d", source, len(own))
 		}
 	}
-	for size := range a.bySize {
-		listed += size * a.bySize[size].Len()
-	}
-	if total != a.byAge.Len() || total != listed || largest != a.largest || total > maxUnauthenticated {
-		t.Errorf("%d are there; %d are listed by age, %d by size; the largest has %d, not %d", total, a.byAge.Len(), listed, largest, a.largest)
+	if total != a.total || total > maxUnauthenticated {
+		t.Errorf("%d are there; %d are counted", total, a.total)
 	}
 }
 
-func (a *arrivals) count(source netip.Addr) int {
-	if own := a.sources[source]; own != nil {
-		return own.size
+// largest is how many the source has that has most.
+func (a *arrivals) largest() (most int) {
+	for _, own := range a.sources {
+		most = max(most, len(own))
 	}
-	return 0
+	return most
 }
 
 func TestASourceLosesItsOwnOldestConnections(t *testing.T) {
@@ -80,7 +76,7 @@ func TestANewcomerTakesThePlaceOfTheLargestSourcesOldest(t *testing.T) {
 	for i := range maxUnauthenticatedPerSource {
 		a.arrive(addr(1), fmt.Sprintf("largest %d", i))
 	}
-	for i := 0; a.byAge.Len() < maxUnauthenticated; i++ {
+	for i := 0; a.total < maxUnauthenticated; i++ {
 		a.arrive(addr(2+i/4), "modest")
 	}
 	for i := range 10 {
@@ -127,8 +123,7 @@ func TestManyModestSourcesAreLeftAloneWhileTheyAreNew(t *testing.T) {
 	for i := range maxUnauthenticated {
 		a.arrive(addr(i), fmt.Sprint(i))
 	}
-	first := oldest(&a.byAge).since
-	a.now = first.Add(minUnauthenticated - 2*time.Millisecond)
+	a.now = a.sources[addr(0)][0].since.Add(minUnauthenticated - 2*time.Millisecond)
 	if a.arrive(addr(99999), "newcomer") != nil || len(a.evicted) != 0 {
 		t.Errorf("a newcomer took the place of %v", a.evicted)
 	}
@@ -146,8 +141,8 @@ func TestConnectionsThatSaidWhoTheyAreDoNotCount(t *testing.T) {
 		a.remove(c)
 		a.remove(c)
 	}
-	if len(a.evicted) != 0 || a.byAge.Len() != 0 || len(a.sources) != 0 {
-		t.Errorf("closed %d; %d are left, of %d sources", len(a.evicted), a.byAge.Len(), len(a.sources))
+	if len(a.evicted) != 0 || a.total != 0 || len(a.sources) != 0 {
+		t.Errorf("closed %d; %d are left, of %d sources", len(a.evicted), a.total, len(a.sources))
 	}
 	a.check(t)
 }
@@ -167,9 +162,9 @@ func TestTheBoundsHoldWhateverArrivesAndLeaves(t *testing.T) {
 			}
 			// Some sources send much more than others.
 			source := addr(int(1e4 * random.Float64() * random.Float64() * random.Float64()))
-			before := a.count(source)
+			before := len(a.sources[source])
 			c := a.arrive(source, "one")
-			if c == nil && before == 0 && a.largest > 1 {
+			if c == nil && before == 0 && a.largest() > 1 {
 				t.Fatal("a newcomer was turned away while a source had more than one")
 			}
 			if c != nil {
@@ -180,8 +175,8 @@ func TestTheBoundsHoldWhateverArrivesAndLeaves(t *testing.T) {
 		for _, c := range there {
 			a.remove(c)
 		}
-		if a.byAge.Len() != 0 || len(a.sources) != 0 || a.largest != 0 {
-			t.Errorf("seed %d: %d are left, of %d sources", seed, a.byAge.Len(), len(a.sources))
+		if a.total != 0 || len(a.sources) != 0 {
+			t.Errorf("seed %d: %d are left, of %d sources", seed, a.total, len(a.sources))
 		}
 	}
 }

@@ -24,12 +24,14 @@ type Registry struct {
 	runners Runners
 
 	mu sync.Mutex
-	// offered has the template of each Job that calls may claim; order has those Jobs, the oldest offer first.
-	offered map[string]string
-	order   map[string][]string
+	// offers are the Jobs that calls may claim, the oldest offer first.
+	offers []offer
 	// claims has the runner that a call claimed, by the call's UID.
 	claims map[string]claim
 }
+
+// offer is a Job, and what its pod was made from.
+type offer struct{ jobUID, template string }
 
 // claim names a claimant and its runner: the Job, the key of its very process, and what its pod was made from.
 type claim struct {
@@ -45,18 +47,16 @@ type Claimant struct {
 
 // NewRegistry makes an empty one.
 func NewRegistry(runners Runners) *Registry {
-	return &Registry{runners: runners, offered: map[string]string{}, order: map[string][]string{}, claims: map[string]claim{}}
+	return &Registry{runners: runners, claims: map[string]claim{}}
 }
 
 // Offer lets calls claim a Job's runner, if it is connected and waits. Offering it twice is fine.
 func (r *Registry) Offer(jobUID, template string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.offered[jobUID]; ok || r.idle(jobUID) == nil || r.isClaimed(jobUID) {
-		return
+	if !r.isOffered(jobUID) && r.idle(jobUID) != nil && !r.isClaimed(jobUID) {
+		r.offers = append(r.offers, offer{jobUID, template})
 	}
-	r.offered[jobUID] = template
-	r.order[template] = append(r.order[template], jobUID)
 }
 
 // Claim gives a call the runner that it claimed before, or else the one that was offered first; nil when none waits.
@@ -80,15 +80,18 @@ func (r *Registry) claim(template string, by Claimant, uid string) (runner, outd
 		delete(r.claims, uid)
 		outdated = s
 	}
-	for len(r.order[template]) > 0 {
-		jobUID := r.order[template][0]
+	for {
+		at := slices.IndexFunc(r.offers, func(o offer) bool { return o.template == template })
+		if at < 0 {
+			return nil, outdated
+		}
+		jobUID := r.offers[at].jobUID
 		r.withdraw(jobUID)
 		if s := r.idle(jobUID); s != nil {
 			r.claims[uid] = claim{by, jobUID, s.KeyHash(), template}
 			return s, outdated
 		}
 	}
-	return nil, outdated
 }
 
 // Claimed is the runner that a call claimed and that isn't recorded as the call's yet; nil when there is none.
@@ -145,8 +148,7 @@ func (r *Registry) IsBusy(jobUID string) bool {
 func (r *Registry) IsOffered(jobUID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.offered[jobUID]
-	return ok && r.idle(jobUID) != nil
+	return r.isOffered(jobUID) && r.idle(jobUID) != nil
 }
 
 // Waiting counts the runners of a template that calls may claim.
@@ -154,8 +156,8 @@ func (r *Registry) Waiting(template string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
-	for _, jobUID := range r.order[template] {
-		if r.idle(jobUID) != nil {
+	for _, o := range r.offers {
+		if o.template == template && r.idle(o.jobUID) != nil {
 			n++
 		}
 	}
@@ -202,14 +204,10 @@ func (r *Registry) isBusy(jobUID string) bool {
 	return s != nil && !s.IsWaiting()
 }
 
+func (r *Registry) isOffered(jobUID string) bool {
+	return slices.ContainsFunc(r.offers, func(o offer) bool { return o.jobUID == jobUID })
+}
+
 func (r *Registry) withdraw(jobUID string) {
-	template, ok := r.offered[jobUID]
-	if !ok {
-		return
-	}
-	delete(r.offered, jobUID)
-	r.order[template] = slices.DeleteFunc(r.order[template], func(uid string) bool { return uid == jobUID })
-	if len(r.order[template]) == 0 {
-		delete(r.order, template)
-	}
+	r.offers = slices.DeleteFunc(r.offers, func(o offer) bool { return o.jobUID == jobUID })
 }

@@ -41,8 +41,6 @@ type model struct {
 	claims map[string]claim
 }
 
-type offer struct{ job, template string }
-
 func (m *model) idle(job string) bool {
 	return m.connected[job] != nil && m.connected[job].IsWaiting()
 }
@@ -62,11 +60,11 @@ func (m *model) busy(job string) bool {
 }
 
 func (m *model) withdraw(job string) {
-	m.offers = slices.DeleteFunc(m.offers, func(o offer) bool { return o.job == job })
+	m.offers = slices.DeleteFunc(m.offers, func(o offer) bool { return o.jobUID == job })
 }
 
 func (m *model) offer(job, template string) {
-	known := slices.ContainsFunc(m.offers, func(o offer) bool { return o.job == job })
+	known := slices.ContainsFunc(m.offers, func(o offer) bool { return o.jobUID == job })
 	if !known && m.idle(job) && !m.claimedJob(job) {
 		m.offers = append(m.offers, offer{job, template})
 	}
@@ -95,10 +93,10 @@ func (m *model) claim(template, call string) *dispatch.Runner {
 		if o.template != template {
 			continue
 		}
-		m.withdraw(o.job)
-		if m.idle(o.job) {
-			s := m.connected[o.job]
-			m.claims[call] = claim{Claimant{NamespacedName: named(call)}, o.job, s.KeyHash(), template}
+		m.withdraw(o.jobUID)
+		if m.idle(o.jobUID) {
+			s := m.connected[o.jobUID]
+			m.claims[call] = claim{Claimant{NamespacedName: named(call)}, o.jobUID, s.KeyHash(), template}
 			return s
 		}
 	}
@@ -131,8 +129,8 @@ func TestClaimsHoldInEveryOrderOfEvents(t *testing.T) {
 			delete(m.connected, job)
 			r.Withdraw(job)
 		}
-		if len(r.claims)+len(r.offered)+len(r.order) != 0 {
-			t.Fatalf("seed %d: left behind: %v, %v, %v", seed, r.claims, r.offered, r.order)
+		if len(r.claims)+len(r.offers) != 0 {
+			t.Fatalf("seed %d: left behind: %v, %v", seed, r.claims, r.offers)
 		}
 	}
 }
@@ -193,7 +191,7 @@ func checkAgainst(t *testing.T, at string, r *Registry, m *model, jobs []string)
 	}
 	waiting := map[string]int{}
 	for _, o := range m.offers {
-		if m.idle(o.job) {
+		if m.idle(o.jobUID) {
 			waiting[o.template]++
 		}
 	}
@@ -201,7 +199,7 @@ func checkAgainst(t *testing.T, at string, r *Registry, m *model, jobs []string)
 		t.Fatalf("%s: %d and %d wait, not %v", at, one, two, waiting)
 	}
 	for _, job := range jobs {
-		offered := m.idle(job) && slices.ContainsFunc(m.offers, func(o offer) bool { return o.job == job })
+		offered := m.idle(job) && slices.ContainsFunc(m.offers, func(o offer) bool { return o.jobUID == job })
 		if r.IsOffered(job) != offered || r.IsBusy(job) != m.busy(job) {
 			t.Fatalf("%s: %s is offered: %t, busy: %t", at, job, r.IsOffered(job), r.IsBusy(job))
 		}

@@ -8,12 +8,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// SessionRunners finds the runner that holds a key, and which calls of a session it may have got. dispatch.Hub is one.
-type SessionRunners interface {
-	RunnerByKey(keyHash string) *dispatch.Runner
-	Accepted(keyHash string) (calls []dispatch.HeldCall, known bool)
-}
-
 // SessionHost is the process that a session records as its runner, as this operator has heard it.
 type SessionHost struct {
 	Session *v1alpha1.ToolSession
@@ -26,13 +20,13 @@ type SessionHost struct {
 
 // FindSessionHost finds the process that a session's calls are handed to; nil when the session records none, or one that
 // has none of its calls any more.
-func FindSessionHost(runners SessionRunners, session *v1alpha1.ToolSession) *SessionHost {
+func FindSessionHost(hub *dispatch.Hub, session *v1alpha1.ToolSession) *SessionHost {
 	bound := session.Status.Runner
 	if bound == nil || session.Status.Pod == "" {
 		return nil
 	}
-	h := &SessionHost{Session: session, Runner: runners.RunnerByKey(bound.KeyHash), accepted: map[string]dispatch.HeldCall{}}
-	calls, known := runners.Accepted(bound.KeyHash)
+	h := &SessionHost{Session: session, Runner: hub.RunnerByKey(bound.KeyHash), accepted: map[string]dispatch.HeldCall{}}
+	calls, known := hub.Accepted(bound.KeyHash)
 	h.HasSaidHello = known
 	for _, call := range calls {
 		h.accepted[call.UID] = call

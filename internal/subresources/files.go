@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -27,20 +26,17 @@ import (
 const bodyTimeout = time.Minute
 
 // serveFiles reads, writes or deletes a file.
-func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) error {
+func (p *proxy) serveFiles(q *proxied) error {
+	r := q.r
 	asked, err := parseFileRequest(r)
 	if err != nil {
 		return err
 	}
 	ctx := r.Context()
-	session, err := p.rules.get(ctx, q.session)
-	if err != nil {
+	if err := p.open(ctx, q); err != nil {
 		return err
 	}
-	if err := p.rules.checkUse(ctx, q.who, session); err != nil {
-		return err
-	}
-	q.found = session
+	session := q.found
 	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
 	if err != nil {
 		return err
@@ -55,12 +51,12 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
-	leave, err := p.slots.enterSession(q.session)
+	leave, err := p.enterSession(q.object)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), asked: asked, rules: *decision.Files}
+	f := &fileAnswer{proxy: p, exchange: q.exchange, request: asked, rules: *decision.Files}
 	if asked.kind == wire.TransferWrite && f.rules.MaxWriteBytes > 0 && r.ContentLength > f.rules.MaxWriteBytes {
 		return transferFailed(&dispatch.TransferError{
 			Reason:  v1alpha1.ReasonFileTooLarge,
@@ -86,7 +82,7 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 		if _, err := f.transfer.Finish(ctx); err != nil {
 			return transferFailed(err, asked)
 		}
-		w.WriteHeader(http.StatusNoContent)
+		q.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 }
@@ -111,24 +107,22 @@ func (q *fileRequest) action() *v1alpha1.FileAction {
 // fileAnswer is a file that goes up or down.
 type fileAnswer struct {
 	*proxy
-	w        http.ResponseWriter
-	r        *http.Request
-	control  *http.ResponseController
-	asked    *fileRequest
+	*exchange
+	request  *fileRequest
 	rules    spec.FileRules
 	transfer *dispatch.Transfer
 }
 
 // send sends the file, or the part that was asked for.
 func (f *fileAnswer) send(ctx context.Context) error {
-	state, h := f.transfer.State(), f.w.Header()
+	state, h := f.transfer.State(), f.Header()
 	tag := tagOf(state.SHA256)
 	h.Set("ETag", tag)
 	switch {
-	case f.asked.ifMatch != "" && !listsTag(f.asked.ifMatch, tag, false):
-		return statusError(http.StatusPreconditionFailed, v1alpha1.ReasonFileChanged, nil, "the file has the ETag %s, and not %.100s", tag, f.asked.ifMatch)
-	case f.asked.ifNoneMatch != "" && listsTag(f.asked.ifNoneMatch, tag, true):
-		f.w.WriteHeader(http.StatusNotModified)
+	case f.request.ifMatch != "" && !listsTag(f.request.ifMatch, tag, false):
+		return statusError(http.StatusPreconditionFailed, v1alpha1.ReasonFileChanged, nil, "the file has the ETag %s, and not %.100s", tag, f.request.ifMatch)
+	case f.request.ifNoneMatch != "" && listsTag(f.request.ifNoneMatch, tag, true):
+		f.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	start, end, isPart, err := f.part(tag, state.Size)
@@ -146,7 +140,7 @@ func (f *fileAnswer) send(ctx context.Context) error {
 		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", start, end-1, state.Size))
 	}
 	if f.r.Method == http.MethodHead {
-		f.w.WriteHeader(code)
+		f.WriteHeader(code)
 		return nil
 	}
 	// Of an answer that breaks off, the length tells a client that something is lacking.
@@ -159,8 +153,8 @@ func (f *fileAnswer) send(ctx context.Context) error {
 
 // sendArchive sends a directory. It has no length, so that an answer which breaks off has to look like one.
 func (f *fileAnswer) sendArchive(ctx context.Context) error {
-	f.w.Header().Set("Content-Type", "application/x-tar")
-	f.w.Header().Set("X-Content-Type-Options", "nosniff")
+	f.Header().Set("Content-Type", "application/x-tar")
+	f.Header().Set("X-Content-Type-Options", "nosniff")
 	isBegun, err := f.stream(http.StatusOK, func(pass func([]byte) error) error { return f.transfer.ReadArchive(ctx, pass) })
 	if err != nil && isBegun {
 		panic(http.ErrAbortHandler)
@@ -170,43 +164,25 @@ func (f *fileAnswer) sendArchive(ctx context.Context) error {
 
 // stream sends what is read as it comes. Until the first part is there an error can still be told.
 func (f *fileAnswer) stream(code int, read func(pass func([]byte) error) error) (isBegun bool, err error) {
-	to := newTimedWriter(framedWriter{f.w}, f.clock)
 	begin := func() {
 		if !isBegun {
-			f.w.WriteHeader(code)
+			f.WriteHeader(code)
 			isBegun = true
 		}
 	}
 	err = read(func(part []byte) error {
 		begin()
-		_, err := to.Write(part)
+		_, err := f.Write(part)
 		return err
 	})
-	_ = f.control.SetWriteDeadline(time.Time{})
+	_ = f.SetWriteDeadline(time.Time{})
 	switch {
 	case err == nil:
 		begin()
 	case !isBegun:
-		err = transferFailed(err, f.asked)
+		err = transferFailed(err, f.request)
 	}
 	return isBegun, err
-}
-
-// framedWriter writes frames of HTTP/2 that are whole records of TLS.
-type framedWriter struct{ http.ResponseWriter }
-
-// Unwrap is for http.ResponseController.
-func (w framedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Write implements io.Writer.
-func (w framedWriter) Write(p []byte) (n int, err error) {
-	for frame := range slices.Chunk(p, dispatch.FrameBytes) {
-		written, err := w.ResponseWriter.Write(frame)
-		if n += written; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
 }
 
 // part says which bytes are asked for.
@@ -223,7 +199,7 @@ func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool
 	}
 	start, end, err = q.resolve(output.Info{Bytes: size, Complete: true})
 	if apierrors.ReasonForError(err) == ReasonRangeNotSatisfiable {
-		f.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		f.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 	}
 	if limit := f.rules.MaxReadBytes; err == nil && f.r.Method != http.MethodHead && limit > 0 && end-start > limit {
 		err = statusError(http.StatusRequestEntityTooLarge, v1alpha1.ReasonFileTooLarge, nil,
@@ -238,21 +214,21 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 	case errors.Is(err, errBrokeOff):
 		return badRequest("%s: the file that it was in wasn't written", err.Error())
 	case err != nil:
-		return transferFailed(err, f.asked)
+		return transferFailed(err, f.request)
 	}
 	state, err := f.transfer.Finish(ctx)
 	if err != nil {
-		return transferFailed(err, f.asked)
+		return transferFailed(err, f.request)
 	}
-	if f.asked.kind == wire.TransferWrite {
-		f.w.Header().Set("ETag", tagOf(state.SHA256))
+	if f.request.kind == wire.TransferWrite {
+		f.Header().Set("ETag", tagOf(state.SHA256))
 	}
-	f.w.Header().Set("Content-Length", "0")
+	f.Header().Set("Content-Length", "0")
 	code := http.StatusOK
 	if state.Created {
 		code = http.StatusCreated
 	}
-	f.w.WriteHeader(code)
+	f.WriteHeader(code)
 	return nil
 }
 
@@ -286,8 +262,8 @@ func (f *fileAnswer) passOn(ctx context.Context, most int64) error {
 // fill reads as much as fits. Only the body's own end is the last; an error is one that breaks it off.
 func (f *fileAnswer) fill(buffer []byte) (n int, isLast bool, err error) {
 	// Not every reader can be given a time.
-	_ = f.control.SetReadDeadline(f.clock.Now().Add(bodyTimeout))
-	defer func() { _ = f.control.SetReadDeadline(time.Time{}) }()
+	_ = f.SetReadDeadline(f.clock.Now().Add(bodyTimeout))
+	defer func() { _ = f.SetReadDeadline(time.Time{}) }()
 	for n < len(buffer) {
 		got, err := f.r.Body.Read(buffer[n:])
 		n += got

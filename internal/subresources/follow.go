@@ -37,9 +37,9 @@ func (a *answer) follow(ctx context.Context, reader output.Reader) error {
 		}
 	}
 	a.describe(info)
-	a.w.Header().Set(HeaderOffset, strconv.FormatInt(start, 10))
-	a.w.WriteHeader(http.StatusOK)
-	if a.r.Method == http.MethodHead || a.control.Flush() != nil {
+	a.Header().Set(HeaderOffset, strconv.FormatInt(start, 10))
+	a.WriteHeader(http.StatusOK)
+	if a.r.Method == http.MethodHead || a.FlushError() != nil {
 		return nil
 	}
 	f := &following{answer: a, at: start, left: a.query.limit, pause: minReopen}
@@ -102,8 +102,8 @@ func (f *following) next(ctx context.Context, reader output.Reader) error {
 
 // sendNext reads and sends bytes. There is a buffer only for as long as that takes.
 func (f *following) sendNext(ctx context.Context, reader output.Reader) error {
-	buffer := f.readers.buffers.Get().(*[bufferSize]byte)
-	defer f.readers.buffers.Put(buffer)
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
 	n, err := reader.ReadAt(ctx, buffer[:min(bufferSize, f.left)], f.at)
 	if err != nil {
 		return err

@@ -55,9 +55,9 @@ func followFor(t *testing.T, read func() (*v1alpha1.ToolCall, error)) time.Durat
 	a := &answer{
 		logs: &logs{
 			calls: &calls{live: oneCall{read: read}, cached: nothingCached{}, stored: cache.NewLRUExpireCache(1)}, sources: []output.Source{broken{}},
-			readers: newReaders(clock.RealClock{}), clock: clock.RealClock{},
+			clock: clock.RealClock{},
 		},
-		w: w, r: httptest.NewRequest(http.MethodGet, "/", nil), control: http.NewResponseController(w), call: &v1alpha1.ToolCall{},
+		exchange: exchangeBy("u", w, httptest.NewRequest(http.MethodGet, "/", nil)), call: &v1alpha1.ToolCall{},
 		query: &logRequest{stream: output.Stdout, limit: unlimited, follow: true},
 	}
 	began := time.Now()

@@ -19,13 +19,10 @@ import (
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-
-	"toolcall.dev/operator/internal/dispatch"
 )
 
 // Leader says where the replica is that runners are connected to.
@@ -40,74 +37,43 @@ type Leader interface {
 type forwarder struct {
 	leader    Leader
 	transport *http.Transport
-	// files carries more at a time: those requests are fewer.
-	files *http.Transport
 	// moves is how often a connection of the API server is asked to go elsewhere.
 	moves *rate.Limiter
 }
 
-// forwarded is what kind of request is passed on.
-type forwarded int
-
-const (
-	// forwardedRange has a length, so that what is lacking shows. forwardedFollow goes on elsewhere when it breaks off.
-	forwardedRange forwarded = iota
-	forwardedFollow
-	// forwardedFile carries a file, an archive or input. An archive has no length.
-	forwardedFile
-)
-
 // Bounds of a connection to the leader.
 const (
-	dialTimeout     = 3 * time.Second
-	responseTimeout = 30 * time.Second
+	dialTimeout = 3 * time.Second
 	// forwardBuffer is how much of an answer waits here for a client that doesn't take it. It is a part of what one request may
 	// take of memory: without it, the library lets the leader send 4 MiB ahead.
 	forwardBuffer = 32 << 10
-	// fileBuffer is that of a file, fileFrame how much of it comes in a frame, and is passed on at once.
-	fileBuffer = 256 << 10
-	fileFrame  = dispatch.PartBytes
 	// movePause is between two connections that are asked to go elsewhere.
 	movePause = time.Second
 )
 
-// newMoves bounds how often this replica asks the API server to connect elsewhere.
-func newMoves() *rate.Limiter { return rate.NewLimiter(rate.Every(movePause), 1) }
-
-// newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
-func newForwarder(leader Leader, own *certificate, wait time.Duration, moves *rate.Limiter) *forwarder {
-	transportOf := func(buffer, frame int) *http.Transport {
-		return &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:       own.clientTLS(),
-			TLSHandshakeTimeout:   dialTimeout,
-			ResponseHeaderTimeout: wait,
-			IdleConnTimeout:       idleTimeout,
-			ForceAttemptHTTP2:     true,
-			DisableCompression:    true,
+// newForwarder makes one that asks the API server to connect elsewhere now and then. An answer may begin when a large file has been read:
+// that the leader is gone, pings say.
+func newForwarder(leader Leader, own *certificate) *forwarder {
+	return &forwarder{
+		leader: leader, moves: rate.NewLimiter(rate.Every(movePause), 1),
+		transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:     own.clientTLS(),
+			TLSHandshakeTimeout: dialTimeout,
+			IdleConnTimeout:     idleTimeout,
+			ForceAttemptHTTP2:   true,
+			DisableCompression:  true,
 			HTTP2: &http.HTTP2Config{
-				MaxReceiveBufferPerStream: buffer, MaxReadFrameSize: frame, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
+				MaxReceiveBufferPerStream: forwardBuffer, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
 			},
-		}
+		},
 	}
-	return &forwarder{leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame), moves: moves}
 }
-
-// fileBuffers are what files are copied through. The library puts a buffer back also after a failed Write: that is safe because its
-// HTTP/2 server keeps nothing of a buffer once Write has returned (go.dev/issue/58446).
-var fileBuffers = bufferPool{sync.Pool{New: func() any { return new([fileFrame]byte) }}}
-
-type bufferPool struct{ pool sync.Pool }
-
-// Get implements httputil.BufferPool.
-func (p *bufferPool) Get() []byte { return p.pool.Get().(*[fileFrame]byte)[:] }
-
-// Put implements httputil.BufferPool.
-func (p *bufferPool) Put(b []byte) { p.pool.Put((*[fileFrame]byte)(b)) }
 
 // serve passes a request on. Nothing has been written when it returns an error. An answer that breaks off does so here too, unless it is a
 // follow, which goes on elsewhere.
-func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info, kind forwarded) (failed error) {
+func (f *forwarder) serve(q *exchange, isFollow bool) (failed error) {
+	r, h := q.r, q.Header()
 	address, err := f.leader.Address(r.Context())
 	if err != nil {
 		return unavailable("the operator's leader can't be found: %s", err.Error())
@@ -121,12 +87,12 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = &url.URL{Scheme: "https", Host: address, Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
 			p.Out.Host = replicaName
-			transport.SetAuthProxyHeaders(p.Out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
+			transport.SetAuthProxyHeaders(p.Out, q.who.GetName(), q.who.GetUID(), q.who.GetGroups(), q.who.GetExtra())
 		},
 		ModifyResponse: func(answer *http.Response) error {
 			// What both say is said once.
 			for name := range answer.Header {
-				w.Header().Del(name)
+				h.Del(name)
 			}
 			// An answer that didn't wait for the request's body is the end of it: the client sends no more, and the library would
 			// wait for the rest.
@@ -137,29 +103,26 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info,
 			failed = unavailable("the operator's leader doesn't answer: %s", err.Error())
 		},
 	}
-	if kind == forwardedFile {
-		proxy.Transport, proxy.BufferPool, w = f.files, &fileBuffers, framedWriter{w}
-	}
 	defer func() {
 		broken := recover()
-		if err, ok := broken.(error); broken != nil && (kind != forwardedFollow || !ok || !errors.Is(err, http.ErrAbortHandler)) {
+		if err, ok := broken.(error); broken != nil && (!isFollow || !ok || !errors.Is(err, http.ErrAbortHandler)) {
 			panic(broken)
 		}
 	}()
 	// The leader says all of it.
-	for name := range w.Header() {
+	for name := range h {
 		if strings.HasPrefix(name, "Toolcall-") {
-			w.Header().Del(name)
+			h.Del(name)
 		}
 	}
-	dropContentHeaders(w.Header())
-	w.Header().Del("X-Content-Type-Options")
+	dropContentHeaders(h)
+	h.Del("X-Content-Type-Options")
 	if f.moves.Allow() {
 		// HTTP/2 says GOAWAY: the connection carries what is under way, and the API server makes another one for what comes. Sooner or
 		// later that leads to the leader, and nothing needs to be passed on.
-		w.Header().Set("Connection", "close")
+		h.Set("Connection", "close")
 	}
-	proxy.ServeHTTP(w, r)
+	proxy.ServeHTTP(q.peer, r)
 	return failed
 }
 

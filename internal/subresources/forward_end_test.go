@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // neverMove leaves connections where they are.
@@ -34,7 +33,7 @@ func TestAnAnswerThatDidNotWaitForTheRequestEndsIt(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPut, "/", body)
 	r.ContentLength = 1 << 20
 	w := httptest.NewRecorder()
-	if err := f.serve(w, r, &user.DefaultInfo{Name: "u"}, forwardedRange); err != nil || w.Code != http.StatusForbidden || w.Body.String() != "no\n" {
+	if err := f.serve(exchangeBy("u", w, r), false); err != nil || w.Code != http.StatusForbidden || w.Body.String() != "no\n" {
 		t.Errorf("%v, %d, %q", err, w.Code, w.Body)
 	}
 	if _, err := sends.Write([]byte("more")); err == nil {
@@ -60,12 +59,10 @@ func TestAnArchiveThatBreaksOffDoesSoBehindAReplica(t *testing.T) {
 		moves:     neverMove,
 	}
 	defer f.transport.CloseIdleConnections()
-	f.files = f.transport
-	for name, kind := range map[string]forwarded{"an archive": forwardedFile, "a follow": forwardedFollow, "a range": forwardedRange} {
-		isFollow := kind == forwardedFollow
+	for name, isFollow := range map[string]bool{"an archive or a range": false, "a follow": true} {
 		for _, h2 := range []bool{false, true} {
 			front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := f.serve(w, r, &user.DefaultInfo{Name: "u"}, kind); err != nil {
+				if err := f.serve(exchangeBy("u", w, r), isFollow); err != nil {
 					t.Error(err)
 				}
 			}))

@@ -31,7 +31,7 @@ func TestAPartIsWrittenInWholeFrames(t *testing.T) {
 	t.Parallel()
 	part := bytes.Repeat([]byte("0123456789"), dispatch.PartBytes/10)
 	to := &frames{most: 8}
-	if n, err := (framedWriter{to}).Write(part); n != len(part) || err != nil || !bytes.Equal(to.Bytes(), part) {
+	if n, err := exchangeBy("u", to, nil).Write(part); n != len(part) || err != nil || !bytes.Equal(to.Bytes(), part) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	for _, size := range to.sizes {
@@ -40,11 +40,11 @@ func TestAPartIsWrittenInWholeFrames(t *testing.T) {
 		}
 	}
 	to = &frames{most: 2}
-	if n, err := (framedWriter{to}).Write(part); n != 2*dispatch.FrameBytes || !errors.Is(err, errFull) {
+	if n, err := exchangeBy("u", to, nil).Write(part); n != 2*dispatch.FrameBytes || !errors.Is(err, errFull) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	to = &frames{}
-	if n, err := (framedWriter{to}).Write(nil); n != 0 || err != nil {
+	if n, err := exchangeBy("u", to, nil).Write(nil); n != 0 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }

@@ -26,12 +26,12 @@ func newScheme() *runtime.Scheme {
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	v1 := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, v1)
-	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroup{}, &metav1.APIGroupList{}, &metav1.APIResourceList{})
 	return scheme
 }
 
-// parent is the resource that subresources hang on. It has no verbs: the objects are those of the group toolcall.dev.
+// parent is the resource that subresources hang on. It has no verbs: the objects are those of the group toolcall.dev. It is also what the
+// library asks of a review, which has no subresources.
 type parent struct{ kind, singular string }
 
 var (

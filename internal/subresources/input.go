@@ -51,7 +51,8 @@ func parseInputRequest(r *http.Request) (*inputRequest, error) {
 }
 
 // serveInput writes to the standard input of a background call.
-func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) error {
+func (p *proxy) serveInput(q *proxied) error {
+	r := q.r
 	asked, err := parseInputRequest(r)
 	if err != nil {
 		return err
@@ -60,14 +61,10 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 		return apierrors.NewRequestEntityTooLargeError("a request has at most 1048576 bytes of input: send it in parts")
 	}
 	ctx := r.Context()
-	session, err := p.rules.get(ctx, q.session)
-	if err != nil {
+	if err := p.open(ctx, q); err != nil {
 		return err
 	}
-	if err := p.rules.checkUse(ctx, q.who, session); err != nil {
-		return err
-	}
-	q.found = session
+	session := q.found
 	call, err := p.rules.inputCall(ctx, session, asked.call)
 	if err != nil {
 		return err
@@ -80,27 +77,27 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
-	leave, err := p.slots.enterSession(q.session)
+	leave, err := p.enterSession(q.object)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	transfer, err := runner.Transfer(ctx, wire.Transfer{Kind: wire.TransferInput, CallUID: string(call.UID), Offset: asked.offset, EOF: asked.eof})
 	if err != nil {
-		return inputFailed(w, err)
+		return inputFailed(q, err)
 	}
 	defer transfer.Close()
-	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), transfer: transfer}
+	f := &fileAnswer{proxy: p, exchange: q.exchange, transfer: transfer}
 	if err := f.passOn(ctx, maxInput); err != nil {
-		return inputFailed(w, err)
+		return inputFailed(q, err)
 	}
 	state, err := transfer.Finish(ctx)
 	if err != nil {
-		return inputFailed(w, err)
+		return inputFailed(q, err)
 	}
-	w.Header().Set(HeaderInputOffset, strconv.FormatInt(state.Next, 10))
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
+	q.Header().Set(HeaderInputOffset, strconv.FormatInt(state.Next, 10))
+	q.Header().Set("Content-Length", "0")
+	q.WriteHeader(http.StatusOK)
 	return nil
 }
 

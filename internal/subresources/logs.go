@@ -9,13 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -49,111 +45,56 @@ type logs struct {
 	stored []output.Source
 	// forwarder passes requests on to the leader; nil when every source is complete here.
 	forwarder *forwarder
-	readers   *readers
 	clock     clock.WithTicker
-	// stopping ends when the server stops.
-	stopping context.Context
 }
 
-var _ rest.Connecter = &logs{}
+// bufferSize is what one request keeps of a stream, while it has something to send.
+const bufferSize = 32 << 10
 
-// ConnectMethods are the methods of HTTP that are served.
-func (l *logs) ConnectMethods() []string { return []string{http.MethodGet, http.MethodHead} }
-
-// NewConnectOptions has the handler read the parameters: an unknown one is an error.
-func (l *logs) NewConnectOptions() (options runtime.Object, subpath bool, subpathKey string) {
-	return nil, false, ""
-}
-
-// Connect returns what serves one request.
-func (l *logs) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewUnauthorized("the user is unknown")
-	}
-	call := types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := l.serve(w, r, who, call); err != nil {
-			responder.Error(err)
-		}
-	}), nil
-}
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // serve answers a request. Nothing has been written when it returns an error.
-func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name types.NamespacedName) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(l.stopping, cancel)()
-	query, err := parseLogRequest(r)
+func (l *logs) serve(q *exchange) error {
+	query, err := parseLogRequest(q.r)
 	if err != nil {
 		return err
 	}
-	// Before anything is asked for that costs more: the API server doesn't bound these requests.
-	conn, err := l.readers.enterWith(w, r, who.GetName(), name.Namespace, cancel)
+	ctx := q.r.Context()
+	if err := l.rights.checkGetCall(ctx, q.who, q.object); err != nil {
+		return err
+	}
+	call, err := l.calls.get(ctx, q.object, query.uid)
 	if err != nil {
 		return err
 	}
-	defer conn.slot.leave()
-	return conn.slot.orGaveWay(l.serveCall(conn, r.WithContext(ctx), who, name, query))
-}
-
-// serveCall answers a request that was let in.
-func (l *logs) serveCall(w http.ResponseWriter, r *http.Request, who user.Info, name types.NamespacedName, query *logRequest) error {
-	ctx := r.Context()
-	if err := l.rights.checkGetCall(ctx, who, name); err != nil {
-		return err
-	}
-	call, err := l.calls.get(ctx, name, query.uid)
-	if err != nil {
-		return err
-	}
-	if err := l.rights.checkSession(ctx, who, call); err != nil {
+	if err := l.rights.checkSession(ctx, q.who, call); err != nil {
 		return err
 	}
 	artifact, err := findArtifact(call, query)
 	if err != nil {
 		return err
 	}
-	w.Header().Set(HeaderUID, string(call.UID))
+	h := q.Header()
+	h.Set(HeaderUID, string(call.UID))
 	// What a process wrote is never shown as a page of the API server's origin.
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Accept-Ranges", "bytes")
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Accept-Ranges", "bytes")
 	if artifact != nil {
-		describeArtifact(w.Header(), artifact)
+		describeArtifact(h, artifact)
 	}
-	a := l.newAnswer(w, r, who, call, query)
-	a.artifact = artifact
-	if err := a.send(ctx); err != nil {
-		dropContentHeaders(w.Header())
-		return err
-	}
-	return nil
-}
-
-// dropContentHeaders leaves the rest for an answer that is an error.
-func dropContentHeaders(h http.Header) {
-	for _, name := range []string{"Content-Type", "Content-Length", "Content-Disposition", "Accept-Ranges"} {
-		h.Del(name)
-	}
+	a := &answer{logs: l, exchange: q, call: call, query: query, artifact: artifact}
+	return a.send(ctx)
 }
 
 // answer is one request that is being served.
 type answer struct {
 	*logs
-	w       http.ResponseWriter
-	r       *http.Request
-	control *http.ResponseController
-	who     user.Info
-	call    *v1alpha1.ToolCall
-	query   *logRequest
+	*exchange
+	call  *v1alpha1.ToolCall
+	query *logRequest
 	// artifact is what is asked for, if that is no stream.
 	artifact *v1alpha1.Artifact
-}
-
-func (l *logs) newAnswer(w http.ResponseWriter, r *http.Request, who user.Info, call *v1alpha1.ToolCall, query *logRequest) *answer {
-	timed := newTimedWriter(w, l.clock)
-	return &answer{logs: l, w: timed, r: r, control: http.NewResponseController(timed), who: who, call: call, query: query}
 }
 
 // send finds the stream, here or at the leader, and sends what was asked for.
@@ -202,19 +143,15 @@ func (a *answer) forward() error {
 	if a.r.Header.Get(headerForwarded) != "" {
 		return unavailable("this replica isn't the leader any more")
 	}
-	kind := forwardedRange
-	if a.query.follow {
-		kind = forwardedFollow
-	}
-	return a.forwarder.serve(a.w, a.r, a.who, kind)
+	return a.forwarder.serve(a.exchange, a.query.follow)
 }
 
 // open asks the status first where that has every byte, then the sources in their order, and last the status for what it has.
 func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 	key := output.Key{Namespace: a.call.Namespace, Name: a.call.Name, UID: a.call.UID, Stream: a.query.stream, Artifact: a.query.artifact}
-	status := StatusSource{a.call}
-	if a.query.artifact == "" && status.hasAll(a.query.stream) {
-		return status.Open(ctx, key)
+	kept := keptIn(&a.call.Status, a.query.stream)
+	if kept != nil && kept.info.Missing == (output.Range{}) {
+		return kept, nil
 	}
 	var failed error
 	for _, source := range a.candidates() {
@@ -234,8 +171,10 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 		return nil, output.ErrNotFound
 	case state == v1alpha1.StreamStoring:
 		return nil, errStoring
+	case kept == nil:
+		return nil, output.ErrNotFound
 	default:
-		return status.Open(ctx, key)
+		return kept, nil
 	}
 }
 
@@ -308,20 +247,20 @@ func (a *answer) sendRange(ctx context.Context, reader output.Reader) error {
 	start, end, err := a.query.resolve(info)
 	if err != nil {
 		if apierrors.ReasonForError(err) == ReasonRangeNotSatisfiable {
-			a.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Bytes))
+			a.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Bytes))
 		}
 		return err
 	}
 	// The first bytes are read before anything is sent: an error can still be told.
-	buffer := a.readers.buffers.Get().(*[bufferSize]byte)
-	defer a.readers.buffers.Put(buffer)
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
 	first := 0
 	if a.r.Method != http.MethodHead && start < end {
 		if first, err = reader.ReadAt(ctx, buffer[:min(bufferSize, end-start)], start); err != nil {
 			return readError(err, start)
 		}
 	}
-	h, code := a.w.Header(), http.StatusOK
+	h, code := a.Header(), http.StatusOK
 	h.Set(HeaderOffset, strconv.FormatInt(start, 10))
 	h.Set("Content-Length", strconv.FormatInt(end-start, 10))
 	if a.query.span != nil {
@@ -332,7 +271,7 @@ func (a *answer) sendRange(ctx context.Context, reader output.Reader) error {
 		}
 		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", start, end-1, total))
 	}
-	a.w.WriteHeader(code)
+	a.WriteHeader(code)
 	if a.r.Method == http.MethodHead {
 		return nil
 	}
@@ -353,7 +292,7 @@ func (a *answer) sendRange(ctx context.Context, reader output.Reader) error {
 
 // describe writes what is known of the stream into the headers.
 func (a *answer) describe(info output.Info) {
-	h := a.w.Header()
+	h := a.Header()
 	h.Set(HeaderBytes, strconv.FormatInt(info.Bytes, 10))
 	h.Set(HeaderComplete, strconv.FormatBool(info.Complete))
 	if info.Complete && info.SHA256 != "" {
@@ -366,10 +305,10 @@ func (a *answer) describe(info output.Info) {
 
 // write sends bytes at once.
 func (a *answer) write(p []byte) error {
-	if _, err := a.w.Write(p); err != nil { //nolint:gosec // it isn't HTML: the type of the answer is octet-stream, and browsers must not guess
+	if _, err := a.Write(p); err != nil { //nolint:gosec // it isn't HTML: the type of the answer is octet-stream, and browsers must not guess
 		return err
 	}
-	return a.control.Flush()
+	return a.FlushError()
 }
 
 // readError is what a client is told when the first byte can't be read.

@@ -3,11 +3,13 @@ package subresources
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"mime"
 	"net/http"
+	"os"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
@@ -39,6 +41,7 @@ const (
 
 // reviews answers ToolCallReviews: to create one is to ask, and nothing is stored.
 type reviews struct {
+	parent
 	reviewer *review.Reviewer
 	slots    *slots
 	// stopping ends when the server stops.
@@ -53,15 +56,6 @@ var (
 
 // New returns an empty review.
 func (*reviews) New() runtime.Object { return &subresourcesv1alpha1.ToolCallReview{} }
-
-// Destroy does nothing.
-func (*reviews) Destroy() {}
-
-// NamespaceScoped says that calls are in namespaces.
-func (*reviews) NamespaceScoped() bool { return true }
-
-// GetSingularName returns the name of one review.
-func (*reviews) GetSingularName() string { return "toolcallreview" }
 
 // Create answers a review.
 func (v *reviews) Create(ctx context.Context, object runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
@@ -94,14 +88,14 @@ func (v *reviews) bounded(next http.Handler, codecs runtime.NegotiatedSerializer
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(v.stopping, cancel)()
-		slot, err := v.slots.enter(who.GetName(), info.Namespace, cancel)
+		asking, err := v.slots.admit(w, r, who.GetName(), info.Namespace, cancel)
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, codecs, GroupVersion, w, r)
 			return
 		}
-		defer slot.leave()
-		if err := checkReview(ctx, r); err != nil {
-			responsewriters.ErrorNegotiated(slot.orGaveWay(err), codecs, GroupVersion, w, r)
+		defer asking.slot.leave()
+		if err := checkReview(asking, r); err != nil {
+			responsewriters.ErrorNegotiated(asking.slot.orGaveWay(err), codecs, GroupVersion, w, r)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
@@ -110,18 +104,19 @@ func (v *reviews) bounded(next http.Handler, codecs runtime.NegotiatedSerializer
 
 // checkReview refuses a body that could take far more memory than it has bytes: the aliases of YAML multiply what they name, and so do
 // empty elements of a list. It keeps the body for whoever reads it next.
-func checkReview(ctx context.Context, r *http.Request) error {
+func checkReview(from *peer, r *http.Request) error {
 	if r.Method != http.MethodPost || r.Body == nil {
 		return nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != runtime.ContentTypeJSON {
 		return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, nil, "a review must be sent as %s", runtime.ContentTypeJSON)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	raw, err := readReview(ctx, r.Body)
+	// Not every reader can be given a time.
+	_ = from.SetReadDeadline(time.Now().Add(reviewTimeout))
+	raw, err := io.ReadAll(io.LimitReader(r.Body, maxReviewBytes+1))
+	_ = from.SetReadDeadline(time.Time{})
 	switch {
-	case ctx.Err() != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, nil, "the review came too slowly")
 	case err != nil:
 		return badRequest("the review broke off: %s", err.Error())
@@ -135,23 +130,6 @@ func checkReview(ctx context.Context, r *http.Request) error {
 		io.Closer
 	}{bytes.NewReader(raw), r.Body}
 	return nil
-}
-
-// readReview reads a body until the context ends.
-func readReview(ctx context.Context, body io.Reader) ([]byte, error) {
-	read := make(chan struct{})
-	var got []byte
-	var failed error
-	go func() {
-		defer close(read)
-		got, failed = io.ReadAll(io.LimitReader(body, maxReviewBytes+1))
-	}()
-	select {
-	case <-read:
-		return got, failed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // valuesOf counts the objects, the lists and the further elements of both in JSON. Of what isn't JSON it counts no fewer than a decoder

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -29,6 +31,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/audit"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/review"
 	"toolcall.dev/operator/internal/snapshot"
@@ -72,7 +75,7 @@ type Options struct {
 	// a call doesn't say that it isn't stored.
 	Stored []output.Source
 	// Runners and Origins have the sessions whose files are served.
-	Runners Runners
+	Runners *dispatch.Hub
 	Origins snapshot.Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
@@ -118,28 +121,26 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	logs := &logs{
-		calls:    &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
-		rights:   &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
-		sources:  o.Sources,
-		stored:   o.Stored,
-		readers:  newReaders(o.Clock),
-		clock:    o.Clock,
-		stopping: stopping,
+		calls:   &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
+		rights:  &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
+		sources: o.Sources,
+		stored:  o.Stored,
+		clock:   o.Clock,
 	}
 	snapshots := snapshot.New(snapshot.Sources{
 		Objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Origins,
 	})
 	proxy := &proxy{
 		rules:   &sessionRules{snapshots},
-		runners: o.Runners, slots: newTransferSlots(o.Clock), record: o.Record, clock: o.Clock, log: o.Log, stopping: stopping,
+		runners: o.Runners, record: o.Record, clock: o.Clock, log: o.Log,
+		sessions: fair.NewCounter[types.NamespacedName](fair.Unbounded, maxTransfersPerSession),
 	}
 	if o.Leader != nil {
-		moves := newMoves()
-		logs.forwarder = newForwarder(o.Leader, server.certificate, responseTimeout, moves)
-		// An answer about a large file begins when that has been read, or written.
-		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0, moves)
+		logs.forwarder = newForwarder(o.Leader, server.certificate)
+		proxy.forwarder = logs.forwarder
 	}
 	reviews := &reviews{
+		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
 		reviewer: &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock},
 		slots:    newSlots("reviews", maxReviews, o.Clock), stopping: stopping,
 	}
@@ -156,7 +157,17 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{logs, proxy, reviews})); err != nil {
+	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{
+		log: &endpoint{
+			methods: []string{http.MethodGet, http.MethodHead},
+			slots:   newSlots("readers of output", maxReaders, o.Clock), serve: logs.serve, stopping: stopping,
+		},
+		proxy: &endpoint{
+			methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
+			slots: newSlots("transfers", maxTransfers, o.Clock), serve: proxy.serve, stopping: stopping,
+		},
+		reviews: reviews,
+	})); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil
@@ -194,26 +205,17 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	defer s.generic.Destroy()
 	defer s.stop()
 	s.generic.PrepareRun()
-	trusting, stopTrust := context.WithCancel(ctx)
-	trusted := make(chan struct{})
-	go func() {
-		defer close(trusted)
-		s.trust.run(trusting)
-	}()
-	defer func() {
-		stopTrust()
-		<-trusted
-	}()
+	watching, stopWatching := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer stopWatching()
+	watches.Go(func() { s.trust.run(watching) })
 	if s.given != nil {
-		watched := make(chan struct{})
-		go func() {
-			defer close(watched)
-			if err := s.given.Start(trusting); err != nil {
+		watches.Go(func() {
+			if err := s.given.Start(watching); err != nil {
 				s.log.Error(err, "The aggregated API's certificate isn't read again when it changes")
 			}
-		}()
-		defer func() { <-watched }()
-		defer stopTrust()
+		})
 	}
 	gate := dispatch.NewGate(listener)
 	server := &http.Server{

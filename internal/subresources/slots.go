@@ -1,15 +1,11 @@
 package subresources
 
 import (
-	"errors"
-	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -79,122 +75,12 @@ func tooMany(format string, args ...any) error {
 	return statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}, format, args...)
 }
 
-// slottedConn is the client's side of a request that has a slot: it counts what is carried, and waits for the client no more when
-// the slot has given way. What was answered by then ends cleanly if the client takes it.
-type slottedConn struct {
-	http.ResponseWriter
-	body    io.ReadCloser
-	control *http.ResponseController
-	slot    *slot
-
-	mu        sync.Mutex
-	isStopped bool
-}
-
-var errGaveWay = errors.New("the request has given way to another one")
-
-// endTime is how long what was written before a request had to give way may take.
-const endTime = time.Second
-
-func (c *slottedConn) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.isStopped = true
-	_ = c.control.SetReadDeadline(time.Unix(1, 0))
-	_ = c.control.SetWriteDeadline(time.Now().Add(endTime))
-}
-
-// SetReadDeadline is what http.ResponseController looks for.
-func (c *slottedConn) SetReadDeadline(t time.Time) error {
-	return c.unlessStopped(func() error { return c.control.SetReadDeadline(t) })
-}
-
-// SetWriteDeadline is what http.ResponseController looks for.
-func (c *slottedConn) SetWriteDeadline(t time.Time) error {
-	return c.unlessStopped(func() error { return c.control.SetWriteDeadline(t) })
-}
-
-func (c *slottedConn) unlessStopped(do func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isStopped {
-		return errGaveWay
-	}
-	return do()
-}
-
-// Write implements http.ResponseWriter.
-func (c *slottedConn) Write(p []byte) (int, error) {
-	if err := c.unlessStopped(func() error { return nil }); err != nil {
-		return 0, err
-	}
-	n, err := c.ResponseWriter.Write(p)
-	c.slot.moved.Add(int64(n))
-	return n, err
-}
-
-// Read implements io.Reader.
-func (c *slottedConn) Read(p []byte) (int, error) {
-	n, err := c.body.Read(p)
-	c.slot.moved.Add(int64(n))
-	return n, err
-}
-
-// Close implements io.Closer.
-func (c *slottedConn) Close() error { return c.body.Close() }
-
-// Unwrap is what http.ResponseController looks for.
-func (c *slottedConn) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
-// enterWith lets a request in. It returns the client's side of it, which stops when the slot gives way; cancel is called then too.
-func (s *slots) enterWith(w http.ResponseWriter, r *http.Request, user, namespace string, cancel func()) (*slottedConn, error) {
-	c := &slottedConn{ResponseWriter: w, body: r.Body, control: http.NewResponseController(w)}
-	var err error
-	c.slot, err = s.enter(user, namespace, func() {
-		cancel()
-		c.stop()
-	})
-	return c, err
-}
-
-// maxReaders bounds the requests for output that are served at the same time. The API server bounds requests that last long in no way.
-// Who administers a namespace makes as many users as they like there. One that reads a stream of its own takes 96 KiB at most.
-const maxReaders = 2560
-
-// bufferSize is what one request keeps of a stream, while it has something to send.
-const bufferSize = 32 << 10
-
-// readers bounds the requests for output.
-type readers struct {
-	*slots
-	buffers sync.Pool
-}
-
-func newReaders(c clock.PassiveClock) *readers {
-	return &readers{slots: newSlots("readers of output", maxReaders, c), buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }}}
-}
-
+// Bounds of the requests that are served at the same time. The API server bounds requests that last long in no way.
 const (
-	// maxTransfers bounds the requests for files and input that are served at the same time. Each takes up to a MiB of memory.
+	// maxReaders is how many there are for output. Who administers a namespace makes as many users as they like there. One that reads a
+	// stream of its own takes 96 KiB at most.
+	maxReaders = 2560
+	// maxTransfers is how many there are for files and input. Each takes up to a MiB of memory.
 	maxTransfers           = 64
 	maxTransfersPerSession = wire.MaxTransfers
 )
-
-// transferSlots bounds the requests for files and input.
-type transferSlots struct {
-	*slots
-	sessions *fair.Counter[types.NamespacedName]
-}
-
-func newTransferSlots(c clock.PassiveClock) *transferSlots {
-	return &transferSlots{newSlots("transfers", maxTransfers, c), fair.NewCounter[types.NamespacedName](fair.Unbounded, maxTransfersPerSession)}
-}
-
-// enterSession takes one of the session's places, for a user who may have it. The caller calls leave when the request has ended.
-func (s *transferSlots) enterSession(session types.NamespacedName) (leave func(), err error) {
-	place, ok := s.sessions.Acquire(1, session)
-	if !ok {
-		return nil, tooMany("too many transfers at the same time: %d requests of the session", maxTransfersPerSession)
-	}
-	return place.Release, nil
-}

@@ -64,24 +64,24 @@ func TestRequestsOfAUserANamespaceAndAllAreBounded(t *testing.T) {
 
 func TestTransfersOfASessionAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newTransferSlots(testclock.NewFakePassiveClock(time.Now()))
+	p := &proxy{sessions: fair.NewCounter[types.NamespacedName](fair.Unbounded, maxTransfersPerSession)}
 	session := types.NamespacedName{Namespace: "ns", Name: "session"}
 	var leave []func()
 	for range maxTransfersPerSession {
-		l, err := s.enterSession(session)
+		l, err := p.enterSession(session)
 		if err != nil {
 			t.Fatal(err)
 		}
 		leave = append(leave, l)
 	}
-	if _, err := s.enterSession(session); !apierrors.IsTooManyRequests(err) {
+	if _, err := p.enterSession(session); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("one more: %v", err)
 	}
 	for _, l := range leave {
 		l()
 	}
-	if s.sessions.Used() != 0 {
-		t.Errorf("left are %d", s.sessions.Used())
+	if p.sessions.Used() != 0 {
+		t.Errorf("left are %d", p.sessions.Used())
 	}
 }
 
@@ -161,7 +161,7 @@ func slottedServer(t *testing.T, s *slots, entered chan<- string) *httptest.Serv
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		conn, err := s.enterWith(w, r, r.URL.String(), r.URL.Path, cancel)
+		conn, err := s.admit(w, r, r.URL.String(), r.URL.Path, cancel)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 			return

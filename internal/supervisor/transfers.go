@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -170,11 +169,8 @@ func (t *transfer) say(s wire.TransferState) error {
 	return t.reads.inTurn(&wire.Message{State: &s})
 }
 
-// sumStep is how much of a file is summed at a time, sumPause how often the operator hears that a long one is still being summed.
-const (
-	sumStep  = 8 << 20
-	sumPause = 10 * time.Second
-)
+// sumStep is how much of a file is summed at a time.
+const sumStep = 8 << 20
 
 // read sends what the operator wants of a file, until it has enough.
 func (t *transfer) read(rules *files.Rules, req *spec.File) error {
@@ -200,15 +196,10 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	return err
 }
 
-// sum sums a file, and says now and then that it goes on.
+// sum sums a file.
 func (t *transfer) sum(source *files.Source) error {
-	for said := time.Now(); ; {
-		done, err := source.SumSome(t.ctx, sumStep)
-		if err == nil && !done && time.Since(said) >= sumPause {
-			said = time.Now()
-			err = t.say(wire.TransferState{Size: source.Size})
-		}
-		if err != nil || done {
+	for {
+		if done, err := source.SumSome(t.ctx, sumStep); err != nil || done {
 			return err
 		}
 	}

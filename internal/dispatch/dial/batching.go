@@ -1,7 +1,7 @@
 package dial
 
 import (
-	"errors"
+	"bufio"
 	"net"
 	"sync"
 
@@ -16,9 +16,8 @@ type batchingConn struct {
 	// mu is held for each write: TLS can have an alert to send at any time.
 	mu      sync.Mutex
 	isBatch bool
-	batch   []byte
-	// failed is why a batch wasn't written. TLS takes it for sent, so that nothing may follow it.
-	failed error
+	// batch is nil until the first one. What it couldn't write, TLS takes for sent: nothing may follow it.
+	batch *bufio.Writer
 }
 
 // maxBatch has room for a part of a file, as TLS writes it.
@@ -29,6 +28,9 @@ func (c *batchingConn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isBatch = true
+	if c.batch == nil {
+		c.batch = bufio.NewWriterSize(c.Conn, maxBatch)
+	}
 }
 
 // end writes what was kept.
@@ -36,34 +38,19 @@ func (c *batchingConn) end() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isBatch = false
-	return c.flush()
-}
-
-// flush needs the lock.
-func (c *batchingConn) flush() error {
-	if len(c.batch) == 0 {
-		return nil
-	}
-	if c.failed == nil {
-		_, c.failed = c.Conn.Write(c.batch)
-	}
-	c.batch = c.batch[:0]
-	return c.failed
+	return c.batch.Flush()
 }
 
 // Write implements net.Conn. An error can be that of an earlier write.
 func (c *batchingConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isBatch && len(c.batch)+len(p) <= maxBatch {
-		if c.batch == nil {
-			c.batch = make([]byte, 0, maxBatch)
-		}
-		c.batch = append(c.batch, p...)
-		return len(p), nil
+	if c.batch == nil {
+		return c.Conn.Write(p)
 	}
-	if err := errors.Join(c.failed, c.flush()); err != nil {
-		return 0, err
+	n, err := c.batch.Write(p)
+	if err == nil && !c.isBatch {
+		err = c.batch.Flush()
 	}
-	return c.Conn.Write(p)
+	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 )
 
 var (
@@ -86,7 +87,7 @@ func Read(r io.Reader, limit int) (*Message, error) {
 		return nil, err
 	}
 	m := &Message{}
-	payload, err := readBody(r, size, m)
+	payload, err := decodeBody(r, make([]byte, size), m)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +146,8 @@ func readFromRunner(r io.Reader, size int, memory *partMemory) (*Message, error)
 // dataStart and partStart are how the frames start that aren't JSON alone.
 var dataStart, partStart = []byte(`{"data":{`), []byte(`{"part":{`)
 
-// readBody decodes the JSON of a frame, and returns what follows it in one of Data or Part.
-func readBody(r io.Reader, size int, into any) (payload []byte, err error) {
-	return decodeBody(r, make([]byte, size), into)
-}
-
-// decodeBody is readBody with memory for the body, which the payload is a part of.
+// decodeBody reads the body of a frame into memory of its size and decodes the JSON. It returns what follows that in one of Data or Part,
+// in the same memory.
 func decodeBody(r io.Reader, body []byte, into any) (payload []byte, err error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, fmt.Errorf("frame ended early: %w", err)
@@ -177,13 +174,8 @@ func (m *Message) checked(payload []byte) (*Message, error) {
 		}
 	}
 	n := 0
-	for _, present := range []bool{
-		m.Hello != nil, m.Begin != nil, m.End != nil, m.Refuse != nil, m.Ping != nil, m.Pong != nil,
-		m.Held != nil, m.Assign != nil, m.Stop != nil, m.Result != nil, m.Ack != nil, m.Known != nil,
-		m.Read != nil, m.CancelRead != nil, m.Data != nil,
-		m.Transfer != nil, m.Want != nil, m.Part != nil, m.State != nil, m.CancelTransfer != nil,
-	} {
-		if present {
+	for _, field := range reflect.ValueOf(*m).Fields() {
+		if !field.IsNil() {
 			n++
 		}
 	}

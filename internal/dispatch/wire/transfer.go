@@ -158,7 +158,8 @@ func (p *Part) Check() error {
 }
 
 // TransferState says how far a Transfer is: first that it was begun, of a Write then after each Part, and last that it has
-// ended. Before a Read has begun, States without a SHA256 say that the runner still sums the file.
+// ended. A Read has begun when its file is
+// summed.
 type TransferState struct {
 	ID uint64 `json:"id"`
 	// Size and SHA256 are of the file: of a Read from the first on, of a Write at its end.

@@ -2,7 +2,6 @@ package subresources
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -40,16 +39,10 @@ func ended(s result.Stream, limit int) *v1alpha1.ToolCall {
 	return call
 }
 
-var keyOfStdout = output.Key{Namespace: "ns", Name: "call", UID: "uid", Stream: output.Stdout}
-
 // readKept reads all that a stream keeps, and compares it with what the process wrote.
 func readKept(t *testing.T, call *v1alpha1.ToolCall, data []byte) output.Info {
 	t.Helper()
-	r, err := StatusSource{call}.Open(t.Context(), keyOfStdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := keptIn(&call.Status, output.Stdout)
 	info := r.Info()
 	if info.Bytes != int64(len(data)) || !info.Complete {
 		t.Fatalf("%d bytes were written: %+v", len(data), info)
@@ -144,11 +137,7 @@ func TestAStatusThatContradictsItselfGivesNothing(t *testing.T) {
 	} {
 		call := ended(captured([]byte("hello"), 100), 100)
 		change(&call.Status)
-		r, err := StatusSource{call}.Open(t.Context(), keyOfStdout)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Info().Missing; got != (output.Range{Start: 0, End: 5}) {
+		if got := keptIn(&call.Status, output.Stdout).Info().Missing; got != (output.Range{Start: 0, End: 5}) {
 			t.Errorf("%s: missing %+v", name, got)
 		}
 	}
@@ -168,34 +157,17 @@ func TestTheStatusHasStreamsOfCallsThatEnded(t *testing.T) {
 		"nobody knows":              {v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed}, false},
 		"ended, with empty streams": {v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Streams: &v1alpha1.StreamsStatus{}}, true},
 	} {
-		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "call", UID: "uid"}, Status: tc.status}
 		for _, stream := range []output.Stream{output.Stdout, output.Stderr} {
-			key := keyOfStdout
-			key.Stream = stream
-			r, err := StatusSource{call}.Open(t.Context(), key)
-			if tc.has != (err == nil) || err != nil && !errors.Is(err, output.ErrNotFound) {
-				t.Errorf("%s: %v", name, err)
+			r := keptIn(&tc.status, stream)
+			if tc.has != (r != nil) {
+				t.Errorf("%s: %+v", name, r)
 			}
-			if err == nil && (r.Info().Bytes != 0 || !r.Info().Complete) {
+			if r != nil && (r.Info().Bytes != 0 || !r.Info().Complete) {
 				t.Errorf("%s: %+v", name, r.Info())
 			}
 		}
-	}
-}
-
-func TestTheStatusHasStreamsOfItsCallAlone(t *testing.T) {
-	t.Parallel()
-	source := StatusSource{ended(captured([]byte("x"), 100), 100)}
-	for _, change := range []func(*output.Key){
-		func(k *output.Key) { k.Namespace = "other" },
-		func(k *output.Key) { k.Name = "other" },
-		func(k *output.Key) { k.UID = "other" },
-		func(k *output.Key) { k.Stream = "other" },
-	} {
-		key := keyOfStdout
-		change(&key)
-		if _, err := source.Open(context.Background(), key); !errors.Is(err, output.ErrNotFound) {
-			t.Errorf("%+v: %v", key, err)
+		if keptIn(&tc.status, "") != nil {
+			t.Errorf("%s: it has an artifact", name)
 		}
 	}
 }

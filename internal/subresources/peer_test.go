@@ -39,6 +39,13 @@ type someLeader string
 func (someLeader) IsHere() bool                              { return false }
 func (l someLeader) Address(context.Context) (string, error) { return string(l), nil }
 
+// exchangeBy is a user's request that was let in.
+func exchangeBy(name string, w http.ResponseWriter, r *http.Request) *exchange {
+	return &exchange{
+		peer: &peer{ResponseWriter: w, control: http.NewResponseController(w), slot: &slot{}}, r: r, who: &user.DefaultInfo{Name: name},
+	}
+}
+
 // A client that takes nothing is cut off, whoever answers.
 func TestEveryWriteHasATime(t *testing.T) {
 	t.Parallel()
@@ -73,8 +80,9 @@ func TestEveryWriteHasATime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &logs{forwarder: tc.forwarder, readers: newReaders(clock.RealClock{}), clock: clock.RealClock{}}
-		if err := l.newAnswer(to, r, &user.DefaultInfo{Name: "somebody"}, tc.call, query).send(t.Context()); err != nil {
+		l := &logs{forwarder: tc.forwarder, clock: clock.RealClock{}}
+		a := &answer{logs: l, exchange: exchangeBy("somebody", to, r), call: tc.call, query: query}
+		if err := a.send(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, deadline := range to.had {
@@ -104,12 +112,11 @@ func TestEveryWriteOfAFileThatIsPassedOnHasATime(t *testing.T) {
 		moves:     neverMove,
 	}
 	defer f.transport.CloseIdleConnections()
-	f.files = f.transport
-	p := &proxy{forwarder: f, slots: newTransferSlots(clock.RealClock{}), clock: clock.RealClock{}, stopping: t.Context()}
+	p := &proxy{forwarder: f, clock: clock.RealClock{}}
 	to := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	err := p.serve(to, httptest.NewRequest(http.MethodGet, "/?path=x", nil), &proxied{
-		who: &user.DefaultInfo{Name: "u"}, session: types.NamespacedName{Namespace: "n", Name: "s"}, what: "files",
-	})
+	q := exchangeBy("u", to, httptest.NewRequest(http.MethodGet, "/?path=x", nil))
+	q.object, q.path = types.NamespacedName{Namespace: "n", Name: "s"}, "files"
+	err := p.serve(q)
 	if err != nil || to.Body.Len() != 18 || len(to.had) == 0 {
 		t.Fatal(err, to.Body.Len(), to.had)
 	}

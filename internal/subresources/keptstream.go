@@ -11,50 +11,26 @@ import (
 	"toolcall.dev/operator/internal/output"
 )
 
-// StatusSource has the streams of one call that has ended, as far as the call's status keeps them byte for byte. The rest
-// is missing: what was cut out, and what isn't UTF-8.
-type StatusSource struct {
-	Call *v1alpha1.ToolCall
-}
-
-// Open returns a stream of the call.
-func (s StatusSource) Open(_ context.Context, key output.Key) (output.Reader, error) {
-	if key.Artifact != "" || s.Call.Namespace != key.Namespace || s.Call.Name != key.Name || s.Call.UID != key.UID {
-		return nil, output.ErrNotFound
-	}
-	r, ok := s.read(key.Stream)
-	if !ok {
-		return nil, output.ErrNotFound
-	}
-	return r, nil
-}
-
-// hasAll says that the status keeps every byte of a stream.
-func (s StatusSource) hasAll(stream output.Stream) bool {
-	r, ok := s.read(stream)
-	return ok && r.info.Missing == output.Range{}
-}
-
-// read returns what the status keeps; ok is false when it doesn't say what the process wrote.
-func (s StatusSource) read(stream output.Stream) (r *keptStream, ok bool) {
-	status := &s.Call.Status
+// keptIn is what the status of a call that has ended keeps of a stream; nil for an artifact, and when it doesn't say what the process
+// wrote.
+func keptIn(status *v1alpha1.ToolCallStatus, stream output.Stream) *keptStream {
 	switch {
-	case !status.Phase.Terminal():
-		return nil, false
-	case status.Streams != nil && stream == output.Stdout:
-		return newKeptStream(status.Stdout, &status.Streams.Stdout), true
-	case status.Streams != nil && stream == output.Stderr:
-		return newKeptStream(status.Stderr, &status.Streams.Stderr), true
-	case neverStarted(status):
-		return newKeptStream("", &v1alpha1.StreamStatus{SHA256: emptySHA256}), true
+	case !status.Phase.Terminal() || stream == "":
+		return nil
+	case status.Streams == nil && neverStarted(status):
+		return newKeptStream("", &v1alpha1.StreamStatus{SHA256: emptySHA256})
+	case status.Streams == nil:
+		return nil
+	case stream == output.Stderr:
+		return newKeptStream(status.Stderr, &status.Streams.Stderr)
 	default:
-		return nil, false
+		return newKeptStream(status.Stdout, &status.Streams.Stdout)
 	}
 }
 
 // neverStarted says that it is certain that no process wrote anything.
 func neverStarted(status *v1alpha1.ToolCallStatus) bool {
-	return status.Streams == nil && (status.Phase == v1alpha1.PhaseDenied || status.RetrySafe != nil && *status.RetrySafe)
+	return status.Phase == v1alpha1.PhaseDenied || status.RetrySafe != nil && *status.RetrySafe
 }
 
 var emptySHA256 = func() string {
@@ -62,7 +38,8 @@ var emptySHA256 = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// keptStream is a complete stream whose first and last part are in memory.
+// keptStream is a complete stream of which a status keeps the first and last part byte for byte. The rest is missing: what was cut out, and
+// what isn't UTF-8.
 type keptStream struct {
 	head, tail string
 	info       output.Info

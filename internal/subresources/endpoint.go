@@ -1,0 +1,85 @@
+package subresources
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// endpoint is a subresource of which each request has a slot while it is served.
+type endpoint struct {
+	methods []string
+	// hasPath says that something follows the subresource in the path.
+	hasPath bool
+	slots   *slots
+	// serve answers a request. Nothing has been written when it returns an error.
+	serve func(*exchange) error
+	// stopping ends when the server stops.
+	stopping context.Context
+}
+
+// exchange is a request that was let in, and its client.
+type exchange struct {
+	*peer
+	r   *http.Request
+	who user.Info
+	// object is what has the subresource, path what follows it.
+	object types.NamespacedName
+	path   string
+}
+
+var _ rest.Connecter = &endpoint{}
+
+// ConnectMethods are the methods of HTTP that are served.
+func (e *endpoint) ConnectMethods() []string { return e.methods }
+
+// NewConnectOptions has the handler read the parameters: an unknown one is an error.
+func (e *endpoint) NewConnectOptions() (options runtime.Object, subpath bool, subpathKey string) {
+	return nil, e.hasPath, ""
+}
+
+// Connect returns what serves one request.
+func (e *endpoint) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("the user is unknown")
+	}
+	a := exchange{who: who, object: types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}}
+	// The resource, the name, the subresource, and what follows.
+	if info, ok := request.RequestInfoFrom(ctx); ok && len(info.Parts) == 4 {
+		a.path = info.Parts[3]
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := e.admit(w, r, &a); err != nil {
+			dropContentHeaders(w.Header())
+			responder.Error(err)
+		}
+	}), nil
+}
+
+// admit serves a request once it has a slot: before anything is asked for that costs more, since the API server doesn't bound these
+// requests.
+func (e *endpoint) admit(w http.ResponseWriter, r *http.Request, a *exchange) (err error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(e.stopping, cancel)()
+	a.r = r.WithContext(ctx)
+	if a.peer, err = e.slots.admit(w, a.r, a.who.GetName(), a.object.Namespace, cancel); err != nil {
+		return err
+	}
+	defer a.slot.leave()
+	return a.slot.orGaveWay(e.serve(a))
+}
+
+// dropContentHeaders leaves the rest for an answer that is an error.
+func dropContentHeaders(h http.Header) {
+	for _, name := range []string{"Content-Type", "Content-Length", "Content-Disposition", "Accept-Ranges"} {
+		h.Del(name)
+	}
+}
