@@ -47,7 +47,7 @@ func googleStore(t *testing.T, answer http.HandlerFunc) *Store {
 		t.Fatal(err)
 	}
 	store := open(t, "file://"+t.TempDir())
-	store.bucket = &bucket{Bucket: b}
+	store.bucket = b
 	return store
 }
 

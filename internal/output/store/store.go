@@ -59,8 +59,9 @@ const (
 
 // Store keeps streams in a bucket.
 type Store struct {
-	bucket *bucket
-	cache  *partCache
+	location *Location
+	bucket   *blob.Bucket
+	cache    *partCache
 	// parts are in memory, writes are on their way.
 	parts  *fair.Turns[string]
 	writes *semaphore.Weighted
@@ -96,7 +97,7 @@ func Open(ctx context.Context, location *Location, tell func(Operation, error)) 
 		tell = func(Operation, error) {}
 	}
 	return &Store{
-		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),
+		location: location, bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),
 		writes: semaphore.NewWeighted(writesAtOnce), tell: tell,
 		attempt: 30 * time.Second, pageSize: 1000, writers: map[output.Key]*Writer{},
 	}, nil
@@ -111,27 +112,10 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	for _, w := range s.writers {
-		w.stop()
+		w.cancel(errClosed)
 	}
 	s.mu.Unlock()
 	s.running.Wait()
 	s.cache.close()
-	return s.bucket.close()
-}
-
-// bucket is a place for objects that are named relative to its prefix.
-type bucket struct {
-	*blob.Bucket
-	// forget removes what the storage keeps of a call without objects; nil if that is nothing.
-	forget func(call string) error
-	// idle closes connections that nobody uses; nil if there are none.
-	idle func()
-}
-
-func (b *bucket) close() error {
-	err := b.Bucket.Close()
-	if b.idle != nil {
-		b.idle()
-	}
-	return err
+	return s.bucket.Close()
 }
