@@ -101,6 +101,8 @@ func (s *Server) answerOf(ctx context.Context, extra *mcp.RequestExtra, asked mc
 	return result.Encode(asked, s.options.MaxAnswer)
 }
 
+var errCancelledBefore = &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
 func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	joins := s.joins(call)
@@ -119,7 +121,7 @@ func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who
 		call.Spec.SessionRef = own.DeepCopy()
 	}
 	if ctx.Err() != nil {
-		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+		return nil, false, errCancelledBefore
 	}
 	created, earlier, err = createOrAdopt(ctx, who, call, named, who.Calls.Create)
 	return created, earlier, asOutcome(call, err)
