@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"time"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -26,8 +26,6 @@ const (
 	maxRejectedPerSource = 32
 	// reviewTimeout bounds one request's wait for its review, including the queue.
 	reviewTimeout = 10 * time.Second
-	// maxToken is longer than any token that an API server issues.
-	maxToken = 16 << 10
 )
 
 var (
@@ -36,9 +34,6 @@ var (
 	// knownLimits bounds reviews of tokens that were accepted before. Sources are tenants.
 	knownLimits = limits.QueueLimits{Running: 32, RunningPerSource: 8, Waiting: 4096, WaitingPerSource: 1024}
 )
-
-// bearer is the Authorization header of RFC 6750.
-var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *$`)
 
 var errNoToken = errors.New("send a token for this server in the header Authorization: Bearer TOKEN")
 
@@ -73,9 +68,9 @@ func newAuthenticator(r reviewer, s *limits.Sources) *authenticator {
 
 // authenticate returns the sender of a request.
 func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, error) {
-	token, err := bearerToken(r)
-	if err != nil {
-		return nil, err
+	token := serving.BearerToken(r)
+	if token == "" {
+		return nil, errNoToken
 	}
 	key, source := identity.KeyOf(token), a.sources.OfRequest(r)
 	found, fresh, err := a.recall(source, key)
@@ -109,20 +104,6 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 		a.identities.Add(key, found)
 	}
 	return found, err
-}
-
-// bearerToken returns the token of a request. A token that a header can't carry according to RFC 6750 is not reviewed.
-// Nothing else is certain about the form of a token: it can be a JWT, a bootstrap token or any text that a webhook knows.
-func bearerToken(r *http.Request) (string, error) {
-	headers := r.Header.Values("Authorization")
-	if len(headers) != 1 || len(headers[0]) > maxToken {
-		return "", errNoToken
-	}
-	match := bearer.FindStringSubmatch(headers[0])
-	if match == nil {
-		return "", errNoToken
-	}
-	return match[1], nil
 }
 
 // recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/tools"
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -26,6 +27,8 @@ const (
 	maxBody = 4 << 20
 	// bodyTimeout bounds the time in which the body of a request must arrive.
 	bodyTimeout = 30 * time.Second
+	// writeTimeout bounds the time in which a client must receive a part of an answer: one that nobody reads would take up memory otherwise.
+	writeTimeout = 30 * time.Second
 
 	// maxRequestBytes and its parts bound the bodies of all requests that are being served. A request without a body
 	// counts as minRequestBytes, so they bound the number of requests too.
@@ -205,7 +208,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		return
 	}
 	memory.Shrink(requestBytes(size))
-	timed := limits.NewTimedWriter(w)
+	timed := serving.NewTimedWriter(w, writeTimeout)
 	defer timed.Finish()
 	e.route(timed, r, from)
 }
