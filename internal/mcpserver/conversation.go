@@ -9,7 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -197,7 +196,9 @@ func (s *Server) startOwn(ctx context.Context, req *mcp.CallToolRequest, who *id
 		return own, nil
 	}
 	session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{IdleTimeoutSeconds: new(int32(conversationIdleSeconds))}}
-	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
+	if err := setName(ctx, who, session, ""); err != nil {
+		return nil, err
+	}
 	created, err := s.createSession(ctx, req, who, session, false)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *tools.Facts {
 	defer place.Release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	if found, more, err := s.environmentsOf(ctx, who, nil); err == nil {
+	if found, more, err := s.environmentsOf(ctx, who); err == nil {
 		addDefault(f, found, more)
 	}
 	return f

@@ -78,15 +78,7 @@ func (e *Endpoint) reviewer() (reviewer, error) {
 	return identity.NewImpersonator(e.API, e.audiences())
 }
 
-// Handler serves the protocol over HTTP. Idle streams end with the context.
-func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, error) {
-	r, err := conf.reviewer()
-	if err != nil {
-		return nil, err
-	}
-	return s.newEndpoint(ctx, conf, r), nil
-}
-
+// newEndpoint serves the protocol over HTTP. Idle streams end with the context.
 func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) http.Handler {
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: newAuthenticator(r, conf.sources()), closing: ctx,
@@ -256,7 +248,8 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
-	release, ok := e.sessions.reserve(from)
+	// One that is opened takes a place of its own.
+	place, ok := e.sessions.Reserve(from.requester.Principal(), 1)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(
@@ -264,7 +257,7 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sen
 			e.MaxSessions, e.MaxSessionsPerTenant, e.MaxSessionsPerUser))
 		return
 	}
-	defer release()
+	place.Release()
 	e.stateful.ServeHTTP(w, r)
 }
 

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,12 +61,9 @@ func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
 // run creates the call, or finds the one that has its request_id, and waits for its end.
 func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.CallRequest) (*reply.Result, error) {
 	call := &v1alpha1.ToolCall{Spec: r.Spec}
-	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations, call.Labels = traceOf(ctx), labelsOf(req)
-	if r.ID != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.ID, r.Spec}, call); err != nil {
-			return nil, err
-		}
+	if err := setName(ctx, who, call, r.ID); err != nil {
+		return nil, err
 	}
 	tasks.Prepare(ctx, call)
 	inConversation := s.joins(call)

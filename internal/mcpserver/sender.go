@@ -6,7 +6,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
@@ -24,8 +23,6 @@ type sender struct {
 	// request ends once the request has been answered, or its connection is lost; session when the client ends its session. It is
 	// nil without one.
 	request, session context.Context
-	// place is what the request has reserved for a session that it may open.
-	place *fair.Share[string]
 }
 
 // senderOf returns the sender of a request, nil if the client isn't connected over HTTP.

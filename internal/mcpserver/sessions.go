@@ -30,39 +30,16 @@ type openSession struct {
 	cancel context.CancelFunc
 }
 
-// reserve reserves a place for a session that a request may open. The caller calls release after the request.
-func (s *sessions) reserve(from *sender) (release func(), ok bool) {
-	place, ok := s.Reserve(from.requester.Principal(), 1)
-	if !ok {
-		return nil, false
-	}
-	from.place = place
-	return func() {
-		if unused := s.take(from); unused != nil {
-			unused.Release()
-		}
-	}, true
-}
-
-// take returns the place that a request has reserved, once.
-func (s *sessions) take(from *sender) *fair.Share[string] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	place := from.place
-	from.place = nil
-	return place
-}
-
 // register records the owner of a session before its client learns the session's id.
 func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		from := senderOf(req.GetExtra())
 		session, ok := req.GetSession().(*mcp.ServerSession)
 		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from.key) == nil {
-			place := s.take(from)
-			if place == nil {
-				// The SDK closes sessions that aren't initialized when their request ends.
-				return nil, errors.New("the request ended before its session was open")
+			place, ok := s.Reserve(from.requester.Principal(), 1)
+			if !ok {
+				// Others were opened since the request came. The SDK closes sessions that aren't initialized when their request ends.
+				return nil, errors.New("too many open sessions")
 			}
 			s.add(session, &openSession{key: from.key, place: place})
 		}

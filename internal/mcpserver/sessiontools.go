@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,11 +23,8 @@ import (
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
 func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.SessionRequest) (*reply.Result, error) {
 	session := &v1alpha1.ToolSession{Spec: r.Spec}
-	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-	if r.ID != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolSession", r.ID, r.Spec}, session); err != nil {
-			return nil, err
-		}
+	if err := setName(ctx, who, session, r.ID); err != nil {
+		return nil, err
 	}
 	session, err := s.createSession(ctx, req, who, session, r.ID != "")
 	if err != nil {
