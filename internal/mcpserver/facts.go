@@ -56,7 +56,7 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *tools.Facts {
 	if err != nil {
 		return f
 	}
-	place, err := reserve(s.queries, who)
+	place, err := s.reserve(s.queries, who)
 	if err != nil {
 		return f
 	}

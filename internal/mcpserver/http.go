@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/tools"
@@ -62,7 +63,7 @@ type endpoint struct {
 	server        *Server
 	authenticator *authenticator
 	sessions      *sessions
-	requestBytes  *limits.Limit
+	requestBytes  *fair.Counter[string]
 	apiErrors     *rate.Sometimes
 	// stateful serves sessions, stateless the versions of the protocol that have none.
 	stateful, stateless http.Handler
@@ -83,9 +84,9 @@ func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) htt
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: newAuthenticator(r, conf.sources()), closing: ctx,
 		sessions: &sessions{
-			Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
+			Counter: newCounter(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
 		},
-		requestBytes: limits.New(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
+		requestBytes: newCounter(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
 	s.mcp.AddReceivingMiddleware(e.sessions.register)
@@ -184,7 +185,7 @@ func withTokenInfo(next http.Handler) http.Handler {
 
 // serve passes an authenticated request to the protocol.
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
-	memory, ok := e.requestBytes.Reserve(from.requester.Principal(), requestBytes(r.ContentLength))
+	memory, ok := e.requestBytes.Acquire(requestBytes(r.ContentLength), from.requester.Tenant, from.requester.User)
 	if !ok {
 		e.rejectForNow(w, http.StatusTooManyRequests, "requests", "too many or too large requests are being served: wait until others have finished")
 		return
@@ -249,7 +250,7 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
 	// One that is opened takes a place of its own.
-	place, ok := e.sessions.Reserve(from.requester.Principal(), 1)
+	place, ok := e.sessions.Acquire(1, from.requester.Tenant, from.requester.User)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(

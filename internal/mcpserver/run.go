@@ -49,7 +49,7 @@ func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
 		if err != nil {
 			return nil, err
 		}
-		place, err := reserve(s.calls, who)
+		place, err := s.reserve(s.calls, who)
 		if err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ func (s *Server) enterQuery(extra *mcp.RequestExtra) (*identity.Requester, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	place, err := reserve(s.queries, who)
+	place, err := s.reserve(s.queries, who)
 	if err != nil {
 		return nil, nil, err
 	}

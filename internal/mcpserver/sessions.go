@@ -8,13 +8,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/internal/fair"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // sessions records the owner of each open session, and bounds how many are open: in total, for one tenant and for one
 // user.
 type sessions struct {
-	*limits.Limit
+	*fair.Counter[string]
 
 	mu     sync.Mutex
 	opened map[string]*openSession
@@ -36,7 +35,7 @@ func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 		from := senderOf(req.GetExtra())
 		session, ok := req.GetSession().(*mcp.ServerSession)
 		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from.key) == nil {
-			place, ok := s.Reserve(from.requester.Principal(), 1)
+			place, ok := s.Acquire(1, from.requester.Tenant, from.requester.User)
 			if !ok {
 				// Others were opened since the request came. The SDK closes sessions that aren't initialized when their request ends.
 				return nil, errors.New("too many open sessions")
