@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
@@ -21,9 +23,8 @@ const (
 	// rejectedTTL is how long a rejected token is remembered. It is short: a token that was just issued can be rejected
 	// until every API server knows its account.
 	rejectedTTL = 5 * time.Second
-	// maxRejectedSources and maxRejectedPerSource bound the rejected tokens that are remembered.
-	maxRejectedSources   = 1024
-	maxRejectedPerSource = 32
+	// maxRejected bounds the rejected tokens that are remembered. One that is forgotten earlier is reviewed again.
+	maxRejected = 32 << 10
 	// reviewTimeout bounds one request's wait for its review, including the queue.
 	reviewTimeout = 10 * time.Second
 )
@@ -52,7 +53,8 @@ type authenticator struct {
 	reviewer   reviewer
 	sources    *limits.Sources
 	identities *identity.Accepted
-	rejections *identity.Rejected
+	// rejections are the errors of rejected tokens by their keys.
+	rejections *cache.LRUExpireCache
 	// unknownTokens and knownTokens bound the reviews.
 	unknownTokens, knownTokens *limits.Queue
 }
@@ -61,7 +63,7 @@ func newAuthenticator(r reviewer, s *limits.Sources) *authenticator {
 	return &authenticator{
 		reviewer: r, sources: s,
 		identities:    identity.NewAccepted(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
-		rejections:    identity.NewRejected(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
+		rejections:    cache.NewLRUExpireCache(maxRejected),
 		unknownTokens: limits.NewQueue(unknownLimits), knownTokens: limits.NewQueue(knownLimits),
 	}
 }
@@ -73,7 +75,7 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 		return nil, errNoToken
 	}
 	key, source := identity.KeyOf(token), a.sources.OfRequest(r)
-	found, fresh, err := a.recall(source, key)
+	found, fresh, err := a.recall(key)
 	if fresh || err != nil {
 		return found, err
 	}
@@ -92,14 +94,14 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 	}
 	defer release()
 	// Another request with the same token may have got the answer meanwhile.
-	if found, fresh, err := a.recall(source, key); fresh || err != nil {
+	if found, fresh, err := a.recall(key); fresh || err != nil {
 		return found, err
 	}
 	found, err = a.reviewer.Review(ctx, token)
 	switch {
 	case isTokenError(err):
 		a.identities.Forget(key)
-		a.rejections.Add(source, key, err)
+		a.rejections.Add(key, err, rejectedTTL)
 	case err == nil:
 		a.identities.Add(key, found)
 	}
@@ -107,9 +109,11 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 }
 
 // recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.
-func (a *authenticator) recall(source string, key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
+func (a *authenticator) recall(key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
 	if found, fresh = a.identities.Get(key); found == nil {
-		return nil, false, a.rejections.Get(source, key)
+		why, _ := a.rejections.Get(key)
+		err, _ = why.(error)
+		return nil, false, err
 	}
 	return found, fresh, nil
 }
