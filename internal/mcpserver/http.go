@@ -137,8 +137,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.reject(w, http.StatusNotFound, "namespace", err.Error())
 		return
 	}
-	requester := user.In(namespace)
-	from := &sender{requester: requester, key: requester.Key(), view: view, request: r.Context()}
+	from := &sender{requester: user.In(namespace), view: view, request: r.Context()}
 	e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 }
 
@@ -179,7 +178,7 @@ func withTokenInfo(next http.Handler) http.Handler {
 		if !ok {
 			return nil, auth.ErrInvalidToken
 		}
-		return &auth.TokenInfo{UserID: from.key, Extra: map[string]any{extraSender: from}}, nil
+		return &auth.TokenInfo{UserID: from.requester.Key(), Extra: map[string]any{extraSender: from}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 }
 
@@ -223,7 +222,7 @@ func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
 
 // serveSession passes a request on that belongs to a session.
 func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *sender, id string) {
-	session := e.sessions.find(id, from.key)
+	session := e.sessions.find(id, from)
 	if session == nil {
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")

@@ -16,8 +16,6 @@ const extraSender = "toolcall.dev/sender"
 // sender is the authenticated sender of an HTTP request, in the namespace of the request.
 type sender struct {
 	requester *identity.Requester
-	// key is the same for all tokens of one user, and differs between namespaces.
-	key string
 	// view is which tools it sees.
 	view tools.View
 	// request ends once the request has been answered, or its connection is lost; session when the client ends its session. It is

@@ -34,13 +34,13 @@ func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		from := senderOf(req.GetExtra())
 		session, ok := req.GetSession().(*mcp.ServerSession)
-		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from.key) == nil {
+		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from) == nil {
 			place, ok := s.Acquire(1, from.requester.Tenant, from.requester.User)
 			if !ok {
 				// Others were opened since the request came. The SDK closes sessions that aren't initialized when their request ends.
 				return nil, errors.New("too many open sessions")
 			}
-			s.add(session, &openSession{key: from.key, place: place})
+			s.add(session, &openSession{key: from.requester.Key(), place: place})
 		}
 		return next(ctx, method, req)
 	}
@@ -70,11 +70,11 @@ func (s *sessions) end(id string) {
 	}
 }
 
-// find returns a session that is open and belongs to the user and namespace of the key, nil if there is none.
-func (s *sessions) find(id, key string) *openSession {
+// find returns a session that is open and belongs to the user and namespace of a request, nil if there is none.
+func (s *sessions) find(id string, from *sender) *openSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.opened[id]; found != nil && found.key == key {
+	if found := s.opened[id]; found != nil && found.key == from.requester.Key() {
 		return found
 	}
 	return nil
