@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -65,8 +66,8 @@ type Store struct {
 	// parts are in memory, writes are on their way.
 	parts  *fair.Turns[string]
 	writes *semaphore.Weighted
-	// tell is told what the service fails at.
-	tell func(Operation, error)
+	// tell is told what the service fails at when it writes and reads; the other operations return it.
+	tell func(metrics.StoreOperation, error)
 	// Tests shorten these.
 	attempt  time.Duration
 	pageSize int
@@ -77,24 +78,15 @@ type Store struct {
 	running sync.WaitGroup
 }
 
-// Operation is what the store does.
-type Operation string
-
-// The operations whose failures somebody is told: the others return them.
-const (
-	Write Operation = "store"
-	Read  Operation = "read"
-)
-
 // Open returns the store at a location. It doesn't ask the storage service anything yet, so that the operator starts
 // without it. tell is told each failure to write or read; it returns at once. It may be nil.
-func Open(ctx context.Context, location *Location, tell func(Operation, error)) (*Store, error) {
+func Open(ctx context.Context, location *Location, tell func(metrics.StoreOperation, error)) (*Store, error) {
 	b, err := location.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open the output store: %w", err)
 	}
 	if tell == nil {
-		tell = func(Operation, error) {}
+		tell = func(metrics.StoreOperation, error) {}
 	}
 	return &Store{
 		location: location, bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),

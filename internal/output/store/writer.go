@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -358,7 +359,7 @@ func (w *Writer) put(ctx context.Context, name string, data []byte) error {
 	defer w.store.writes.Release(1)
 	err := w.store.put(ctx, name, data)
 	if err != nil && ctx.Err() == nil {
-		w.store.tell(Write, err)
+		w.store.tell(metrics.StoreWrite, err)
 	}
 	return err
 }
