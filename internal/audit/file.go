@@ -31,10 +31,7 @@ const fileMode = 0o600
 
 // Write implements Sink. After an error no part of the record is in the file, or it is removed before the next one is written.
 func (f *File) Write(r Record) error {
-	line, err := r.line()
-	if err != nil {
-		return fmt.Errorf("encode the record %s: %w", r.ID, err)
-	}
+	line := r.line()
 	if err := f.prepare(int64(len(line))); err != nil {
 		return err
 	}
@@ -198,24 +195,22 @@ func readIDs(path string, ids IDs, limit int) error {
 		return err
 	}
 	defer file.Close()
-	lines := bufio.NewReaderSize(file, 64<<10)
+	lines, id, isStart := bufio.NewReaderSize(file, 64<<10), "", true
 	for {
-		start, isLong, err := lines.ReadLine()
-		if errors.Is(err, io.EOF) {
+		part, err := lines.ReadSlice('\n')
+		if isStart {
+			id = idOf(part)
+		}
+		isStart = err == nil
+		switch {
+		case err == nil:
+			if !ids.add(id, limit) {
+				return nil
+			}
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
-		}
-		id := idOf(start)
-		for isLong && err == nil {
-			_, isLong, err = lines.ReadLine()
-		}
-		if err := lines.UnreadByte(); err != nil {
-			return err
-		}
-		if end, _ := lines.ReadByte(); end == '\n' && !ids.add(id, limit) {
-			return nil
 		}
 	}
 }

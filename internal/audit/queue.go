@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"toolcall.dev/operator/internal/metrics"
 )
@@ -35,18 +36,6 @@ func newQueue(sink Sink, log logr.Logger, length int) *Queue {
 	return &Queue{sink: sink, records: make(chan Record, length), log: log, lose: metrics.CountAuditRecordLost}
 }
 
-// wait waits before another try, and reports false when the context has ended.
-func wait(ctx context.Context) bool {
-	timer := time.NewTimer(retryPause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // Add has a record written. It doesn't wait: a record that the queue has no room for is lost, and counted.
 func (q *Queue) Add(r Record) {
 	select {
@@ -64,12 +53,10 @@ func (q *Queue) Start(ctx context.Context) error {
 		q.work(ctx)
 	}()
 	<-ctx.Done()
-	timer := time.NewTimer(closeLimit)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return nil
-	case <-timer.C:
+	case <-time.After(closeLimit):
 		return errors.New("the audit log doesn't take the last records in time")
 	}
 }
@@ -90,19 +77,19 @@ func (q *Queue) work(ctx context.Context) {
 
 // write writes a record, however often that fails, and reports false when the context has ended before.
 func (q *Queue) write(ctx context.Context, r Record) bool {
-	for fails := 0; ; fails++ {
+	fails := 0
+	err := wait.PollUntilContextCancel(ctx, retryPause, true, func(context.Context) (bool, error) {
 		err := q.sink.Write(r)
-		if err == nil {
-			return true
-		}
-		if fails == 0 {
+		if err != nil && fails == 0 {
 			q.log.Error(err, "Failed to write to the audit log; retrying", "every", retryPause)
 		}
-		if !wait(ctx) {
-			q.log.Info("The operator stops with audit records that it couldn't write", "records", len(q.records)+1)
-			return false
-		}
+		fails++
+		return err == nil, nil
+	})
+	if err != nil {
+		q.log.Info("The operator stops with audit records that it couldn't write", "records", len(q.records)+1)
 	}
+	return err == nil
 }
 
 // drain writes what waits, up to the first error.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 )
@@ -55,7 +56,7 @@ func TestAFullDiskIsCountedAndGotOver(t *testing.T) {
 			t.Errorf("%d records are counted as lost, want 2", lost)
 		}
 		d.setFull(false)
-		_ = wait(ctx)
+		time.Sleep(retryPause)
 		synctest.Wait()
 		q.Add(record(9))
 		cancel()

@@ -27,15 +27,11 @@ type handler struct {
 
 // NewHandler returns what serves browsers. Watches and follows end with the context.
 func NewHandler(ctx context.Context, o *Options, api *rest.Config, log *slog.Logger) (http.Handler, error) {
-	files, err := newPage()
-	if err != nil {
-		return nil, err
-	}
 	p, err := newProxy(ctx, o, api, log)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{page: files, proxy: p, served: make(chan struct{}, o.MaxRequests+otherRequests)}
+	h := &handler{page: newPage(), proxy: p, served: make(chan struct{}, o.MaxRequests+otherRequests)}
 	for _, host := range o.Hosts {
 		h.hosts = append(h.hosts, strings.ToLower(host))
 	}

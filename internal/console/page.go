@@ -3,7 +3,6 @@ package console
 import (
 	"embed"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
@@ -24,25 +23,19 @@ var types = map[string]string{
 // page serves the page's files. They are the same for everybody, so they need no token.
 type page map[string][]byte
 
-func newPage() (page, error) {
+// newPage reads the files, which are part of the program.
+func newPage() page {
 	p := page{}
-	err := fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, _ error) (err error) {
+		if !entry.IsDir() {
+			p["/"+path.Base(name)], err = static.ReadFile(name)
 		}
-		content, err := static.ReadFile(name)
-		p["/"+path.Base(name)] = content
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the page's files: %w", err)
-	}
-	if p["/denials.json"], err = json.Marshal(denials.Rules()); err != nil {
-		return nil, fmt.Errorf("encode the rules of denials: %w", err)
-	}
+	p["/denials.json"], _ = json.Marshal(denials.Rules())
 	p["/"] = p["/index.html"]
 	delete(p, "/index.html")
-	return p, nil
+	return p
 }
 
 func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -25,7 +26,6 @@ const (
 
 	// maxObjects bounds an answer with objects. The largest object is some MiB as JSON.
 	maxObjects = 64 << 20
-	bufferSize = 32 << 10
 	// apiErrorLogInterval bounds how often an unreachable API server is logged.
 	apiErrorLogInterval = 10 * time.Second
 )
@@ -81,8 +81,8 @@ func newProxy(ctx context.Context, o *Options, conf *rest.Config, log *slog.Logg
 
 // ServeHTTP passes a request on that is allowed.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	token, key, ok := bearerToken(r)
-	if !ok {
+	token := serving.BearerToken(r)
+	if token == "" {
 		reject(w, http.StatusUnauthorized, "the request has no token, or one that isn't well-formed")
 		return
 	}
@@ -95,7 +95,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reject(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	slot, ok := p.slots.Acquire(1, key)
+	slot, ok := p.slots.Acquire(1, keyOf(token))
 	if !ok {
 		w.Header().Set("Retry-After", "1")
 		reject(w, http.StatusTooManyRequests, "too many requests are being served: close other pages, or try again later")
@@ -230,55 +230,28 @@ func describe(to, from http.Header, t *target) {
 	}
 }
 
-// errTooLong says that an answer is larger than it may be.
-var errTooLong = errors.New("the answer is too long")
-
 // copyBody passes a body on as it comes. A client that takes nothing for long ends it.
-func (p *proxy) copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
-	control := timedWriter{ResponseController: http.NewResponseController(w), w: w, timeout: p.timeouts.write}
-	buffer := make([]byte, bufferSize)
-	left := int64(maxObjects)
+func (p *proxy) copyBody(w http.ResponseWriter, body io.ReadCloser, t *target) error {
+	to := liveWriter{serving.NewTimedWriter(w, p.timeouts.write)}
 	// The end is written after this returned.
-	defer func() { _ = control.SetWriteDeadline(time.Now().Add(control.timeout)) }()
-	if err := control.write(nil); err != nil {
+	defer to.Finish()
+	if err := to.FlushError(); err != nil {
 		return err
 	}
-	for {
-		n, err := body.Read(buffer)
-		if left -= int64(n); left < 0 && !t.endless {
-			return errTooLong
-		}
-		if n > 0 {
-			if err := control.write(buffer[:n]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
+	if !t.endless {
+		body = http.MaxBytesReader(nil, body, maxObjects)
 	}
+	_, err := io.Copy(to, body)
+	return err
 }
 
-// timedWriter writes to a client that has a time for each part.
-type timedWriter struct {
-	*http.ResponseController
-	w       io.Writer
-	timeout time.Duration
-}
+// liveWriter sends what is written at once.
+type liveWriter struct{ *serving.TimedWriter }
 
-// write writes and flushes within the time that a client has for it; nothing but the headers when there is no data. Between writes
-// there is no limit, since nothing may come for long: over HTTP/2, one that passes ends the answer.
-func (t timedWriter) write(data []byte) error {
-	if err := t.SetWriteDeadline(time.Now().Add(t.timeout)); err != nil {
-		return err
+func (l liveWriter) Write(data []byte) (int, error) {
+	n, err := l.TimedWriter.Write(data)
+	if err != nil {
+		return n, err
 	}
-	if len(data) > 0 {
-		if _, err := t.w.Write(data); err != nil {
-			return err
-		}
-	}
-	return errors.Join(t.Flush(), t.SetWriteDeadline(time.Time{}))
+	return n, l.FlushError()
 }

@@ -32,10 +32,7 @@ func reject(w http.ResponseWriter, code int, message string) {
 
 func writeStatus(w http.ResponseWriter, s *metav1.Status) {
 	s.Kind, s.APIVersion, s.Status = "Status", "v1", metav1.StatusFailure
-	raw, err := json.Marshal(s)
-	if err != nil {
-		raw = []byte("{}")
-	}
+	raw, _ := json.Marshal(s)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(raw)))

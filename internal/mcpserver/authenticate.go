@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -21,13 +23,10 @@ const (
 	// rejectedTTL is how long a rejected token is remembered. It is short: a token that was just issued can be rejected
 	// until every API server knows its account.
 	rejectedTTL = 5 * time.Second
-	// maxRejectedSources and maxRejectedPerSource bound the rejected tokens that are remembered.
-	maxRejectedSources   = 1024
-	maxRejectedPerSource = 32
+	// maxRejected bounds the rejected tokens that are remembered. One that is forgotten earlier is reviewed again.
+	maxRejected = 32 << 10
 	// reviewTimeout bounds one request's wait for its review, including the queue.
 	reviewTimeout = 10 * time.Second
-	// maxToken is longer than any token that an API server issues.
-	maxToken = 16 << 10
 )
 
 var (
@@ -36,9 +35,6 @@ var (
 	// knownLimits bounds reviews of tokens that were accepted before. Sources are tenants.
 	knownLimits = limits.QueueLimits{Running: 32, RunningPerSource: 8, Waiting: 4096, WaitingPerSource: 1024}
 )
-
-// bearer is the Authorization header of RFC 6750.
-var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *$`)
 
 var errNoToken = errors.New("send a token for this server in the header Authorization: Bearer TOKEN")
 
@@ -57,7 +53,8 @@ type authenticator struct {
 	reviewer   reviewer
 	sources    *limits.Sources
 	identities *identity.Accepted
-	rejections *identity.Rejected
+	// rejections are the errors of rejected tokens by their keys.
+	rejections *cache.LRUExpireCache
 	// unknownTokens and knownTokens bound the reviews.
 	unknownTokens, knownTokens *limits.Queue
 }
@@ -66,19 +63,19 @@ func newAuthenticator(r reviewer, s *limits.Sources) *authenticator {
 	return &authenticator{
 		reviewer: r, sources: s,
 		identities:    identity.NewAccepted(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
-		rejections:    identity.NewRejected(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
+		rejections:    cache.NewLRUExpireCache(maxRejected),
 		unknownTokens: limits.NewQueue(unknownLimits), knownTokens: limits.NewQueue(knownLimits),
 	}
 }
 
 // authenticate returns the sender of a request.
 func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, error) {
-	token, err := bearerToken(r)
-	if err != nil {
-		return nil, err
+	token := serving.BearerToken(r)
+	if token == "" {
+		return nil, errNoToken
 	}
 	key, source := identity.KeyOf(token), a.sources.OfRequest(r)
-	found, fresh, err := a.recall(source, key)
+	found, fresh, err := a.recall(key)
 	if fresh || err != nil {
 		return found, err
 	}
@@ -97,38 +94,26 @@ func (a *authenticator) authenticate(r *http.Request) (*identity.Requester, erro
 	}
 	defer release()
 	// Another request with the same token may have got the answer meanwhile.
-	if found, fresh, err := a.recall(source, key); fresh || err != nil {
+	if found, fresh, err := a.recall(key); fresh || err != nil {
 		return found, err
 	}
 	found, err = a.reviewer.Review(ctx, token)
 	switch {
 	case isTokenError(err):
 		a.identities.Forget(key)
-		a.rejections.Add(source, key, err)
+		a.rejections.Add(key, err, rejectedTTL)
 	case err == nil:
 		a.identities.Add(key, found)
 	}
 	return found, err
 }
 
-// bearerToken returns the token of a request. A token that a header can't carry according to RFC 6750 is not reviewed.
-// Nothing else is certain about the form of a token: it can be a JWT, a bootstrap token or any text that a webhook knows.
-func bearerToken(r *http.Request) (string, error) {
-	headers := r.Header.Values("Authorization")
-	if len(headers) != 1 || len(headers[0]) > maxToken {
-		return "", errNoToken
-	}
-	match := bearer.FindStringSubmatch(headers[0])
-	if match == nil {
-		return "", errNoToken
-	}
-	return match[1], nil
-}
-
 // recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.
-func (a *authenticator) recall(source string, key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
+func (a *authenticator) recall(key identity.TokenKey) (found *identity.Requester, fresh bool, err error) {
 	if found, fresh = a.identities.Get(key); found == nil {
-		return nil, false, a.rejections.Get(source, key)
+		why, _ := a.rejections.Get(key)
+		err, _ = why.(error)
+		return nil, false, err
 	}
 	return found, fresh, nil
 }

@@ -77,14 +77,11 @@ func cancelCall(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Reque
 		return nil, err
 	}
 	if !follow.Finished(call) {
-		key := keyOf(call)
-		call, err = cancel(ctx, who.Calls, call)
-		switch {
-		case isFailure(err):
-			return nil, err
-		case err != nil:
-			return nil, unknownOutcome(key, err)
+		done, err := cancel(ctx, who.Calls, call)
+		if err != nil {
+			return nil, asOutcome(call, err)
 		}
+		call = done
 	}
 	r := reply.Of(call)
 	if call.Status.Phase == v1alpha1.PhaseCancelled {

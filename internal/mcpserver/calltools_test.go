@@ -85,7 +85,7 @@ func TestTooManyQueries(t *testing.T) {
 	defer waiting.Wait()
 	defer cancel()
 	eventually(t, "query", func() bool {
-		place, err := reserve(s.queries, f.local())
+		place, err := s.reserve(s.queries, f.local())
 		if err == nil {
 			place.Release()
 		}

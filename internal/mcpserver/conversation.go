@@ -2,11 +2,13 @@ package mcpserver
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -35,22 +37,11 @@ type conversations struct {
 
 // conversation holds the sessions of calls of one client.
 type conversation struct {
-	sessions map[types.NamespacedName]*held
-	// starting has a place for the request that creates the conversation's own session.
-	starting chan struct{}
+	// sessions end with the conversation, each for its requester.
+	sessions map[types.NamespacedName]*identity.Requester
+	// own is the conversation's own session, once starting has created it.
 	own      *v1alpha1.SessionReference
-	// failures counts the failures to create it, and failure is the last one.
-	failures int
-	failure  error
-}
-
-// held is a session of a conversation.
-type held struct {
-	who *identity.Requester
-	// created says that the session ends with the conversation. Until the API server has answered it is only a place, of as many
-	// requests.
-	created  bool
-	requests int
+	starting singleflight.Group
 }
 
 func newConversations(failed func(key types.NamespacedName, err error)) *conversations {
@@ -70,38 +61,18 @@ func (c *conversations) of(client *mcp.ServerSession) *conversation {
 	return c.locked(client)
 }
 
-// locked returns the conversation of a client, and ends its sessions when the client is gone. The caller holds the lock.
+// locked returns the conversation of a client, and ends its sessions when the client is gone: at once, if it is. The caller holds the lock.
 func (c *conversations) locked(client *mcp.ServerSession) *conversation {
 	if found := c.clients[client]; found != nil {
 		return found
 	}
-	added := &conversation{sessions: map[types.NamespacedName]*held{}, starting: make(chan struct{}, 1)}
+	added := &conversation{sessions: map[types.NamespacedName]*identity.Requester{}}
 	c.clients[client] = added
 	c.watching.Go(func() {
 		_ = client.Wait()
 		c.end(client)
 	})
 	return added
-}
-
-// add reserves a place for a session. It returns false if the conversation has too many sessions.
-func (c *conversations) add(req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) bool {
-	if !lasts(req) {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	added := c.locked(req.Session)
-	h := added.sessions[key]
-	if h == nil && len(added.sessions) >= maxSessionsOfClient {
-		return false
-	}
-	if h == nil {
-		h = &held{who: who}
-		added.sessions[key] = h
-	}
-	h.requests++
-	return true
 }
 
 // change calls a function with the conversation of a client, if there is one, under the lock.
@@ -113,66 +84,55 @@ func (c *conversations) change(client *mcp.ServerSession, do func(*conversation)
 	}
 }
 
-// keep has a session end with the conversation. It returns false if the conversation has ended meanwhile.
-func (c *conversations) keep(req *mcp.CallToolRequest, key types.NamespacedName) (kept bool) {
-	c.change(req.Session, func(of *conversation) {
-		if h := of.sessions[key]; h != nil {
-			h.created, kept = true, true
-		}
-	})
-	return kept || !lasts(req)
+// keep has a session end with the conversation that created it. It returns false if the conversation has too many sessions.
+func (c *conversations) keep(req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) bool {
+	if !lasts(req) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.locked(req.Session)
+	if len(of.sessions) >= maxSessionsOfClient {
+		return false
+	}
+	of.sessions[key] = who
+	return true
 }
 
 // share has a session that another request created end with the last of its conversations. A session of none of them is not this
 // conversation's to end.
-func (c *conversations) share(req *mcp.CallToolRequest, key types.NamespacedName) {
-	c.change(req.Session, func(of *conversation) {
-		if h := of.sessions[key]; h != nil {
-			h.created = c.isHeld(key)
-		}
-	})
+func (c *conversations) share(req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) {
+	if !lasts(req) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isHeld(key) {
+		c.locked(req.Session).sessions[key] = who
+	}
 }
 
 // isHeld reports whether a session ends with a conversation. The caller holds the lock.
 func (c *conversations) isHeld(key types.NamespacedName) bool {
 	for _, other := range c.clients {
-		if h := other.sessions[key]; h != nil && h.created {
+		if other.sessions[key] != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// release gives up a request's place of a session that the conversation didn't create.
-func (c *conversations) release(req *mcp.CallToolRequest, key types.NamespacedName) {
-	c.change(req.Session, func(of *conversation) {
-		h := of.sessions[key]
-		if h == nil {
-			return
-		}
-		if h.requests--; h.requests == 0 && !h.created {
-			delete(of.sessions, key)
-		}
-	})
-}
-
 // keys returns the sessions that end with the conversation.
 func (c *conversations) keys(client *mcp.ServerSession) (keys []types.NamespacedName) {
-	c.change(client, func(of *conversation) {
-		for key, h := range of.sessions {
-			if h.created {
-				keys = append(keys, key)
-			}
-		}
-	})
+	c.change(client, func(of *conversation) { keys = slices.Collect(maps.Keys(of.sessions)) })
 	return keys
 }
 
 // renew has the sessions of a conversation end with newer credentials of its user: tokens expire.
 func (c *conversations) renew(client *mcp.ServerSession, who *identity.Requester) {
 	c.change(client, func(of *conversation) {
-		for _, h := range of.sessions {
-			h.who = who
+		for key := range of.sessions {
+			of.sessions[key] = who
 		}
 	})
 }
@@ -182,37 +142,24 @@ func (c *conversations) remove(req *mcp.CallToolRequest, key types.NamespacedNam
 	c.change(req.Session, func(of *conversation) { delete(of.sessions, key) })
 }
 
-// leave forgets a conversation and returns the sessions that end with it.
-func (c *conversations) leave(client *mcp.ServerSession) map[types.NamespacedName]*identity.Requester {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	gone := c.clients[client]
-	delete(c.clients, client)
-	if gone == nil {
-		return nil
-	}
-	sessions := map[types.NamespacedName]*identity.Requester{}
-	for key, h := range gone.sessions {
-		if h.created && !c.isHeld(key) {
-			sessions[key] = h.who
-		}
-	}
-	return sessions
-}
-
-// end ends the sessions of a conversation.
+// end forgets a conversation and ends the sessions that end with it.
 func (c *conversations) end(client *mcp.ServerSession) {
-	sessions := c.leave(client)
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
 	var ending sync.WaitGroup
-	for key, who := range sessions {
-		ending.Go(func() {
-			if err := endForSure(ctx, who, key); err != nil {
-				c.failed(key, err)
+	c.change(client, func(gone *conversation) {
+		delete(c.clients, client)
+		for key, who := range gone.sessions {
+			if c.isHeld(key) {
+				continue
 			}
-		})
-	}
+			ending.Go(func() {
+				if err := endForSure(ctx, who, key); err != nil {
+					c.failed(key, err)
+				}
+			})
+		}
+	})
 	ending.Wait()
 }
 
@@ -230,46 +177,35 @@ func (s *Server) joins(call *v1alpha1.ToolCall) bool {
 // it share its failure: each of them would take as long to fail.
 func (s *Server) ownSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*v1alpha1.SessionReference, error) {
 	c := s.conversations.of(req.Session)
-	_, before, _ := s.conversations.ownOf(c)
+	starting := c.starting.DoChan("", func() (any, error) { return s.startOwn(context.WithoutCancel(ctx), req, who) })
 	select {
-	case c.starting <- struct{}{}:
-		defer func() { <-c.starting }()
+	case started := <-starting:
+		own, _ := started.Val.(*v1alpha1.SessionReference)
+		return own, started.Err
 	case <-ctx.Done():
+		// The server stays until it is known which session ends with the conversation.
+		s.running.Go(func() { <-starting })
+		return nil, errCancelledBefore
 	}
-	if ctx.Err() != nil {
-		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
-	}
-	own, failures, failed := s.conversations.ownOf(c)
-	switch {
-	case own != nil:
+}
+
+// startOwn creates the session of a conversation unless there is one.
+func (s *Server) startOwn(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (own *v1alpha1.SessionReference, err error) {
+	s.conversations.change(req.Session, func(of *conversation) { own = of.own })
+	if own != nil {
 		return own, nil
-	case failures != before:
-		return nil, failed
 	}
 	session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{IdleTimeoutSeconds: new(int32(conversationIdleSeconds))}}
-	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
+	if err := setName(ctx, who, session, ""); err != nil {
+		return nil, err
+	}
 	created, err := s.createSession(ctx, req, who, session, false)
-	if err == nil {
-		own = &v1alpha1.SessionReference{Name: created.Name, UID: string(created.UID)}
-	}
-	s.conversations.setOwn(c, own, err)
-	return own, err
-}
-
-// ownOf returns the session of a conversation, nil if there is none, and how often creating it failed.
-func (c *conversations) ownOf(of *conversation) (own *v1alpha1.SessionReference, failures int, failed error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return of.own, of.failures, of.failure
-}
-
-func (c *conversations) setOwn(of *conversation, own *v1alpha1.SessionReference, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	of.own = own
 	if err != nil {
-		of.failures, of.failure = of.failures+1, err
+		return nil, err
 	}
+	own = &v1alpha1.SessionReference{Name: created.Name, UID: string(created.UID)}
+	s.conversations.change(req.Session, func(of *conversation) { of.own = own })
+	return own, nil
 }
 
 // forgetOwn reports whether the session of a conversation is a certain one, and forgets it then.

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,27 +72,6 @@ func TestASessionOfAnotherServer(t *testing.T) {
 	}
 }
 
-// Of requests with one request_id, one that finds the session may be answered before the one that created it.
-func TestAPlaceLastsAsLongAsARequestForIt(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.operateSessions(v1alpha1.SessionReady)
-	here := newTestServer(t, f.local(), 8)
-	use(t, connected(t, here, nil), "start_session", nil)
-	req, key := &mcp.CallToolRequest{Session: only(t, here)}, keyIn(f, "s")
-	for range 2 {
-		if !here.conversations.add(req, nil, key) {
-			t.Fatal("there is no place")
-		}
-	}
-	here.conversations.share(req, key)
-	here.conversations.release(req, key)
-	if !here.conversations.keep(req, key) {
-		t.Error("the session is taken for one whose conversation has ended")
-	}
-	here.conversations.remove(req, key)
-}
-
 // Sessions that have ended by themselves, or never came to be, take no place in a conversation.
 func TestSessionsThatAreGoneTakeNoPlace(t *testing.T) {
 	t.Parallel()
@@ -144,9 +124,7 @@ func TestSessionsEndWithTheNewestToken(t *testing.T) {
 		s.server.conversations.mu.Lock()
 		defer s.server.conversations.mu.Unlock()
 		for _, c := range s.server.conversations.clients {
-			for _, h := range c.sessions {
-				all = append(all, h.who)
-			}
+			all = slices.AppendSeq(all, maps.Values(c.sessions))
 		}
 		return all
 	}
@@ -183,30 +161,34 @@ func TestEndsThatAreForbidden(t *testing.T) {
 	}
 }
 
-// A call that waits for the session of its conversation stops waiting when it is cancelled.
+// Calls that wait for the session of their conversation stop waiting when they are cancelled; the session that is being created ends with
+// the conversation.
 func TestWaitingForTheSessionOfAConversation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	s := NewServer(Options{Requester: f.local(), MaxCalls: 8, MaxCallsPerUser: 8, SessionPerClient: true, Version: "test", Log: quiet()})
-	t.Cleanup(func() { must(t, s.Close()) })
+	requester := f.local()
+	slow := &slowSessions{requester.Sessions, make(chan struct{}), make(chan struct{})}
+	requester.Sessions = slow
+	s := NewServer(Options{Requester: requester, MaxCalls: 8, MaxCallsPerUser: 8, SessionPerClient: true, Version: "test", Log: quiet()})
 	session := connected(t, s, nil)
-	starting := s.conversations.of(only(t, s)).starting
-	starting <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		_, _ = session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "x"}})
-	})
-	running := func() bool { return s.calls.Used() == 1 }
-	eventually(t, "call", running)
+	for range 2 {
+		waiting.Go(func() {
+			_, _ = session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "x"}})
+		})
+	}
+	<-slow.begun
+	eventually(t, "calls", func() bool { return s.calls.Used() == 2 })
 	cancel()
 	waiting.Wait()
-	eventually(t, "end of the call", func() bool { return !running() })
-	<-starting
-	if open, ended := f.sessions(); len(open)+len(ended) != 0 {
+	eventually(t, "end of the calls", func() bool { return s.calls.Used() == 0 })
+	f.none()
+	close(slow.proceed)
+	must(t, s.Close())
+	if open, ended := f.sessions(); len(open) != 0 || len(ended) != 1 {
 		t.Errorf("sessions %q and %q", open, ended)
 	}
-	f.none()
 }
 
 // perClient connects a client whose calls share a session.

@@ -7,7 +7,7 @@
 // other tools, the package reply makes the answers, and failure.go those of failures. requestid.go names calls by the ids of clients,
 // conversation.go ends sessions with their clients, facts.go finds out what the descriptions of the tools say. http.go and serve.go
 // implement HTTP, authenticate.go finds out who sent a request, metadata.go tells clients who issues tokens, and sessions.go bounds the open
-// sessions. The package identity has the clients of requesters, limits what bounds users, tenants and addresses, and tasks what lets clients
+// sessions. The package identity has the clients of requesters, limits what bounds addresses, and tasks what lets clients
 // ask for a long call again.
 //
 // Invariants: the server sends every request to the Kubernetes API in the name of the requester, except reviews of tokens, so

@@ -34,10 +34,17 @@ const (
 func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, who *identity.Requester, _ struct{}) (*reply.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	policies := policiesOf{who: who, known: map[string]*reply.Allowed{}}
-	found, more, err := s.environmentsOf(ctx, who, policies.describe)
+	found, more, err := s.environmentsOf(ctx, who)
 	if err != nil {
 		return nil, notCreated(fmt.Errorf("list the environments: %w", err))
+	}
+	allowed := map[string]*reply.Allowed{"": nil}
+	for i := range found {
+		name := found[i].Policy
+		if _, known := allowed[name]; !known {
+			allowed[name] = allowedBy(ctx, who, name)
+		}
+		found[i].Allowed = allowed[name]
 	}
 	text, listed := reply.List(found, more, who.Namespace, reply.Room(s.options.MaxAnswer))
 	return &reply.Result{
@@ -45,11 +52,8 @@ func (s *Server) listEnvironments(ctx context.Context, _ *mcp.CallToolRequest, w
 	}, nil
 }
 
-// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more. add completes each
-// description; it may be nil.
-func (s *Server) environmentsOf(
-	ctx context.Context, who *identity.Requester, add func(context.Context, *v1alpha1.ExecutionEnvironment, *reply.Environment),
-) (described []reply.Environment, more bool, err error) {
+// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
+func (s *Server) environmentsOf(ctx context.Context, who *identity.Requester) (described []reply.Environment, more bool, err error) {
 	release, err := s.lists.Acquire(ctx, who.Tenant, 1)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for other lists: %w", err)
@@ -63,11 +67,7 @@ func (s *Server) environmentsOf(
 			return nil, false, err
 		}
 		for i := range page.Items {
-			one := describe(&page.Items[i])
-			if add != nil {
-				add(ctx, &page.Items[i], &one)
-			}
-			described = append(described, one)
+			described = append(described, describe(&page.Items[i]))
 		}
 		if next = page.Continue; next == "" {
 			return described, false, nil
@@ -76,32 +76,18 @@ func (s *Server) environmentsOf(
 	return described, true, nil
 }
 
-// policiesOf are the policies of environments, as far as the requester may read them.
-type policiesOf struct {
-	who   *identity.Requester
-	known map[string]*reply.Allowed
-}
-
-// describe says what the policy of an environment lets calls do. For one that names none, the cluster may have a default policy.
-func (p *policiesOf) describe(ctx context.Context, e *v1alpha1.ExecutionEnvironment, d *reply.Environment) {
-	name := e.Spec.PolicyName()
-	if name == "" {
-		return
+// allowedBy says what a policy lets calls do, nil if the requester may not read it.
+func allowedBy(ctx context.Context, who *identity.Requester, name string) *reply.Allowed {
+	policy := &v1alpha1.ExecutionPolicy{}
+	if who.Objects.Get(ctx, client.ObjectKey{Name: name}, policy) != nil {
+		return nil
 	}
-	allowed, known := p.known[name]
-	if !known {
-		policy := &v1alpha1.ExecutionPolicy{}
-		if p.who.Objects.Get(ctx, client.ObjectKey{Name: name}, policy) == nil {
-			allowed = reply.AllowedBy(&policy.Spec)
-		}
-		p.known[name] = allowed
-	}
-	d.Allowed = allowed
+	return reply.AllowedBy(&policy.Spec)
 }
 
 func describe(e *v1alpha1.ExecutionEnvironment) reply.Environment {
 	d := reply.Environment{
-		Name: e.Name, Default: e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true",
+		Name: e.Name, Policy: e.Spec.PolicyName(), Default: e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true",
 		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Keeps: lastingDirectories(&e.Spec), Message: "the operator has not checked it yet",
 	}
 	for language := range e.Spec.Interpreters {

@@ -68,12 +68,12 @@ func TestEnvironmentsAreReadInPages(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.environmentsOf(ctx, requester, nil); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait for other lists") {
+	if _, _, err := s.environmentsOf(ctx, requester); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait for other lists") {
 		t.Errorf("one list too many: %v", err)
 	}
 	other := *requester
 	other.Tenant = "other"
-	if found, _, err := s.environmentsOf(t.Context(), &other, nil); err != nil || len(found) != count {
+	if found, _, err := s.environmentsOf(t.Context(), &other); err != nil || len(found) != count {
 		t.Errorf("of another tenant: %v", err)
 	}
 }

@@ -56,14 +56,14 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *tools.Facts {
 	if err != nil {
 		return f
 	}
-	place, err := reserve(s.queries, who)
+	place, err := s.reserve(s.queries, who)
 	if err != nil {
 		return f
 	}
 	defer place.Release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	if found, more, err := s.environmentsOf(ctx, who, nil); err == nil {
+	if found, more, err := s.environmentsOf(ctx, who); err == nil {
 		addDefault(f, found, more)
 	}
 	return f

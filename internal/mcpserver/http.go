@@ -16,9 +16,11 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/tools"
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	maxBody = 4 << 20
 	// bodyTimeout bounds the time in which the body of a request must arrive.
 	bodyTimeout = 30 * time.Second
+	// writeTimeout bounds the time in which a client must receive a part of an answer: one that nobody reads would take up memory otherwise.
+	writeTimeout = 30 * time.Second
 
 	// maxRequestBytes and its parts bound the bodies of all requests that are being served. A request without a body
 	// counts as minRequestBytes, so they bound the number of requests too.
@@ -59,7 +63,7 @@ type endpoint struct {
 	server        *Server
 	authenticator *authenticator
 	sessions      *sessions
-	requestBytes  *limits.Limit
+	requestBytes  *fair.Counter[string]
 	apiErrors     *rate.Sometimes
 	// stateful serves sessions, stateless the versions of the protocol that have none.
 	stateful, stateless http.Handler
@@ -75,22 +79,14 @@ func (e *Endpoint) reviewer() (reviewer, error) {
 	return identity.NewImpersonator(e.API, e.audiences())
 }
 
-// Handler serves the protocol over HTTP. Idle streams end with the context.
-func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, error) {
-	r, err := conf.reviewer()
-	if err != nil {
-		return nil, err
-	}
-	return s.newEndpoint(ctx, conf, r), nil
-}
-
+// newEndpoint serves the protocol over HTTP. Idle streams end with the context.
 func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) http.Handler {
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: newAuthenticator(r, conf.sources()), closing: ctx,
 		sessions: &sessions{
-			Limit: limits.New(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
+			Counter: newCounter(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
 		},
-		requestBytes: limits.New(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
+		requestBytes: newCounter(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
 	s.mcp.AddReceivingMiddleware(e.sessions.register)
@@ -141,8 +137,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.reject(w, http.StatusNotFound, "namespace", err.Error())
 		return
 	}
-	requester := user.In(namespace)
-	from := &sender{requester: requester, key: requester.Key(), view: view, request: r.Context()}
+	from := &sender{requester: user.In(namespace), view: view, request: r.Context()}
 	e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 }
 
@@ -183,13 +178,13 @@ func withTokenInfo(next http.Handler) http.Handler {
 		if !ok {
 			return nil, auth.ErrInvalidToken
 		}
-		return &auth.TokenInfo{UserID: from.key, Extra: map[string]any{extraSender: from}}, nil
+		return &auth.TokenInfo{UserID: from.requester.Key(), Extra: map[string]any{extraSender: from}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 }
 
 // serve passes an authenticated request to the protocol.
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
-	memory, ok := e.requestBytes.Reserve(from.requester.Principal(), requestBytes(r.ContentLength))
+	memory, ok := e.requestBytes.Acquire(requestBytes(r.ContentLength), from.requester.Tenant, from.requester.User)
 	if !ok {
 		e.rejectForNow(w, http.StatusTooManyRequests, "requests", "too many or too large requests are being served: wait until others have finished")
 		return
@@ -205,7 +200,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		return
 	}
 	memory.Shrink(requestBytes(size))
-	timed := limits.NewTimedWriter(w)
+	timed := serving.NewTimedWriter(w, writeTimeout)
 	defer timed.Finish()
 	e.route(timed, r, from)
 }
@@ -227,7 +222,7 @@ func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
 
 // serveSession passes a request on that belongs to a session.
 func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *sender, id string) {
-	session := e.sessions.find(id, from.key)
+	session := e.sessions.find(id, from)
 	if session == nil {
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
@@ -253,7 +248,8 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
-	release, ok := e.sessions.reserve(from)
+	// One that is opened takes a place of its own.
+	place, ok := e.sessions.Acquire(1, from.requester.Tenant, from.requester.User)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(
@@ -261,7 +257,7 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sen
 			e.MaxSessions, e.MaxSessionsPerTenant, e.MaxSessionsPerUser))
 		return
 	}
-	defer release()
+	place.Release()
 	e.stateful.ServeHTTP(w, r)
 }
 

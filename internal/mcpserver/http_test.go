@@ -43,9 +43,9 @@ func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	}
 	s := newTestServer(t, nil, 8)
 	ctx, cancel := context.WithCancel(context.Background())
-	handler, err := s.Handler(ctx, conf)
+	r, err := conf.reviewer()
 	must(t, err)
-	web := httptest.NewServer(handler)
+	web := httptest.NewServer(s.newEndpoint(ctx, conf, r))
 	t.Cleanup(func() { s.Stop(); cancel(); web.CloseClientConnections(); web.Close(); must(t, s.Close()) })
 	return &site{fixture: f, server: s, web: web, close: cancel}
 }

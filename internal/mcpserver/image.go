@@ -18,7 +18,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
@@ -88,7 +87,7 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 
 // showImage has a result show an image, if what is read is one, and not too large. Over HTTP, it takes up memory until the client has read it.
 func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *reply.Result, name string, read func(to io.Writer) error) error {
-	i := &picture{limit: s.images, of: who.Principal()}
+	i := &picture{limit: s.images, of: who}
 	defer afterAnswerTo(extra, i.release)
 	if err := read(i); err != nil {
 		return err
@@ -105,8 +104,8 @@ func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *
 // picture takes the bytes of an image, as far as there is memory for an answer with them.
 type picture struct {
 	data   bytes.Buffer
-	limit  *limits.Limit
-	of     limits.Principal
+	limit  *fair.Counter[string]
+	of     *identity.Requester
 	memory []*fair.Share[string]
 }
 
@@ -119,7 +118,7 @@ func (i *picture) Write(p []byte) (int, error) {
 	if i.data.Len()+len(p) > maxImage {
 		return 0, errImageTooLarge
 	}
-	share, ok := i.limit.Reserve(i.of, imageCopies*int64(len(p)))
+	share, ok := i.limit.Acquire(imageCopies*int64(len(p)), i.of.Tenant, i.of.User)
 	if !ok {
 		return 0, errImagesBusy
 	}

@@ -17,7 +17,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
@@ -84,7 +83,7 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 			call := readsImage(test.path)
 			test.change(call)
 			result := reply.Of(call)
-			server := &Server{images: limits.New(maxImageBytes, 0, maxImageBytes)}
+			server := &Server{images: newCounter(maxImageBytes, maxImageBytes, maxImageBytes)}
 			server.addImage(t.Context(), nil, fileServer(t, test.path, test.content), call, result, test.later)
 			answer, err := result.Encode(nil, reply.DefaultLimit)
 			if err != nil {
@@ -108,7 +107,7 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 func TestImagesHaveABoundOfMemory(t *testing.T) {
 	t.Parallel()
 	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 60_000)...)
-	server := &Server{images: limits.New(1_000_000, 0, 1_000_000)}
+	server := &Server{images: newCounter(1_000_000, 1_000_000, 1_000_000)}
 	who, call := fileServer(t, "/w/p.png", png), readsImage("/w/p.png")
 	request, answered := context.WithCancel(t.Context())
 	extra := &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{extraSender: &sender{request: request}}}}

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -33,38 +35,37 @@ func nameFor(user, uid, kind, id string) string {
 }
 
 // digestOf returns a hash of what a request asks for. It is the same however the client wrote the arguments.
-func digestOf(spec any) (string, error) {
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return "", fmt.Errorf("encode the request: %w", err)
-	}
+func digestOf(spec any) string {
+	raw, _ := json.Marshal(spec) // of types that always encode
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
+	return hex.EncodeToString(sum[:])
 }
 
-// namedRequest is a request with a request_id.
-type namedRequest struct {
-	kind, id string
-	// spec is what the client asked for, without what the server adds.
-	spec any
+// partsOf returns the kind and the spec of a call or a session, and who created it.
+func partsOf(object client.Object) (kind string, spec any, by *v1alpha1.Requester) {
+	if session, ok := object.(*v1alpha1.ToolSession); ok {
+		return "ToolSession", session.Spec, session.Spec.RequestedBy
+	}
+	call := object.(*v1alpha1.ToolCall)
+	return "ToolCall", call.Spec, call.Spec.RequestedBy
 }
 
-// nameByID gives an object the name of a request_id, and notes what was asked for.
-func nameByID(ctx context.Context, who *identity.Requester, r namedRequest, object client.Object) error {
+// setName puts a call or a session, whose spec is as the client asked for, into the requester's namespace. Its name is generated, or that of a
+// request_id; then an annotation notes what was asked for.
+func setName(ctx context.Context, who *identity.Requester, object client.Object, id string) error {
+	object.SetNamespace(who.Namespace)
+	object.SetName(namePrefix + utilrand.String(nameLength))
+	if id == "" {
+		return nil
+	}
 	user, uid, err := who.Identify(ctx)
 	if err != nil {
 		return notCreated(fmt.Errorf("find out who you are, which a request_id needs: %w", err))
 	}
-	digest, err := digestOf(r.spec)
-	if err != nil {
-		return notCreated(err)
-	}
-	object.SetName(nameFor(user, uid, r.kind, r.id))
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[v1alpha1.AnnotationRequestDigest] = digest
+	kind, spec, _ := partsOf(object)
+	object.SetName(nameFor(user, uid, kind, id))
+	annotations := map[string]string{v1alpha1.AnnotationRequestDigest: digestOf(spec)}
+	maps.Copy(annotations, object.GetAnnotations())
 	object.SetAnnotations(annotations)
 	return nil
 }
@@ -99,25 +100,18 @@ type object[T any] interface {
 // adopt finds the object that an earlier request with the same request_id created, or an earlier try whose response was lost.
 func adopt[T any, O object[T]](ctx context.Context, who *identity.Requester, wanted O, named bool) (O, error) {
 	found := O(new(T))
-	kind, by := "call", (*v1alpha1.Requester)(nil)
-	err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found)
-	switch o := client.Object(found).(type) {
-	case *v1alpha1.ToolCall:
-		by = o.Spec.RequestedBy
-	case *v1alpha1.ToolSession:
-		kind, by = "session", o.Spec.RequestedBy
+	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
+		return nil, fmt.Errorf("read %s: %w", wanted.GetName(), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the %s: %w", kind, err)
-	}
+	_, _, by := partsOf(found)
 	if !named && by == nil {
 		// This cluster has no admission policy that records who creates objects.
 		return found, nil
 	}
-	err = checkSame(ctx, who, found, wanted, by)
+	err := checkSame(ctx, who, found, wanted, by)
 	if err != nil && !named {
 		// Nobody else generates its name: somebody put another object in its place.
-		err = fmt.Errorf("the %s is another one: %s", kind, err.Error())
+		err = fmt.Errorf("%s is another one: %s", wanted.GetName(), err.Error())
 	}
 	return found, err
 }

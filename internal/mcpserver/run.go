@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,7 +49,7 @@ func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
 		if err != nil {
 			return nil, err
 		}
-		place, err := reserve(s.calls, who)
+		place, err := s.reserve(s.calls, who)
 		if err != nil {
 			return nil, err
 		}
@@ -62,12 +61,9 @@ func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
 // run creates the call, or finds the one that has its request_id, and waits for its end.
 func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.CallRequest) (*reply.Result, error) {
 	call := &v1alpha1.ToolCall{Spec: r.Spec}
-	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations, call.Labels = traceOf(ctx), labelsOf(req)
-	if r.ID != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.ID, r.Spec}, call); err != nil {
-			return nil, err
-		}
+	if err := setName(ctx, who, call, r.ID); err != nil {
+		return nil, err
 	}
 	tasks.Prepare(ctx, call)
 	inConversation := s.joins(call)
@@ -101,6 +97,8 @@ func (s *Server) answerOf(ctx context.Context, extra *mcp.RequestExtra, asked mc
 	return result.Encode(asked, s.options.MaxAnswer)
 }
 
+var errCancelledBefore = &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+
 // findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
 func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	joins := s.joins(call)
@@ -119,7 +117,7 @@ func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who
 		call.Spec.SessionRef = own.DeepCopy()
 	}
 	if ctx.Err() != nil {
-		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+		return nil, false, errCancelledBefore
 	}
 	created, earlier, err = createOrAdopt(ctx, who, call, named, who.Calls.Create)
 	return created, earlier, asOutcome(call, err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
@@ -17,15 +16,11 @@ const extraSender = "toolcall.dev/sender"
 // sender is the authenticated sender of an HTTP request, in the namespace of the request.
 type sender struct {
 	requester *identity.Requester
-	// key is the same for all tokens of one user, and differs between namespaces.
-	key string
 	// view is which tools it sees.
 	view tools.View
 	// request ends once the request has been answered, or its connection is lost; session when the client ends its session. It is
 	// nil without one.
 	request, session context.Context
-	// place is what the request has reserved for a session that it may open.
-	place *fair.Share[string]
 }
 
 // senderOf returns the sender of a request, nil if the client isn't connected over HTTP.
@@ -62,7 +57,7 @@ func (s *Server) enterQuery(extra *mcp.RequestExtra) (*identity.Requester, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	place, err := reserve(s.queries, who)
+	place, err := s.reserve(s.queries, who)
 	if err != nil {
 		return nil, nil, err
 	}

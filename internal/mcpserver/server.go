@@ -17,7 +17,6 @@ import (
 
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/mcpserver/tasks"
 	"toolcall.dev/operator/internal/mcpserver/tools"
@@ -70,9 +69,9 @@ type Server struct {
 	tools   map[string]tool
 	tracer  trace.Tracer
 	// calls bounds running calls, queries the uses of other tools.
-	calls, queries *limits.Limit
+	calls, queries *fair.Counter[string]
 	// images bounds the memory of answers with images.
-	images *limits.Limit
+	images *fair.Counter[string]
 	// lists are the lists of environments that are read.
 	lists         *fair.Turns[string]
 	conversations *conversations
@@ -88,11 +87,11 @@ func NewServer(o Options) *Server {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
-	o.View, o.MaxAnswer = cmp.Or(o.View, tools.All), cmp.Or(o.MaxAnswer, reply.DefaultLimit)
+	o.View, o.MaxAnswer, o.MaxCallsPerTenant = cmp.Or(o.View, tools.All), cmp.Or(o.MaxAnswer, reply.DefaultLimit), cmp.Or(o.MaxCallsPerTenant, o.MaxCalls)
 	s := &Server{
-		options: o, tracer: newTracer(o.Traces), calls: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
-		queries: limits.New(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
-		images:  limits.New(maxImageBytes, maxImageBytesPerTenant, maxImageBytesPerUser),
+		options: o, tracer: newTracer(o.Traces), calls: newCounter(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		queries: newCounter(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		images:  newCounter(maxImageBytes, maxImageBytesPerTenant, maxImageBytesPerUser),
 		// Not more can wait than the limit of queries lets in.
 		lists: fair.NewTurns[string](maxLists, maxListsPerTenant),
 	}
@@ -118,6 +117,11 @@ func NewServer(o Options) *Server {
 	s.tasks.Register(s.mcp)
 	s.mcp.AddReceivingMiddleware(onlyDeclared, s.trace)
 	return s
+}
+
+// newCounter bounds what is in use: in total, by one tenant and by one user.
+func newCounter(total, perTenant, perUser int) *fair.Counter[string] {
+	return fair.NewCounter[string](int64(total), int64(perTenant), int64(perUser))
 }
 
 // onlyDeclared rejects the methods of what the server doesn't offer: the SDK answers them with empty lists.

@@ -8,13 +8,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolcall.dev/operator/internal/fair"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 )
 
 // sessions records the owner of each open session, and bounds how many are open: in total, for one tenant and for one
 // user.
 type sessions struct {
-	*limits.Limit
+	*fair.Counter[string]
 
 	mu     sync.Mutex
 	opened map[string]*openSession
@@ -30,41 +29,18 @@ type openSession struct {
 	cancel context.CancelFunc
 }
 
-// reserve reserves a place for a session that a request may open. The caller calls release after the request.
-func (s *sessions) reserve(from *sender) (release func(), ok bool) {
-	place, ok := s.Reserve(from.requester.Principal(), 1)
-	if !ok {
-		return nil, false
-	}
-	from.place = place
-	return func() {
-		if unused := s.take(from); unused != nil {
-			unused.Release()
-		}
-	}, true
-}
-
-// take returns the place that a request has reserved, once.
-func (s *sessions) take(from *sender) *fair.Share[string] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	place := from.place
-	from.place = nil
-	return place
-}
-
 // register records the owner of a session before its client learns the session's id.
 func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		from := senderOf(req.GetExtra())
 		session, ok := req.GetSession().(*mcp.ServerSession)
-		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from.key) == nil {
-			place := s.take(from)
-			if place == nil {
-				// The SDK closes sessions that aren't initialized when their request ends.
-				return nil, errors.New("the request ended before its session was open")
+		if ok && method == "initialize" && session.ID() != "" && from != nil && s.find(session.ID(), from) == nil {
+			place, ok := s.Acquire(1, from.requester.Tenant, from.requester.User)
+			if !ok {
+				// Others were opened since the request came. The SDK closes sessions that aren't initialized when their request ends.
+				return nil, errors.New("too many open sessions")
 			}
-			s.add(session, &openSession{key: from.key, place: place})
+			s.add(session, &openSession{key: from.requester.Key(), place: place})
 		}
 		return next(ctx, method, req)
 	}
@@ -94,11 +70,11 @@ func (s *sessions) end(id string) {
 	}
 }
 
-// find returns a session that is open and belongs to the user and namespace of the key, nil if there is none.
-func (s *sessions) find(id, key string) *openSession {
+// find returns a session that is open and belongs to the user and namespace of a request, nil if there is none.
+func (s *sessions) find(id string, from *sender) *openSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.opened[id]; found != nil && found.key == key {
+	if found := s.opened[id]; found != nil && found.key == from.requester.Key() {
 		return found
 	}
 	return nil

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +23,8 @@ import (
 // startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
 func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.SessionRequest) (*reply.Result, error) {
 	session := &v1alpha1.ToolSession{Spec: r.Spec}
-	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-	if r.ID != "" {
-		if err := nameByID(ctx, who, namedRequest{"ToolSession", r.ID, r.Spec}, session); err != nil {
-			return nil, err
-		}
+	if err := setName(ctx, who, session, r.ID); err != nil {
+		return nil, err
 	}
 	session, err := s.createSession(ctx, req, who, session, r.ID != "")
 	if err != nil {
@@ -61,21 +58,19 @@ func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *ide
 func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	session.Labels = labelsOf(req)
 	key := client.ObjectKeyFromObject(session)
-	if err := s.reserveSession(ctx, req, who, key); err != nil {
+	if err := s.makeRoom(ctx, req, who, key); err != nil {
 		return nil, err
 	}
-	// Sessions that others created don't end with this conversation.
-	defer s.conversations.release(req, key)
 	created, earlier, err := createOrAdopt(ctx, who, session, named, who.Sessions.CreateSession)
 	switch {
 	case isFailure(err):
 		return nil, err
 	case earlier && err == nil:
-		s.conversations.share(req, key)
-	case !earlier && !s.conversations.keep(req, key):
-		// The client left while its session was created.
+		s.conversations.share(req, who, key)
+	case !earlier && !s.conversations.keep(req, who, key):
+		// Other requests have taken the room meanwhile.
 		s.abandon(ctx, req, who, key)
-		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the connection ended before the session was started"}
+		return nil, errTooManySessions
 	}
 	if err != nil {
 		// It may be there: the end of the conversation ends it.
@@ -84,25 +79,28 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 	return created, nil
 }
 
-// reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
-func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) error {
-	if s.conversations.add(req, who, key) {
+var errTooManySessions = &failure{reason: v1alpha1.ReasonTooManySessions, message: fmt.Sprintf(
+	"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+
+// makeRoom returns an error unless a conversation has room for a session, if need be in the place of one that has ended by itself.
+func (s *Server) makeRoom(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, key types.NamespacedName) error {
+	keys := s.conversations.keys(req.Session)
+	if len(keys) < maxSessionsOfClient || slices.Contains(keys, key) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	for _, other := range s.conversations.keys(req.Session) {
+	for _, other := range keys {
 		session := &v1alpha1.ToolSession{}
 		err := who.Objects.Get(ctx, other, session)
 		if apierrors.IsNotFound(err) || err == nil && session.Status.Phase == v1alpha1.SessionEnded {
 			s.conversations.remove(req, other)
 		}
 	}
-	if s.conversations.add(req, who, key) {
+	if len(s.conversations.keys(req.Session)) < maxSessionsOfClient {
 		return nil
 	}
-	return &failure{reason: v1alpha1.ReasonTooManySessions, message: fmt.Sprintf(
-		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+	return errTooManySessions
 }
 
 // awaitSession waits until a session is as wanted, but not longer than the limit, and returns its last state.

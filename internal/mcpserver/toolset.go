@@ -10,7 +10,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 )
@@ -86,7 +85,7 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 // that one can still cancel calls.
 func query[T any](s *Server, t tools.Typed[T], run func(context.Context, *mcp.CallToolRequest, *identity.Requester, T) (*reply.Result, error)) tool {
 	return tool{Tool: t.Tool, run: func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*reply.Result, error) {
-		place, err := reserve(s.queries, who)
+		place, err := s.reserve(s.queries, who)
 		if err != nil {
 			return nil, err
 		}
@@ -113,12 +112,12 @@ func parse[T any](t tools.Typed[T], req *mcp.CallToolRequest) (T, error) {
 }
 
 // reserve takes a place for a request of a user.
-func reserve(l *limits.Limit, who *identity.Requester) (*fair.Share[string], error) {
-	place, ok := l.Reserve(who.Principal(), 1)
+func (s *Server) reserve(of *fair.Counter[string], who *identity.Requester) (*fair.Share[string], error) {
+	place, ok := of.Acquire(1, who.Tenant, who.User)
 	if !ok {
 		return nil, &failure{reason: reply.ReasonTooManyCalls, message: fmt.Sprintf(
 			"too many calls are running (limits: %d in total, %d for one tenant, %d for one user): wait until others have finished",
-			l.Total, l.PerTenant, l.PerUser)}
+			s.options.MaxCalls, s.options.MaxCallsPerTenant, s.options.MaxCallsPerUser)}
 	}
 	return place, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -35,8 +36,7 @@ type environments struct {
 	limit int
 	// share is how many one namespace may have.
 	share int
-	// states has nil until the state is known.
-	states map[types.NamespacedName]*State
+	names sets.Set[types.NamespacedName]
 	// inNamespace counts them.
 	inNamespace map[string]int
 }
@@ -44,7 +44,7 @@ type environments struct {
 var known = newEnvironments(MaxEnvironments, maxInNamespace)
 
 func newEnvironments(limit, share int) *environments {
-	return &environments{limit: limit, share: share, states: map[types.NamespacedName]*State{}, inNamespace: map[string]int{}}
+	return &environments{limit: limit, share: share, names: sets.Set[types.NamespacedName]{}, inNamespace: map[string]int{}}
 }
 
 // AddEnvironment gives an environment that exists its series.
@@ -64,19 +64,19 @@ func (e *environments) set(name types.NamespacedName, state State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.add(name) {
-		e.states[name] = &state
+		state.show(name)
 	}
 }
 
 // add says whether the environment has series of its own. It needs the lock.
 func (e *environments) add(name types.NamespacedName) bool {
-	if _, found := e.states[name]; found {
+	if e.names.Has(name) {
 		return true
 	}
-	if len(e.states) >= e.limit || e.inNamespace[name.Namespace] >= e.share {
+	if len(e.names) >= e.limit || e.inNamespace[name.Namespace] >= e.share {
 		return false
 	}
-	e.states[name] = nil
+	e.names.Insert(name)
 	if e.inNamespace[name.Namespace]++; e.inNamespace[name.Namespace] == 1 {
 		beginSeries(name.Namespace, Other)
 	}
@@ -87,10 +87,10 @@ func (e *environments) add(name types.NamespacedName) bool {
 func (e *environments) forget(name types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, found := e.states[name]; !found {
+	if !e.names.Has(name) {
 		return
 	}
-	delete(e.states, name)
+	e.names.Delete(name)
 	labels := prometheus.Labels{"namespace": name.Namespace, "environment": name.Name}
 	if e.inNamespace[name.Namespace]--; e.inNamespace[name.Namespace] == 0 {
 		delete(e.inNamespace, name.Namespace)
@@ -113,7 +113,7 @@ func (e *environments) labels(name types.NamespacedName) (namespace, environment
 	if e.inNamespace[name.Namespace] == 0 {
 		return Other, Other
 	}
-	if _, found := e.states[name]; !found {
+	if !e.names.Has(name) {
 		return name.Namespace, Other
 	}
 	return name.Namespace, name.Name
@@ -128,7 +128,7 @@ func (e *environments) fold(counts map[types.NamespacedName]int) map[[2]string]i
 	for namespace := range e.inNamespace {
 		sums[[2]string{namespace, Other}] = 0
 	}
-	for name := range e.states {
+	for name := range e.names {
 		sums[[2]string{name.Namespace, name.Name}] = 0
 	}
 	for name, n := range counts {

@@ -190,7 +190,7 @@ func TestEnvironmentsBeyondTheLimitShareSeries(t *testing.T) {
 	for i := range 10 {
 		e.forget(name(i))
 	}
-	if len(e.states)+len(e.inNamespace) != 0 {
+	if len(e.names)+len(e.inNamespace) != 0 {
 		t.Errorf("left: %v", e)
 	}
 }

@@ -31,7 +31,7 @@ func RegisterCallsAwaitingApproval(count func() Counts) {
 
 func registerCounts(name, help string, count func() Counts) {
 	desc := prometheus.NewDesc(name, help, withEnvironment(), nil)
-	crmetrics.Registry.MustRegister(&collector{descs: []*prometheus.Desc{desc}, collect: func(ch chan<- prometheus.Metric) {
+	crmetrics.Registry.MustRegister(&collector{desc, func(ch chan<- prometheus.Metric) {
 		if counts := count(); counts != nil {
 			emit(ch, desc, counts)
 		}
@@ -41,7 +41,7 @@ func registerCounts(name, help string, count func() Counts) {
 // RegisterSessions exposes the number of sessions by environment and phase.
 func RegisterSessions(count func() map[v1alpha1.SessionPhase]Counts) {
 	desc := prometheus.NewDesc("toolcall_sessions", "Sessions, by environment and phase.", withEnvironment("phase"), nil)
-	crmetrics.Registry.MustRegister(&collector{descs: []*prometheus.Desc{desc}, collect: func(ch chan<- prometheus.Metric) {
+	crmetrics.Registry.MustRegister(&collector{desc, func(ch chan<- prometheus.Metric) {
 		counts := count()
 		if counts == nil {
 			return
@@ -60,82 +60,69 @@ func emit(ch chan<- prometheus.Metric, desc *prometheus.Desc, counts Counts, mor
 
 // collector makes series when they are read.
 type collector struct {
-	descs   []*prometheus.Desc
+	desc    *prometheus.Desc
 	collect func(chan<- prometheus.Metric)
 }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range c.descs {
-		ch <- desc
-	}
-}
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
-	environmentReady = prometheus.NewDesc("toolcall_environment_ready",
-		"Whether calls can run in an environment: 1 while its condition Ready is True, else 0.", withEnvironment(), nil)
-	poolReady = prometheus.NewDesc("toolcall_pool_pods_ready",
-		"Pods of an environment's warm pool that wait for a call.", withEnvironment(), nil)
-	poolDesired = prometheus.NewDesc("toolcall_pool_pods_desired",
-		"Pods that an environment's warm pool should have.", withEnvironment(), nil)
+	environmentReady = gauges("toolcall_environment_ready", withEnvironment(),
+		"Whether calls can run in an environment: 1 while its condition Ready is True, else 0.")
+	poolReady = gauges("toolcall_pool_pods_ready", withEnvironment(),
+		"Pods of an environment's warm pool that wait for a call.")
+	poolDesired = gauges("toolcall_pool_pods_desired", withEnvironment(),
+		"Pods that an environment's warm pool should have.")
 )
 
-// states shows the state of each environment that has series of its own.
-func states(e *environments) *collector {
-	return &collector{descs: []*prometheus.Desc{environmentReady, poolReady, poolDesired}, collect: func(ch chan<- prometheus.Metric) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for name, state := range e.states {
-			if state == nil {
-				continue
-			}
-			show := func(desc *prometheus.Desc, value float64) {
-				ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, name.Namespace, name.Name)
-			}
-			ready := 0.0
-			if state.Ready {
-				ready = 1
-			}
-			show(environmentReady, ready)
-			if state.PoolDesired > 0 {
-				show(poolReady, float64(state.PoolReady))
-				show(poolDesired, float64(state.PoolDesired))
-			}
-		}
-	}}
+// show shows the state of an environment that has series of its own.
+func (s *State) show(name types.NamespacedName) {
+	environmentReady.WithLabelValues(name.Namespace, name.Name).Set(number(s.Ready))
+	if s.PoolDesired > 0 {
+		poolReady.WithLabelValues(name.Namespace, name.Name).Set(float64(s.PoolReady))
+		poolDesired.WithLabelValues(name.Namespace, name.Name).Set(float64(s.PoolDesired))
+	} else {
+		poolReady.DeleteLabelValues(name.Namespace, name.Name)
+		poolDesired.DeleteLabelValues(name.Namespace, name.Name)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // RegisterRunnerConnections exposes the number of connected runners.
 func RegisterRunnerConnections(count func() int) {
-	register("toolcall_runner_connections", "Runners that are connected to this replica.", nil, func() float64 { return float64(count()) })
+	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcall_runner_connections", Help: "Runners that are connected to this replica.",
+	}, func() float64 { return float64(count()) }))
 }
 
 // RegisterRequestLimit exposes how many requests a second the operator makes to the API server at most.
 func RegisterRequestLimit(perSecond float64) {
-	register("toolcall_api_request_limit", "Requests that this replica makes to the API server per second at most (--qps).", nil,
-		func() float64 { return perSecond })
+	limit := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "toolcall_api_request_limit", Help: "Requests that this replica makes to the API server per second at most (--qps).",
+	})
+	limit.Set(perSecond)
+	crmetrics.Registry.MustRegister(limit)
 }
 
 // RegisterClusterFeatures exposes what the cluster has, of what the operator uses where it is there.
 func RegisterClusterFeatures(features map[string]bool) {
+	uses := gauges("toolcall_cluster_feature", []string{"feature"},
+		"Whether the operator uses a feature of the cluster (1), or does without it (0): MutatingAdmissionPolicy, which fills in who created a call, and ImageVolume, which brings the runner into pods.")
 	for feature, there := range features {
-		register("toolcall_cluster_feature",
-			"Whether the operator uses a feature of the cluster (1), or does without it (0): MutatingAdmissionPolicy, which fills in who created a call, and ImageVolume, which brings the runner into pods.",
-			prometheus.Labels{"feature": feature}, func() float64 {
-				if there {
-					return 1
-				}
-				return 0
-			})
+		uses.WithLabelValues(feature).Set(number(there))
 	}
+	crmetrics.Registry.MustRegister(uses)
 }
 
 // SetClockSkew says how far the API server's clock is ahead of this machine's.
 func SetClockSkew(ahead time.Duration) { clockSkew.Set(ahead.Seconds()) }
-
-func register(name, help string, labels prometheus.Labels, value func() float64) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
-}

@@ -1,19 +1,14 @@
 package metrics
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 var (
-	poolCreated = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toolcall_pool_pods_created_total",
-		Help: "Pods that were created to refill an environment's warm pool.",
-	}, withEnvironment())
-	poolFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toolcall_pool_pods_failed_total",
-		Help: "Pods of an environment's warm pool that were deleted because they did not start, or that the API server refused.",
-	}, withEnvironment())
+	poolCreated = counters("toolcall_pool_pods_created_total", withEnvironment(),
+		"Pods that were created to refill an environment's warm pool.")
+	poolFailed = counters("toolcall_pool_pods_failed_total", withEnvironment(),
+		"Pods of an environment's warm pool that were deleted because they did not start, or that the API server refused.")
 )
 
 // CountPoolCreated counts a pod that was created for an environment's warm pool.

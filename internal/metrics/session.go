@@ -1,21 +1,14 @@
 package metrics
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
 var (
-	sessionsEnded = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toolcall_sessions_ended_total",
-		Help: "Ended sessions, by environment and reason.",
-	}, withEnvironment("reason"))
-	sessionsReady = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "toolcall_session_ready_seconds",
-		Help:    "Time from the creation of a session until its first pod took calls, by environment and path (Cold, Warm).",
-		Buckets: buckets,
-	}, withEnvironment("path"))
+	sessionsEnded = counters("toolcall_sessions_ended_total", withEnvironment("reason"),
+		"Ended sessions, by environment and reason.")
+	sessionsReady = histograms("toolcall_session_ready_seconds", withEnvironment("path"),
+		"Time from the creation of a session until its first pod took calls, by environment and path (Cold, Warm).")
 )
 
 // CountSessionEnded counts a session of a namespace that ended.

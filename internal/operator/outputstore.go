@@ -47,10 +47,10 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 }
 
 // tellOfFailures counts what the store fails at, and logs one failure of each kind a minute: there can be many.
-func tellOfFailures(log logr.Logger) func(store.Operation, error) {
-	logs := map[store.Operation]*rate.Sometimes{store.Write: {Interval: time.Minute}, store.Read: {Interval: time.Minute}}
-	return func(operation store.Operation, err error) {
-		metrics.CountStoreError(metrics.StoreOperation(operation))
+func tellOfFailures(log logr.Logger) func(metrics.StoreOperation, error) {
+	logs := map[metrics.StoreOperation]*rate.Sometimes{metrics.StoreWrite: {Interval: time.Minute}, metrics.StoreRead: {Interval: time.Minute}}
+	return func(operation metrics.StoreOperation, err error) {
+		metrics.CountStoreError(operation)
 		logs[operation].Do(func() { log.Error(err, "The output store fails", "operation", operation) })
 	}
 }

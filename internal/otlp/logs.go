@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,14 +14,9 @@ import (
 )
 
 const (
-	// maxBody bounds a record's body, in bytes of its texts and valueSize for each value. Some 2000 records wait at most. maxDepth
-	// bounds how deep it is.
-	maxBody   = 32 << 10
-	valueSize = 32
-	maxDepth  = 16
-	// cut stands for what isn't exported of a body.
-	cut = "…"
-	// attributeCut says that the body leaves something out.
+	// maxBody bounds a record's body, in bytes of JSON. Some 2000 records wait at most.
+	maxBody = 64 << 10
+	// attributeCut says that the body is the beginning of a longer one's JSON, as text.
 	attributeCut = "toolcall.truncated"
 )
 
@@ -51,97 +44,52 @@ func (r *Records) Write(ctx context.Context, at time.Time, body any, attributes 
 	if err != nil {
 		return fmt.Errorf("encode the body of a log record: %w", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(encoded))
-	decoder.UseNumber()
-	var plain any
-	if err := decoder.Decode(&plain); err != nil {
-		return fmt.Errorf("read the body of a log record: %w", err)
-	}
-	v := &values{room: maxBody}
 	var record log.Record
 	record.SetEventName(r.event)
 	record.SetTimestamp(at)
 	record.SetObservedTimestamp(at)
 	record.SetSeverity(log.SeverityInfo)
-	record.SetBody(v.of(plain, 0))
 	record.AddAttributes(attributes...)
-	if v.cut {
+	if len(encoded) > maxBody {
+		record.SetBody(attribute.StringValue(bounds.Text(string(encoded), maxBody)))
 		record.AddAttributes(attribute.Bool(attributeCut, true))
+	} else {
+		decoder := json.NewDecoder(bytes.NewReader(encoded))
+		decoder.UseNumber()
+		var plain any
+		_ = decoder.Decode(&plain) // what was just encoded
+		record.SetBody(valueOf(plain))
 	}
 	r.logger.Emit(ctx, record)
 	return nil
 }
 
-// values makes values of what JSON decodes to, until there is no room left.
-type values struct {
-	room int
-	cut  bool
-}
-
-func (v *values) of(plain any, depth int) attribute.Value {
-	if depth > maxDepth || v.room <= 0 {
-		v.cut = true
-		return attribute.StringValue(cut)
-	}
-	v.room -= valueSize
+// valueOf makes a value of what JSON decodes to.
+func valueOf(plain any) attribute.Value {
 	switch plain := plain.(type) {
 	case string:
-		return attribute.StringValue(v.text(plain))
+		return attribute.StringValue(plain)
 	case bool:
 		return attribute.BoolValue(plain)
 	case json.Number:
-		return v.number(plain)
+		if i, err := plain.Int64(); err == nil {
+			return attribute.Int64Value(i)
+		}
+		f, _ := plain.Float64()
+		return attribute.Float64Value(f)
 	case []any:
-		return attribute.SliceValue(v.list(plain, depth)...)
+		list := make([]attribute.Value, 0, len(plain))
+		for _, one := range plain {
+			list = append(list, valueOf(one))
+		}
+		return attribute.SliceValue(list...)
 	case map[string]any:
-		return attribute.MapValue(v.fields(plain, depth)...)
+		list := make([]attribute.KeyValue, 0, len(plain))
+		for key, value := range plain {
+			list = append(list, attribute.KeyValue{Key: attribute.Key(key), Value: valueOf(value)})
+		}
+		return attribute.MapValue(list...)
 	default:
 		return attribute.Value{}
 	}
-}
-
-func (v *values) number(n json.Number) attribute.Value {
-	if i, err := n.Int64(); err == nil {
-		return attribute.Int64Value(i)
-	}
-	if f, err := n.Float64(); err == nil {
-		return attribute.Float64Value(f)
-	}
-	return attribute.StringValue(v.text(n.String()))
-}
-
-func (v *values) list(all []any, depth int) []attribute.Value {
-	list := make([]attribute.Value, 0, min(len(all), maxBody/valueSize))
-	for _, one := range all {
-		if v.room <= 0 {
-			v.cut = true
-			break
-		}
-		list = append(list, v.of(one, depth+1))
-	}
-	return list
-}
-
-// fields are sorted, so that what is cut of a body is always the same.
-func (v *values) fields(all map[string]any, depth int) []attribute.KeyValue {
-	list := make([]attribute.KeyValue, 0, min(len(all), maxBody/valueSize))
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if v.room <= 0 {
-			v.cut = true
-			break
-		}
-		key, value := v.text(key), all[key]
-		list = append(list, attribute.KeyValue{Key: attribute.Key(key), Value: v.of(value, depth+1)})
-	}
-	return list
-}
-
-// text is the start of a text, in whole characters, for which there is room.
-func (v *values) text(text string) string {
-	short := bounds.Text(text, max(v.room, 0))
-	v.room -= len(text)
-	if short != text {
-		v.cut, v.room = true, 0
-	}
-	return short
 }

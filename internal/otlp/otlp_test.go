@@ -119,11 +119,7 @@ func TestRecordsAreExportedAsTheyAre(t *testing.T) {
 func TestARecordIsBounded(t *testing.T) {
 	endpoint := otlptest.New(t)
 	export := newExport(t, endpoint.Getenv, &lost{})
-	deep := any("x")
-	for range 1000 {
-		deep = []any{deep}
-	}
-	for _, body := range []any{strings.Repeat("é", 1<<20), make([]int, 1<<20), map[string]any{strings.Repeat("k", 1<<20): 1}, deep} {
+	for _, body := range []any{strings.Repeat("é", 1<<20), make([]int, 1<<20), map[string]any{strings.Repeat("k", 1<<20): 1}} {
 		if err := export.Records("e").Write(t.Context(), time.Now(), body); err != nil {
 			t.Error(err)
 		}
@@ -134,7 +130,7 @@ func TestARecordIsBounded(t *testing.T) {
 	if err := export.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(endpoint.Logs()) != 4 {
+	if len(endpoint.Logs()) != 3 {
 		t.Fatalf("%d records", len(endpoint.Logs()))
 	}
 	for i, record := range endpoint.Logs() {

@@ -13,7 +13,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -54,11 +53,6 @@ type self struct {
 	mu sync.Mutex
 	// username and uid are empty until the API server has said them.
 	username, uid string
-}
-
-// Principal is the requester to limits.
-func (r *Requester) Principal() limits.Principal {
-	return limits.Principal{User: r.User, Tenant: r.Tenant}
 }
 
 // Identify returns the name and the UID of the user as the API server knows it. It asks once, and again only after an error.

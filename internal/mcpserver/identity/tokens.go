@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 // knownTTL is how long an accepted token keeps its place apart from unknown tokens.
@@ -105,38 +103,4 @@ func (a *Accepted) Len() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.entries)
-}
-
-// Rejected remembers rejected tokens for a short time, so that a client that repeats one costs no reviews. Each
-// source has a bounded number of entries of its own: one source can't evict those of another.
-type Rejected struct {
-	keep      time.Duration
-	perSource int
-	sources   *cache.LRUExpireCache
-}
-
-// NewRejected returns an empty memory.
-func NewRejected(keep time.Duration, maxSources, perSource int) *Rejected {
-	return &Rejected{keep: keep, perSource: perSource, sources: cache.NewLRUExpireCache(maxSources)}
-}
-
-// Get returns why the token was rejected if that was recently and it came from this source, nil otherwise.
-func (r *Rejected) Get(source string, key TokenKey) error {
-	own, ok := r.sources.Get(source)
-	if !ok {
-		return nil
-	}
-	why, _ := own.(*cache.LRUExpireCache).Get(key)
-	err, _ := why.(error)
-	return err
-}
-
-// Add remembers a rejected token in the place of the source's oldest one.
-func (r *Rejected) Add(source string, key TokenKey, why error) {
-	own, ok := r.sources.Get(source)
-	if !ok {
-		own = cache.NewLRUExpireCache(r.perSource)
-	}
-	own.(*cache.LRUExpireCache).Add(key, why, r.keep)
-	r.sources.Add(source, own, r.keep)
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 func keyOfText(text string) (key TokenKey) {
@@ -83,44 +81,6 @@ func TestTheLargestTenantLosesAToken(t *testing.T) {
 		if found, _ := known.Get(keyOfText(key)); (found != nil) != want {
 			t.Errorf("token %s is known: %t", key, !want)
 		}
-	}
-}
-
-func TestRejectionsAreRememberedBriefly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRejected(5*time.Second, 10, 10)
-		r.Add("a", keyOfText("x"), errInvalidToken)
-		if r.Get("a", keyOfText("x")) == nil || r.Get("a", keyOfText("y")) != nil || r.Get("b", keyOfText("x")) != nil {
-			t.Error("rejections are kept for other tokens or sources")
-		}
-		time.Sleep(5*time.Second + 1)
-		if r.Get("a", keyOfText("x")) != nil {
-			t.Error("a rejection is kept for too long")
-		}
-	})
-}
-
-// However many tokens one source sends, it evicts its own rejections, in bounded memory.
-func TestRejectionsOfASourceAreItsOwn(t *testing.T) {
-	t.Parallel()
-	r := NewRejected(time.Hour, 10, 4)
-	r.Add("quiet", keyOfText("x"), errInvalidToken)
-	for i := range 1000 {
-		r.Add("flood", keyOfText(fmt.Sprint(i)), errInvalidToken)
-	}
-	r.Add("flood", keyOfText("999"), errInvalidToken)
-	if r.Get("quiet", keyOfText("x")) == nil {
-		t.Error("another source's rejection was evicted")
-	}
-	for key, want := range map[string]bool{"999": true, "996": true, "995": false, "0": false} {
-		if (r.Get("flood", keyOfText(key)) != nil) != want {
-			t.Errorf("token %s is remembered: %t", key, !want)
-		}
-	}
-	found, _ := r.sources.Get("flood")
-	if own := found.(*cache.LRUExpireCache); len(own.Keys()) != 4 {
-		t.Errorf("%d tokens are remembered", len(own.Keys()))
 	}
 }
 

@@ -18,6 +18,8 @@ type Environment struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 	Languages  []string `json:"languages,omitempty"`
 	Keeps      []string `json:"keeps,omitempty"`
+	// Policy is the name of its policy, empty if it names none: then the cluster may have a default policy.
+	Policy string `json:"-"`
 	// Allowed is what its policy lets calls do, nil if it names none, or the requester may not read the policy.
 	Allowed *Allowed `json:"allowed,omitempty"`
 }

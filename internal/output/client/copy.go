@@ -72,14 +72,13 @@ func (c *Client) Copy(ctx context.Context, q Query, to Sink) (End, error) {
 	}
 	for {
 		done, err := r.request(ctx)
-		var refused *writeError
 		switch {
-		case errors.As(err, &refused):
-			return r.end(), refused.err
+		case r.refused != nil:
+			return r.end(), r.refused
 		case ctx.Err() != nil:
 			return r.end(), ctx.Err()
 		case err != nil && !IsPassing(err):
-			return r.end(), r.explain(err)
+			return r.end(), explain(err)
 		case done:
 			r.reportMissing()
 			err = r.verify()
@@ -118,6 +117,8 @@ type reading struct {
 	sum      string
 	complete bool
 	verified bool
+	// refused is why the sink takes no more.
+	refused error
 	// missing is a part that wasn't kept and isn't reported yet.
 	missing output.Range
 	// progressed says that the last request brought something, reported that Retrying knows of this interruption.
@@ -187,11 +188,6 @@ func (r *reading) parameters() url.Values {
 	return values
 }
 
-// writeError says that the sink takes no more.
-type writeError struct{ err error }
-
-func (e *writeError) Error() string { return e.err.Error() }
-
 const bufferSize = 32 << 10
 
 // copy passes a body on. A body that ends early is an error; what came before it counts.
@@ -220,8 +216,8 @@ func (r *reading) pass(p []byte) error {
 	r.reportMissing()
 	r.backoff.Progress()
 	r.progressed, r.reported = true, false
-	if err := r.to.Write(p); err != nil {
-		return &writeError{err}
+	if r.refused = r.to.Write(p); r.refused != nil {
+		return r.refused
 	}
 	if r.hash != nil {
 		r.hash.Write(p)
@@ -276,37 +272,27 @@ func (r *reading) verify() error {
 	return nil
 }
 
-// explain says what an answer means that doesn't name it.
-func (r *reading) explain(err error) error {
-	if apierrors.IsNotFound(err) && notServed(err) {
+// explain says so where an answer comes from an API server that doesn't know the path.
+func explain(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
+		return err
+	}
+	details := status.Status().Details
+	if details == nil || details.Kind == "" || details.Group == group && details.Kind == "toolcalls/log" {
 		return fmt.Errorf("%w: %w", ErrNotServed, err)
 	}
 	return err
 }
 
-// notServed reports whether an answer comes from an API server that doesn't know the path.
-func notServed(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || details.Kind == "" || details.Group == group && details.Kind == "toolcalls/log"
-}
-
 // nextOffset is where the stream goes on behind the part that wasn't kept, if that is what an error says.
 func nextOffset(err error) (int64, bool) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != http.StatusGone || status.Status().Details == nil {
+	cause, ok := apierrors.StatusCause(err, causeNextOffset)
+	if !ok || code(err) != http.StatusGone {
 		return 0, false
 	}
-	for _, cause := range status.Status().Details.Causes {
-		if cause.Type == causeNextOffset {
-			next, err := strconv.ParseInt(cause.Message, 10, 64)
-			return next, err == nil
-		}
-	}
-	return 0, false
+	next, err := strconv.ParseInt(cause.Message, 10, 64)
+	return next, err == nil
 }
 
 // info is what the headers of an answer say.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,11 +61,10 @@ func (c *Client) Download(ctx context.Context, f File, to io.Writer, progress Pr
 	d := &download{client: c, file: f, to: to, progress: progress, size: unknown, hash: sha256.New(), backoff: Backoff{Patience: filePatience}}
 	for d.size == unknown || d.at < d.size {
 		err := d.request(ctx)
-		var refused *writeError
 		switch {
 		case err == nil:
-		case errors.As(err, &refused):
-			return refused.err
+		case d.refused != nil:
+			return d.refused
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case code(err) == http.StatusPreconditionFailed && d.tag != "":
@@ -112,6 +110,8 @@ type download struct {
 	hash     hash.Hash
 	// part is how many bytes are asked for at once, 0 for all.
 	part int64
+	// refused is why no more is taken.
+	refused error
 }
 
 // nextPart is how many bytes are asked for when those were too many.
@@ -167,7 +167,7 @@ func (d *download) place(response *http.Response, isPart bool) (end int64, err e
 	} else if isPart && d.at > 0 {
 		return 0, errors.New("the answer has all of the file, not the part that was asked for")
 	}
-	if start != d.at || size < 0 || end > size || d.size != unknown && size != d.size {
+	if start != d.at || end < start || end > size || d.size != unknown && size != d.size {
 		return 0, fmt.Errorf("the answer has bytes %d up to %d of %d, at offset %d of %d", start, end, size, d.at, d.size)
 	}
 	d.tag, d.size = tag, size
@@ -176,19 +176,12 @@ func (d *download) place(response *http.Response, isPart bool) (end int64, err e
 
 // parseContentRange reads "bytes 0-9/20".
 func parseContentRange(text string) (start, end, size int64, err error) {
-	rest, isBytes := strings.CutPrefix(text, "bytes ")
-	span, total, hasTotal := strings.Cut(rest, "/")
-	first, last, isSpan := strings.Cut(span, "-")
-	var numbers [3]int64
-	ok := isBytes && hasTotal && isSpan
-	for i, digits := range []string{first, last, total} {
-		n, err := strconv.ParseUint(digits, 10, 62)
-		numbers[i], ok = int64(n), ok && err == nil
-	}
-	if !ok || numbers[0] > numbers[1] {
+	const form = "bytes %d-%d/%d"
+	_, err = fmt.Sscanf(text, form, &start, &end, &size)
+	if err != nil || fmt.Sprintf(form, start, end, size) != text || start < 0 || start > end {
 		return 0, 0, 0, fmt.Errorf("the answer has the Content-Range %.100q", text)
 	}
-	return numbers[0], numbers[1] + 1, numbers[2], nil
+	return start, end + 1, size, nil
 }
 
 // copy passes bytes on up to the end of the answer's part.
@@ -198,8 +191,8 @@ func (d *download) copy(body io.Reader, end int64) error {
 		n, err := body.Read(buffer[:min(bufferSize, end-d.at)])
 		if n > 0 {
 			d.backoff.Progress()
-			if _, err := d.to.Write(buffer[:n]); err != nil {
-				return &writeError{err}
+			if _, d.refused = d.to.Write(buffer[:n]); d.refused != nil {
+				return d.refused
 			}
 			d.hash.Write(buffer[:n])
 			d.at += int64(n)
@@ -230,11 +223,11 @@ func (c *Client) Upload(ctx context.Context, f File, what Content, progress Prog
 		if err != nil {
 			return err
 		}
-		err = c.put(ctx, f, &content{body: body, size: what.Size, sum: sha256.New(), progress: progress})
-		var local *readError
-		switch {
-		case errors.As(err, &local):
-			return local.err
+		sent := &content{body: body, size: what.Size, sum: sha256.New(), progress: progress}
+		err = c.put(ctx, f, sent)
+		switch failed := sent.failure(); {
+		case err != nil && failed != nil:
+			return failed
 		case err == nil || what.Once || ctx.Err() != nil || errors.Is(err, ErrContent) || !IsPassing(err):
 			return err
 		}
@@ -249,9 +242,6 @@ func (c *Client) put(ctx context.Context, f File, content *content) error {
 	r.Body, r.Length = content, content.size
 	response, err := c.Do(ctx, r)
 	if err != nil {
-		if failed := content.failure(); failed != nil {
-			return &readError{failed}
-		}
 		return err
 	}
 	response.Body.Close()
@@ -263,11 +253,6 @@ func (c *Client) put(ctx context.Context, f File, content *content) error {
 	}
 	return nil
 }
-
-// readError says that the content of an upload can't be read here.
-type readError struct{ err error }
-
-func (e *readError) Error() string { return e.err.Error() }
 
 // content hashes what is sent. The transport may read it still while an answer is there already.
 type content struct {

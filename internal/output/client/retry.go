@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // How long a client waits before it asks again. An answer's Retry-After counts instead.
@@ -44,28 +42,21 @@ func (b *Backoff) Wait(ctx context.Context, err error) error {
 	if b.Patience > 0 && time.Since(b.since)+pause > b.Patience {
 		return err
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(pause):
 		return nil
 	}
 }
 
 // IsPassing reports whether asking again can help: the connection broke, or the server can't answer for the moment.
 func IsPassing(err error) bool {
-	var status apierrors.APIStatus
-	var senseless *protocolError
-	switch {
-	case errors.As(err, &senseless):
+	if errors.As(err, new(*protocolError)) {
 		return false
-	case !errors.As(err, &status):
-		return true
 	}
-	switch code := int(status.Status().Code); code {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
+	switch code(err) {
+	case 0, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return true
 	default:
 		return false

@@ -99,15 +99,13 @@ func (d *disk) write(p []byte) {
 // awaitRoom waits until something was written, and says whether that was within stallLimit and what is allowed in all.
 func (d *disk) awaitRoom(allowed time.Duration) bool {
 	began := time.Now()
-	timer := time.NewTimer(min(allowed-d.waited, stallLimit))
-	defer timer.Stop()
 	defer func() { d.waited += time.Since(began) }()
 	select {
 	case <-d.room:
 		return true
 	case <-d.ended:
 		return false
-	case <-timer.C:
+	case <-time.After(min(allowed-d.waited, stallLimit)):
 		return false
 	}
 }
@@ -118,11 +116,9 @@ func (d *disk) finish(limit time.Duration) {
 	d.isFinishing = true
 	d.stream.mu.Unlock()
 	signal(d.work)
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-d.ended:
-	case <-timer.C:
+	case <-time.After(limit):
 		d.giveUp()
 	}
 }

@@ -3,11 +3,12 @@ package store
 import (
 	"context"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/azureblob"
 )
 
 // openAzure finds credentials as Azure's tools do: environment variables, or the workload's identity.
-func (l *Location) openAzure() (*bucket, error) {
+func (l *Location) openAzure() (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
 	options.AccountName = l.parameters["storage_account"]
 	if domain := l.parameters["domain"]; domain != "" {
@@ -21,6 +22,5 @@ func (l *Location) openAzure() (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := azureblob.OpenBucket(context.Background(), client, nil)
-	return &bucket{Bucket: b}, err
+	return azureblob.OpenBucket(context.Background(), client, nil)
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/gcsblob"
 	"gocloud.dev/gcp"
 )
 
 // openGoogle finds credentials as Google's tools do: the file that GOOGLE_APPLICATION_CREDENTIALS names, or the workload's
 // identity.
-func (l *Location) openGoogle(ctx context.Context) (*bucket, error) {
+func (l *Location) openGoogle(ctx context.Context) (*blob.Bucket, error) {
 	credentials, err := gcp.DefaultCredentials(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find Google's credentials: %w", err)
@@ -19,6 +20,5 @@ func (l *Location) openGoogle(ctx context.Context) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := gcsblob.OpenBucket(ctx, client, l.bucket, nil)
-	return &bucket{Bucket: b}, err
+	return gcsblob.OpenBucket(ctx, client, l.bucket, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sort"
 
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -44,7 +45,7 @@ func (s *Store) readError(ctx context.Context, err error) error {
 	if errors.Is(err, output.ErrNotFound) || ctx.Err() != nil {
 		return err
 	}
-	s.tell(Read, err)
+	s.tell(metrics.StoreRead, err)
 	if errors.As(err, new(*CorruptError)) {
 		return err
 	}

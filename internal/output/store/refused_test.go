@@ -18,6 +18,7 @@ import (
 	"golang.org/x/oauth2"
 	"k8s.io/apimachinery/pkg/types"
 
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -47,7 +48,7 @@ func googleStore(t *testing.T, answer http.HandlerFunc) *Store {
 		t.Fatal(err)
 	}
 	store := open(t, "file://"+t.TempDir())
-	store.bucket = &bucket{Bucket: b}
+	store.bucket = b
 	return store
 }
 
@@ -202,15 +203,15 @@ func TestReadersAreNotToldWhereTheStoreIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[Operation]int{}
-	store, err := Open(t.Context(), location, func(o Operation, _ error) { told[o]++ })
+	told := map[metrics.StoreOperation]int{}
+	store, err := Open(t.Context(), location, func(o metrics.StoreOperation, _ error) { told[o]++ })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
 	server.proxy.set(func() { server.proxy.away = true })
 	_, err = store.Open(t.Context(), newKey())
-	if err == nil || errors.Is(err, output.ErrNotFound) || err.Error() != (&awayError{}).Error() || told[Read] != 1 {
+	if err == nil || errors.Is(err, output.ErrNotFound) || err.Error() != (&awayError{}).Error() || told[metrics.StoreRead] != 1 {
 		t.Errorf("%v, told %v", err, told)
 	}
 }

@@ -22,8 +22,8 @@ import (
 )
 
 // open connects to the location's service, which it asks nothing.
-func (l *Location) open(ctx context.Context) (*bucket, error) {
-	var b *bucket
+func (l *Location) open(ctx context.Context) (*blob.Bucket, error) {
+	var b *blob.Bucket
 	var err error
 	switch l.scheme {
 	case "s3":
@@ -41,13 +41,13 @@ func (l *Location) open(ctx context.Context) (*bucket, error) {
 		return nil, err
 	}
 	if l.prefix != "" {
-		b.Bucket = blob.PrefixedBucket(b.Bucket, l.prefix)
+		b = blob.PrefixedBucket(b, l.prefix)
 	}
 	return b, nil
 }
 
 // openS3 finds credentials as Amazon's tools do: environment variables, a web identity, the container's or the machine's role.
-func (l *Location) openS3(ctx context.Context) (*bucket, error) {
+func (l *Location) openS3(ctx context.Context) (*blob.Bucket, error) {
 	options := []func(*config.LoadOptions) error{
 		// What is stored is checked by its own hash. Other servers than Amazon's may not know the checksums.
 		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
@@ -86,8 +86,7 @@ func (l *Location) openS3(ctx context.Context) (*bucket, error) {
 			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
-	b, err := s3blob.OpenBucket(ctx, client, l.bucket, &s3blob.Options{RequestChecksumCalculation: conf.RequestChecksumCalculation})
-	return &bucket{Bucket: b, idle: transport.CloseIdleConnections}, err
+	return s3blob.OpenBucket(ctx, client, l.bucket, &s3blob.Options{RequestChecksumCalculation: conf.RequestChecksumCalculation})
 }
 
 // limitTransport bounds what a server that is away or slow holds.
@@ -102,16 +101,16 @@ func limitTransport(t *http.Transport) {
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // openFolder keeps objects as files. A folder that can't be written to is an error at once: no service can come back there.
-func (l *Location) openFolder() (*bucket, error) {
-	b, err := fileblob.OpenBucket(l.bucket, &fileblob.Options{
+func (l *Location) openFolder() (*blob.Bucket, error) {
+	return fileblob.OpenBucket(l.bucket, &fileblob.Options{
 		CreateDir: true, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 	})
-	if err != nil {
-		return nil, err
+}
+
+// removeFolder removes what is left of a call whose objects are deleted: of files, the folders.
+func (l *Location) removeFolder(call string) error {
+	if l.scheme != "file" {
+		return nil
 	}
-	root := filepath.Join(l.bucket, filepath.FromSlash(l.prefix))
-	return &bucket{Bucket: b, forget: func(call string) error {
-		// Deleting files leaves their folders.
-		return os.RemoveAll(filepath.Join(root, filepath.FromSlash(call)))
-	}}, nil
+	return os.RemoveAll(filepath.Join(l.bucket, filepath.FromSlash(l.prefix+call)))
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -59,13 +60,14 @@ const (
 
 // Store keeps streams in a bucket.
 type Store struct {
-	bucket *bucket
-	cache  *partCache
+	location *Location
+	bucket   *blob.Bucket
+	cache    *partCache
 	// parts are in memory, writes are on their way.
 	parts  *fair.Turns[string]
 	writes *semaphore.Weighted
-	// tell is told what the service fails at.
-	tell func(Operation, error)
+	// tell is told what the service fails at when it writes and reads; the other operations return it.
+	tell func(metrics.StoreOperation, error)
 	// Tests shorten these.
 	attempt  time.Duration
 	pageSize int
@@ -76,27 +78,18 @@ type Store struct {
 	running sync.WaitGroup
 }
 
-// Operation is what the store does.
-type Operation string
-
-// The operations whose failures somebody is told: the others return them.
-const (
-	Write Operation = "store"
-	Read  Operation = "read"
-)
-
 // Open returns the store at a location. It doesn't ask the storage service anything yet, so that the operator starts
 // without it. tell is told each failure to write or read; it returns at once. It may be nil.
-func Open(ctx context.Context, location *Location, tell func(Operation, error)) (*Store, error) {
+func Open(ctx context.Context, location *Location, tell func(metrics.StoreOperation, error)) (*Store, error) {
 	b, err := location.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open the output store: %w", err)
 	}
 	if tell == nil {
-		tell = func(Operation, error) {}
+		tell = func(metrics.StoreOperation, error) {}
 	}
 	return &Store{
-		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),
+		location: location, bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),
 		writes: semaphore.NewWeighted(writesAtOnce), tell: tell,
 		attempt: 30 * time.Second, pageSize: 1000, writers: map[output.Key]*Writer{},
 	}, nil
@@ -111,27 +104,10 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	for _, w := range s.writers {
-		w.stop()
+		w.cancel(errClosed)
 	}
 	s.mu.Unlock()
 	s.running.Wait()
 	s.cache.close()
-	return s.bucket.close()
-}
-
-// bucket is a place for objects that are named relative to its prefix.
-type bucket struct {
-	*blob.Bucket
-	// forget removes what the storage keeps of a call without objects; nil if that is nothing.
-	forget func(call string) error
-	// idle closes connections that nobody uses; nil if there are none.
-	idle func()
-}
-
-func (b *bucket) close() error {
-	err := b.Bucket.Close()
-	if b.idle != nil {
-		b.idle()
-	}
-	return err
+	return s.bucket.Close()
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/internal/output"
@@ -216,14 +215,11 @@ func objects(t *testing.T, store *Store, key output.Key) []string {
 		t.Fatal(err)
 	}
 	var names []string
-	for token := blob.FirstPageToken; len(token) > 0; {
-		var page []*blob.ListObject
-		if page, token, err = store.listPage(t.Context(), token, prefix, ""); err != nil {
+	for object, err := range store.list(t.Context(), prefix, "") {
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, object := range page {
-			names = append(names, object.Key[len(prefix):])
-		}
+		names = append(names, object.Key[len(prefix):])
 	}
 	return names
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"strings"
 	"time"
 
@@ -40,25 +41,19 @@ func (s *Store) Delete(ctx context.Context, uid types.UID) error {
 			return err
 		}
 	}
-	if s.bucket.forget == nil {
-		return nil
-	}
-	return s.bucket.forget(prefix)
+	return s.location.removeFolder(prefix)
 }
 
 // removeAll removes each object that is listed, and says how many were.
 func (s *Store) removeAll(ctx context.Context, prefix string) (listed int, err error) {
-	for token := blob.FirstPageToken; len(token) > 0; {
-		var page []*blob.ListObject
-		if page, token, err = s.listPage(ctx, token, prefix, ""); err != nil {
+	for object, err := range s.list(ctx, prefix, "") {
+		if err == nil {
+			err = s.remove(ctx, object.Key)
+		}
+		if err != nil {
 			return listed, err
 		}
-		for _, object := range page {
-			if err := s.remove(ctx, object.Key); err != nil {
-				return listed, err
-			}
-		}
-		listed += len(page)
+		listed++
 	}
 	return listed, nil
 }
@@ -87,24 +82,20 @@ func (s *Store) endWriters(ctx context.Context, uid types.UID) error {
 // them. It holds a page of names in memory at a time. A call that can't be removed doesn't keep it from the others.
 func (s *Store) Sweep(ctx context.Context, known time.Time, isAlive func(types.UID) bool) (removed int, err error) {
 	var wrong []error
-	for token := blob.FirstPageToken; len(token) > 0; {
-		var page []*blob.ListObject
-		page, token, err = s.listPage(ctx, token, callsPrefix, "/")
+	for object, err := range s.list(ctx, callsPrefix, "/") {
 		if err != nil {
 			return removed, errors.Join(append(wrong, err)...)
 		}
-		for _, object := range page {
-			uid := types.UID(strings.TrimSuffix(strings.TrimPrefix(object.Key, callsPrefix), "/"))
-			if _, err := callPrefix(uid); err != nil || !object.IsDir || isAlive(uid) {
-				continue
-			}
-			swept, err := s.sweepCall(ctx, uid, known.Add(-sweepAge))
-			if err != nil && len(wrong) < 10 {
-				wrong = append(wrong, err)
-			}
-			if swept {
-				removed++
-			}
+		uid := types.UID(strings.TrimSuffix(strings.TrimPrefix(object.Key, callsPrefix), "/"))
+		if !validUID.MatchString(string(uid)) || !object.IsDir || isAlive(uid) {
+			continue
+		}
+		swept, err := s.sweepCall(ctx, uid, known.Add(-sweepAge))
+		if err != nil && len(wrong) < 10 {
+			wrong = append(wrong, err)
+		}
+		if swept {
+			removed++
 		}
 	}
 	return removed, errors.Join(wrong...)
@@ -116,20 +107,32 @@ func (s *Store) sweepCall(ctx context.Context, uid types.UID, young time.Time) (
 	if err != nil {
 		return false, err
 	}
-	for token := blob.FirstPageToken; len(token) > 0; {
-		var page []*blob.ListObject
-		page, token, err = s.listPage(ctx, token, prefix, "")
-		if err != nil {
+	for object, err := range s.list(ctx, prefix, "") {
+		if err != nil || object.ModTime.After(young) {
 			return false, err
-		}
-		for _, object := range page {
-			if object.ModTime.After(young) {
-				return false, nil
-			}
 		}
 	}
 	err = s.Delete(ctx, uid)
 	return err == nil, err
+}
+
+// list returns objects, of which a page is in memory at a time. An error is the last of them.
+func (s *Store) list(ctx context.Context, prefix, delimiter string) iter.Seq2[*blob.ListObject, error] {
+	return func(yield func(*blob.ListObject, error) bool) {
+		for token := blob.FirstPageToken; len(token) > 0; {
+			page, next, err := s.listPage(ctx, token, prefix, delimiter)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, object := range page {
+				if !yield(object, nil) {
+					return
+				}
+			}
+			token = next
+		}
+	}
 }
 
 // listPage returns a page of objects and the token of the next one, which is empty at the end.

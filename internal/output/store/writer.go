@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -73,28 +74,16 @@ func (w *Writer) Status() Status {
 	return w.status
 }
 
-func (w *Writer) setStatus(status Status) {
+func (w *Writer) change(change func(*Status)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status = status
+	change(&w.status)
 }
 
-// addKept counts what is stored of a stream that has ended.
-func (w *Writer) addKept(bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.status.Kept += bytes
-}
+func (w *Writer) setStatus(status Status) { w.change(func(s *Status) { *s = status }) }
 
 // report keeps what went wrong, nil for nothing.
-func (w *Writer) report(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.status.Err = err
-}
-
-// stop has the writer end where it is.
-func (w *Writer) stop() { w.cancel(errClosed) }
+func (w *Writer) report(err error) { w.change(func(s *Status) { s.Err = err }) }
 
 // run stores the stream, until it is stored, lost, or ctx ends.
 func (w *Writer) run(ctx context.Context) {
@@ -249,7 +238,7 @@ func (w *Writer) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.addKept(p.Size)
+		w.change(func(s *Status) { s.Kept += p.Size })
 	}
 	// A source that hasn't seen all that was written, as where another process held the pipe, knows no hash.
 	sum := hex.EncodeToString(w.hash.Sum(nil))
@@ -303,12 +292,8 @@ func (w *Writer) newIndex(state State, bytes int64, missing span) *index {
 
 // close writes the index, after which the stream can be read, and removes what the stream doesn't consist of.
 func (w *Writer) close(ctx context.Context, i *index) error {
-	data, err := i.encode()
-	if err != nil {
-		return err
-	}
-	err = w.try(ctx, func() error { return w.put(ctx, w.prefix+indexName, data) })
-	if err != nil {
+	data := i.encode()
+	if err := w.try(ctx, func() error { return w.put(ctx, w.prefix+indexName, data) }); err != nil {
 		return err
 	}
 	w.setStatus(Status{State: i.State, Kept: i.kept()})
@@ -374,7 +359,7 @@ func (w *Writer) put(ctx context.Context, name string, data []byte) error {
 	defer w.store.writes.Release(1)
 	err := w.store.put(ctx, name, data)
 	if err != nil && ctx.Err() == nil {
-		w.store.tell(Write, err)
+		w.store.tell(metrics.StoreWrite, err)
 	}
 	return err
 }

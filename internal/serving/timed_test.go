@@ -1,4 +1,4 @@
-package limits
+package serving
 
 import (
 	"net/http"
@@ -15,8 +15,7 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 			t.Parallel()
 			failed := make(chan error, 1)
 			web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				timed := NewTimedWriter(w)
-				timed.timeout = 20 * time.Millisecond
+				timed := NewTimedWriter(w, 20*time.Millisecond)
 				defer timed.Finish()
 				for {
 					if _, err := timed.Write(make([]byte, 1<<20)); err != nil {

@@ -1,16 +1,12 @@
-package limits
+package serving
 
 import (
 	"net/http"
 	"time"
 )
 
-const (
-	// writeTimeout is how long a client may take to receive writePart bytes of an answer. Answers that nobody reads would take up
-	// memory otherwise.
-	writeTimeout = 30 * time.Second
-	writePart    = 64 << 10
-)
+// writePart is how many bytes of an answer have a deadline of their own.
+const writePart = 64 << 10
 
 // TimedWriter gives up an answer whose client stops reading. It has no deadline between two writes: a stream can be silent.
 type TimedWriter struct {
@@ -19,9 +15,9 @@ type TimedWriter struct {
 	timeout time.Duration
 }
 
-// NewTimedWriter returns a writer of an answer.
-func NewTimedWriter(w http.ResponseWriter) *TimedWriter {
-	return &TimedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: writeTimeout}
+// NewTimedWriter returns a writer of an answer, each 64 KiB of which a client may take the timeout to receive.
+func NewTimedWriter(w http.ResponseWriter, timeout time.Duration) *TimedWriter {
+	return &TimedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
 }
 
 // Write writes the data in parts, each with a deadline of its own.
