@@ -90,13 +90,13 @@ type Memory struct {
 	// Nodes holds for five minutes what nodes give the runners of each environment. Runners say it again when they
 	// connect; until then the environment's status says what was found before.
 	Nodes *host.Nodes
-	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
+	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight, before the first pass.
 	Queue *queue.Queues
 	// SessionQueue holds which calls wait in each session. The cache shows them all after a start, in their order.
 	SessionQueue *queue.SessionQueue
 	// Earlier holds which sessions' calls an operator before this one may have handed over. They are listed at the start.
 	Earlier *host.EarlierCalls
-	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
+	// Pending holds what each requester keeps pending. It is seeded like Queue.
 	Pending *queue.Budget
 	// Budgets holds what is in use of the ToolBudgets of each namespace that has some. It is seeded from the calls and sessions in flight
 	// and, for CPU, from the calls that have ended.

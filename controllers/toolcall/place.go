@@ -62,9 +62,6 @@ type judged struct {
 
 // judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
 func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, otherwise *effects, err error) {
-	if err := r.seedPending(ctx); err != nil {
-		return nil, nil, err
-	}
 	if over := reservePending(r.Pending, o.call); over != nil {
 		return nil, &effects{status: o.refuse(over)}, nil
 	}
@@ -173,13 +170,9 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		}
 		return over, err
 	}
-	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)
-	if err := r.seedQueue(ctx, name); err != nil {
-		return nil, err
-	}
-	entry := entryOf(o.call)
+	limit, entry := maxConcurrent(env), entryOf(o.call)
 	entry.FirstSeen = o.created
-	if r.Queue.Admit(name, limit, entry) {
+	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, entry) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil

@@ -13,8 +13,8 @@ import (
 
 // accounts are those of one namespace that has budgets. Their methods need the lock of the Ledger.
 type accounts struct {
-	seeded  bool
-	seeding *seeding
+	// seeding says that the namespace is being read, seeded that it was.
+	seeding, seeded bool
 	// released and removed are what was said of holders and budgets while the namespace was read.
 	released [resources]map[types.NamespacedName]struct{}
 	removed  map[string]struct{}

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -28,13 +27,11 @@ type Pending struct {
 }
 
 // Budget bounds the pending calls of each requester, so that nobody can fill the operator's memory. It keeps its state
-// in memory; Seed rebuilds it from the API. It is safe for concurrent use, and holds no lock while it reads.
+// in memory, and is safe for concurrent use.
 type Budget struct {
 	options BudgetOptions
 
 	mu         sync.Mutex
-	seeded     bool
-	seeding    *seeding
 	calls      map[types.NamespacedName]Pending
 	requesters map[string]usage
 }
@@ -50,7 +47,7 @@ func NewBudget(options BudgetOptions) *Budget {
 }
 
 // Reserve counts a call as pending, or says to the requester why it may not be; the message is empty for a call that is
-// counted. A call that is counted already stays counted, whatever the bounds are. Seed has to succeed before.
+// counted. A call that is counted already stays counted, whatever the bounds are.
 func (b *Budget) Reserve(p Pending) (message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,49 +87,16 @@ func (b *Budget) excess(p Pending) string {
 func (b *Budget) Release(call types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seeding != nil {
-		b.seeding.released[call] = struct{}{}
-	}
 	b.remove(call)
 }
 
-// Seed counts the pending calls that an earlier process let in, once; afterwards it returns at once. They count
-// whatever the bounds are. What Queues.Seed says about reads, errors and calls that are released meanwhile holds here.
-func (b *Budget) Seed(ctx context.Context, read func(context.Context) ([]Pending, error)) error {
+// SetPending counts a call that an earlier process let in, whatever the bounds are.
+func (b *Budget) SetPending(p Pending) {
 	b.mu.Lock()
-	if b.seeded {
-		b.mu.Unlock()
-		return nil
+	defer b.mu.Unlock()
+	if _, known := b.calls[p.Call]; !known {
+		b.add(p)
 	}
-	s, shared := b.seeding, b.seeding != nil
-	if !shared {
-		s = newSeeding()
-		b.seeding = s
-	}
-	b.mu.Unlock()
-	if shared {
-		return s.wait(ctx)
-	}
-	return runSeeding(ctx, s, read, func(pending []Pending) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.seeding = nil
-		if s.err == nil {
-			b.apply(pending, s.released)
-		}
-	})
-}
-
-// apply needs the lock.
-func (b *Budget) apply(pending []Pending, released map[types.NamespacedName]struct{}) {
-	for _, p := range pending {
-		_, ended := released[p.Call]
-		_, known := b.calls[p.Call]
-		if !ended && !known {
-			b.add(p)
-		}
-	}
-	b.seeded = true
 }
 
 // add needs the lock.

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -145,32 +143,16 @@ func TestACallWithAUsedNameReplacesTheOldOne(t *testing.T) {
 	b.expectNothing(t)
 }
 
-func TestSeededCallsCountWhateverTheBoundsAre(t *testing.T) {
+func TestCallsThatWereLetInBeforeCountWhateverTheBoundsAre(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(BudgetOptions{MaxCalls: 2, MaxBytes: 10})
-	broken := errors.New("broken")
-	if err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) { return nil, broken }); !errors.Is(err, broken) {
-		t.Fatalf("seeded from a failed read: %v", err)
-	}
-	reads := 0
 	for range 2 {
-		err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) {
-			reads++
-			if !b.mu.TryLock() {
-				t.Error("the read holds the lock")
-				return nil, nil
-			}
-			b.mu.Unlock()
-			b.Reserve(newPending("a", 0, 7))
-			b.Release(newPending("a", 1, 0).Call)
-			return []Pending{newPending("a", 0, 9), newPending("a", 1, 9), newPending("a", 2, 9), newPending("a", 3, 9)}, nil
-		})
-		if err != nil {
-			t.Fatal(err)
+		for n := range 3 {
+			b.SetPending(newPending("a", n, 9))
 		}
 	}
-	if calls, bytes := b.total(); calls != 3 || bytes != 25 || reads != 1 {
-		t.Errorf("%d calls with %d bytes after %d reads", calls, bytes, reads)
+	if calls, bytes := b.total(); calls != 3 || bytes != 27 {
+		t.Errorf("%d calls with %d bytes", calls, bytes)
 	}
 	if excess := b.Reserve(newPending("a", 2, 9)); excess != "" {
 		t.Errorf("a call that an earlier process let in is refused: %s", excess)
@@ -234,8 +216,8 @@ func FuzzBudget(f *testing.F) {
 			case 3:
 				// The process is replaced.
 				b = NewBudget(options)
-				if err := b.Seed(t.Context(), model.read); err != nil {
-					t.Fatal(err)
+				for _, p := range model {
+					b.SetPending(p)
 				}
 			}
 			calls, bytes := b.total()
@@ -273,12 +255,4 @@ func (m budgetModel) reserve(options BudgetOptions, p Pending) bool {
 	}
 	m[p.Call] = p
 	return true
-}
-
-func (m budgetModel) read(context.Context) ([]Pending, error) {
-	var all []Pending
-	for _, p := range m {
-		all = append(all, p)
-	}
-	return all, nil
 }

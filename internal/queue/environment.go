@@ -12,9 +12,7 @@ type environment struct {
 	name types.NamespacedName
 	// removed says that the environment was deleted.
 	removed bool
-	// seeded says that the calls of an earlier process are known.
-	seeded bool
-	// limit is how many calls may run at once, 0 for any number.
+	// limit is how many calls may run at once, 0 for any number, unknownLimit for none yet.
 	limit      int
 	running    map[types.NamespacedName]Entry
 	waiting    map[types.NamespacedName]Entry
@@ -42,9 +40,13 @@ type position struct {
 	since uint64
 }
 
+// unknownLimit is that of an environment for which nobody has asked yet.
+const unknownLimit = -1
+
 func newEnvironment(name types.NamespacedName) *environment {
 	return &environment{
 		name:       name,
+		limit:      unknownLimit,
 		running:    map[types.NamespacedName]Entry{},
 		waiting:    map[types.NamespacedName]Entry{},
 		requesters: map[string]*requester{},

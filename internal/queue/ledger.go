@@ -181,7 +181,7 @@ func (l *Ledger) Withdraw(presumed Holder) {
 func (l *Ledger) Release(name types.NamespacedName, whats ...Resource) {
 	for _, what := range whats {
 		l.update(name, what, func(a *accounts) bool {
-			if a.seeding != nil {
+			if a.seeding {
 				a.released[what][name] = struct{}{}
 			}
 			return a.leave(what, name)
@@ -246,7 +246,7 @@ func (l *Ledger) SetBudget(namespace string, rule Rule) {
 // RemoveBudget says that a budget was deleted. A namespace without budgets is forgotten.
 func (l *Ledger) RemoveBudget(budget types.NamespacedName) {
 	l.change(budget.Namespace, func(a *accounts) bool {
-		if a.seeding != nil {
+		if a.seeding {
 			a.removed[budget.Name] = struct{}{}
 		}
 		delete(a.budgets, budget.Name)

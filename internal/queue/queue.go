@@ -12,9 +12,9 @@
 //
 // Ledger counts what calls and sessions hold of the budgets of their namespace.
 //
-// The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
-// rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may
-// read the API while it holds a lock.
+// The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. After a
+// restart the caller says, before the first call asks, what an earlier process let in. Nothing in here may read the
+// API while it holds a lock.
 package queue
 
 import (
@@ -47,8 +47,6 @@ type Queues struct {
 	environments map[types.NamespacedName]*environment
 	// in finds the environment of each call that runs or waits.
 	in map[types.NamespacedName]*environment
-	// seeding are the reads of snapshots in progress.
-	seeding map[types.NamespacedName]*seeding
 }
 
 // New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit.
@@ -57,13 +55,12 @@ func New(wake func(types.NamespacedName)) *Queues {
 		wake:         wake,
 		environments: map[types.NamespacedName]*environment{},
 		in:           map[types.NamespacedName]*environment{},
-		seeding:      map[types.NamespacedName]*seeding{},
 	}
 }
 
 // Admit reports whether the call may run now. A call that may not waits, and is woken when it is admitted. Asking
 // again changes nothing: an admitted call stays admitted and a waiting call keeps its position. limit is how many
-// calls of the environment may run at once, 0 for any number. Seed has to succeed for the environment before.
+// calls of the environment may run at once, 0 for any number.
 func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
 	q.mu.Lock()
 	e := q.environment(name)
@@ -125,14 +122,21 @@ func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
 	q.wakeAll(admitted, types.NamespacedName{})
 }
 
+// SetWaiting says that an earlier process told a call to wait. It gets its place in the order, and nothing is admitted before
+// the limit is known.
+func (q *Queues) SetWaiting(name types.NamespacedName, entry Entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.in[entry.Call] == nil {
+		e := q.environment(name)
+		e.enqueue(entry, e.tick+1)
+		q.in[entry.Call] = e
+	}
+}
+
 // Release says that a call has ended, or was deleted. The next call takes its slot.
 func (q *Queues) Release(call types.NamespacedName) {
 	q.mu.Lock()
-	for name, s := range q.seeding {
-		if name.Namespace == call.Namespace {
-			s.released[call] = struct{}{}
-		}
-	}
 	e := q.in[call]
 	if e == nil {
 		q.mu.Unlock()
@@ -175,12 +179,12 @@ func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
 	q.wakeAll(admitted, types.NamespacedName{})
 }
 
-// IsWaiting reports whether the call waits to be admitted.
+// IsWaiting reports whether the call waits to be admitted. While the limit isn't known it has to ask.
 func (q *Queues) IsWaiting(call types.NamespacedName, uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.in[call]
-	return e != nil && e.waiting[call].UID == uid
+	return e != nil && e.limit != unknownLimit && e.waiting[call].UID == uid
 }
 
 // FirstSeen returns when the operator first looked at a call that runs or waits.
