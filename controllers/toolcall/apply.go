@@ -205,7 +205,7 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Earlier.ForgetName(key)
 	}
 	if e.holds != "" {
-		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, entryOf(o.call))
+		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
 	}
 	if e.handedOver {
 		r.SessionQueue.Hand(key, o.session.Session.UID)

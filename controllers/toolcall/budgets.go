@@ -20,7 +20,8 @@ import (
 	"toolcall.dev/operator/internal/queue"
 )
 
-// holderOf is a call as its budgets know it.
+// holderOf is a call as queues and budgets know it. Calls that nobody has written to since their creation have resource versions in the order
+// of their creation; those that were told to wait, in that order.
 func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 	h := queue.Holder{
 		Name: client.ObjectKeyFromObject(call), UID: call.UID, User: call.RequesterName(),
@@ -113,7 +114,7 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 			lines[bound[ref.Name]] = append(lines[bound[ref.Name]], call)
 		}
 		if isRunning && call.Status.Runner == nil && call.Spec.SessionRef == nil || !isRunning && meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) {
-			s.Pending = append(s.Pending, queue.PendingInput{Holder: holderOf(call), Bytes: int64(apicache.InputBytes(call))})
+			s.Pending = append(s.Pending, pendingOf(call))
 		}
 	}
 	for session, line := range lines {

@@ -377,7 +377,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	o := stored(decided)
 	c := newCluster(t, o.call)
 	env := types.NamespacedName{Namespace: "ns", Name: "env"}
-	c.Queue.Admit(env, 1, entryOf(o.call))
+	c.Queue.Admit(env, 1, holderOf(o.call))
 	reservePending(c.Pending, o.call)
 	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), release: true}); err != nil {
 		t.Fatal(err)
@@ -390,7 +390,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	if refusal := reservePending(c.Pending, next); refusal != nil {
 		t.Errorf("the requester's next call: %v", refusal)
 	}
-	if !c.Queue.Admit(env, 1, entryOf(next)) {
+	if !c.Queue.Admit(env, 1, holderOf(next)) {
 		t.Error("the environment's next call has to wait")
 	}
 }

@@ -114,7 +114,7 @@ func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.Too
 		return nil, nil, done, err
 	}
 	if env := s.PolicyEnvironment(); env != nil && o.session == nil && maxConcurrent(env) > 0 {
-		done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
+		done = r.Queue.Announce(client.ObjectKeyFromObject(env), holderOf(call))
 	}
 	if err := r.snapshots.Rules(ctx, s); err != nil {
 		return nil, nil, done, err
@@ -170,9 +170,9 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		}
 		return over, err
 	}
-	limit, entry := maxConcurrent(env), entryOf(o.call)
-	entry.FirstSeen = o.created
-	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, entry) {
+	limit, holder := maxConcurrent(env), holderOf(o.call)
+	holder.FirstSeen = o.created
+	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holder) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil

@@ -2,10 +2,8 @@ package toolcall
 
 import (
 	"context"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -13,16 +11,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
 )
-
-// entryOf is a call's place in the order. Objects that nobody has written to since their creation have resource versions
-// in the order of their creation; those that an earlier operator queued, in that order.
-func entryOf(call *v1alpha1.ToolCall) queue.Entry {
-	revision, _ := strconv.ParseInt(call.ResourceVersion, 10, 64)
-	return queue.Entry{
-		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(),
-		Created: call.CreationTimestamp.Time, Revision: revision,
-	}
-}
 
 // environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
 // time to write; empty when it has none.
@@ -42,9 +30,7 @@ func (r *decider) environmentOf(ctx context.Context, call *v1alpha1.ToolCall) (s
 }
 
 func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
-	return queue.Pending{
-		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
-	}
+	return queue.Pending{Holder: holderOf(call), Bytes: int64(apicache.InputBytes(call))}
 }
 
 // reservePending counts a call as pending, or says why it is refused.

@@ -113,10 +113,9 @@ func TestTheOrderIsFoundOutFromTheCallsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	name := entryOf(jobOnly.call).Call
-	name.Name = "env"
-	next := entryOf(jobOnly.call)
-	next.Call.Name, next.UID = "next", "next-uid"
+	name := callIn("ns", "env")
+	next := holderOf(jobOnly.call)
+	next.Name.Name, next.UID = "next", "next-uid"
 	if c.Queue.Admit(name, 2, next) {
 		t.Error("two don't run")
 	}

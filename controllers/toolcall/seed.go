@@ -31,7 +31,7 @@ func (r *decider) seed(ctx context.Context) error {
 			return err
 		}
 		if in != "" {
-			r.Queue.SetRunning(types.NamespacedName{Namespace: call.Namespace, Name: in}, entryOf(call))
+			r.Queue.SetRunning(types.NamespacedName{Namespace: call.Namespace, Name: in}, holderOf(call))
 		} else if isQueued(call) && call.Spec.SessionRef == nil {
 			queued = append(queued, call)
 		}
@@ -42,7 +42,7 @@ func (r *decider) seed(ctx context.Context) error {
 	}
 	// All who run are known by now: a limit that becomes known meanwhile lets in nobody too many.
 	for _, call := range queued {
-		r.Queue.SetWaiting(types.NamespacedName{Namespace: call.Namespace, Name: environmentOf(call)}, entryOf(call))
+		r.Queue.SetWaiting(types.NamespacedName{Namespace: call.Namespace, Name: environmentOf(call)}, holderOf(call))
 	}
 	r.isSeeded = true
 	return nil

@@ -128,7 +128,7 @@ func (a *accounts) enter(what Resource, h *holding) {
 		a.held[what][h.Name] = h
 		return
 	}
-	i, _ := slices.BinarySearchFunc(a.waiting[what], h, compareHolders)
+	i, _ := slices.BinarySearchFunc(a.waiting[what], h, func(a, b *holding) int { return compareCreation(a.Holder, b.Holder) })
 	a.waiting[what] = slices.Insert(a.waiting[what], i, h)
 }
 

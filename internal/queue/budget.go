@@ -15,14 +15,9 @@ type BudgetOptions struct {
 	MaxBytes int64
 }
 
-// Pending is a call that has not started.
+// Pending is a call that has not started, with the size of its input.
 type Pending struct {
-	// Call is the call's namespace and name. UID tells it from an earlier call of that name.
-	Call types.NamespacedName
-	UID  types.UID
-	// Requester is who created the call. Calls without a known requester share the empty one.
-	Requester string
-	// Bytes is the size of the call's input.
+	Holder
 	Bytes int64
 }
 
@@ -51,11 +46,11 @@ func NewBudget(options BudgetOptions) *Budget {
 func (b *Budget) Reserve(p Pending) (message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.calls[p.Call]; ok {
+	if known, ok := b.calls[p.Name]; ok {
 		if known.UID == p.UID {
 			return ""
 		}
-		b.remove(p.Call)
+		b.remove(p.Name)
 	}
 	if message := b.excess(p); message != "" {
 		return message
@@ -66,7 +61,7 @@ func (b *Budget) Reserve(p Pending) (message string) {
 
 // excess says which bound the call would exceed; empty for none. It needs the lock.
 func (b *Budget) excess(p Pending) string {
-	used := b.requesters[p.Requester]
+	used := b.requesters[p.User]
 	if limit := b.options.MaxCalls; limit > 0 && used.calls >= limit {
 		return fmt.Sprintf("%d calls of this requester are pending, and %d is the limit: wait until some have started, or cancel some",
 			used.calls, limit)
@@ -94,22 +89,22 @@ func (b *Budget) Release(call types.NamespacedName) {
 func (b *Budget) SetPending(p Pending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, known := b.calls[p.Call]; !known {
+	if _, known := b.calls[p.Name]; !known {
 		b.add(p)
 	}
 }
 
 // add needs the lock.
 func (b *Budget) add(p Pending) {
-	b.calls[p.Call] = p
-	b.change(p.Requester, usage{1, p.Bytes})
+	b.calls[p.Name] = p
+	b.change(p.User, usage{1, p.Bytes})
 }
 
 // remove needs the lock.
 func (b *Budget) remove(call types.NamespacedName) {
 	if p, ok := b.calls[call]; ok {
 		delete(b.calls, call)
-		b.change(p.Requester, usage{-1, -p.Bytes})
+		b.change(p.User, usage{-1, -p.Bytes})
 	}
 }
 

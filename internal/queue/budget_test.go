@@ -11,7 +11,7 @@ import (
 
 func newPending(requester string, n int, bytes int64) Pending {
 	name := fmt.Sprintf("%s-%d", requester, n)
-	return Pending{Call: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), Requester: requester, Bytes: bytes}
+	return Pending{Holder{Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), User: requester}, bytes}
 }
 
 // total counts the calls anew.
@@ -77,7 +77,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 			options: BudgetOptions{MaxCalls: 1, MaxBytes: 10}, before: []Pending{newPending("b", 0, 10)}, call: newPending("a", 0, 10),
 		},
 		"another namespace's calls of the requester": {
-			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Call: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", Requester: "a"}},
+			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Holder: Holder{Name: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", User: "a"}}},
 			call: newPending("a", 0, 0), want: tooMany(1, 1),
 		},
 		"calls without a requester together": {
@@ -90,7 +90,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 			b := NewBudget(test.options)
 			for _, p := range test.before {
 				if excess := b.Reserve(p); excess != "" {
-					t.Fatalf("%s: %s", p.Call.Name, excess)
+					t.Fatalf("%s: %s", p.Name.Name, excess)
 				}
 			}
 			if diff := cmp.Diff(test.want, b.Reserve(test.call)); diff != "" {
@@ -101,7 +101,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 				t.Errorf("%d calls are counted", calls)
 			}
 			for _, p := range append(test.before, test.call) {
-				b.Release(p.Call)
+				b.Release(p.Name)
 			}
 			b.expectNothing(t)
 		})
@@ -119,8 +119,8 @@ func TestReservingAgainChangesNothing(t *testing.T) {
 	if calls, bytes := b.total(); calls != 1 || bytes != 10 {
 		t.Errorf("%d calls with %d bytes", calls, bytes)
 	}
-	b.Release(newPending("a", 0, 10).Call)
-	b.Release(newPending("a", 0, 10).Call)
+	b.Release(newPending("a", 0, 10).Name)
+	b.Release(newPending("a", 0, 10).Name)
 	b.expectNothing(t)
 }
 
@@ -180,7 +180,7 @@ func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
 	count := 0
 	for p := range passed {
 		count++
-		group.Go(func() { b.Release(p.Call) })
+		group.Go(func() { b.Release(p.Name) })
 	}
 	group.Wait()
 	if count != limit {
@@ -205,8 +205,8 @@ func FuzzBudget(f *testing.F) {
 					t.Fatalf("reserve %v: %q, want it to pass: %t", p, got, want)
 				}
 			case 1:
-				b.Release(p.Call)
-				delete(model, p.Call)
+				b.Release(p.Name)
+				delete(model, p.Name)
 			case 2:
 				// The same name is used by a new call.
 				p.UID += types.UID(events[2])
@@ -245,14 +245,14 @@ func (m budgetModel) sum(of func(Pending) bool) (calls int, bytes int64) {
 }
 
 func (m budgetModel) reserve(options BudgetOptions, p Pending) bool {
-	if m[p.Call].UID == p.UID {
+	if m[p.Name].UID == p.UID {
 		return true
 	}
-	delete(m, p.Call)
-	calls, bytes := m.sum(func(other Pending) bool { return other.Requester == p.Requester })
+	delete(m, p.Name)
+	calls, bytes := m.sum(func(other Pending) bool { return other.User == p.User })
 	if calls+1 > options.MaxCalls || bytes+p.Bytes > options.MaxBytes {
 		return false
 	}
-	m[p.Call] = p
+	m[p.Name] = p
 	return true
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -47,18 +46,6 @@ type Rule struct {
 
 // BoundsCPU says that the budget bounds how much CPU is used.
 func (r Rule) BoundsCPU() bool { return r.Limits[CPUMilliseconds] != fair.Unbounded }
-
-// Holder is a call or a session.
-type Holder struct {
-	Name types.NamespacedName
-	UID  types.UID
-	// User and Groups are the requester's.
-	User   string
-	Groups []string
-	// Created and then Revision order those that wait.
-	Created  time.Time
-	Revision int64
-}
 
 // Excess says which budget keeps somebody waiting, or refuses it for good.
 type Excess struct {
@@ -283,8 +270,4 @@ func (l *Ledger) wakeAll(what Resource, names []types.NamespacedName) {
 	for _, name := range names {
 		l.wake(what, name)
 	}
-}
-
-func compareHolders(a, b *holding) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
 }

@@ -274,7 +274,7 @@ func TestWhatWasLetInBeforeCounts(t *testing.T) {
 			return LedgerSnapshot{
 				Rules:   []Rule{rule("b", "", callsAtMost(2)), rule("gone", "", callsAtMost(0))},
 				Running: []Holder{holder("u", 1), holder("u", 2)}, Presumed: []Holder{holder("u", 3), holder("u", 4)}, Sessions: []Holder{holder("s", 1)},
-				Pending: []PendingInput{{holder("u", 5), 7}},
+				Pending: []Pending{{holder("u", 5), 7}},
 			}, nil
 		})
 		if err != nil {

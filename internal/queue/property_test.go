@@ -17,14 +17,14 @@ type cluster struct {
 	random           *rand.Rand
 	limit            int
 	second           int
-	running, waiting map[string]Entry
+	running, waiting map[string]Holder
 }
 
 func newCluster(seed uint64) *cluster {
 	random := rand.New(rand.NewPCG(seed, 1))
 	c := &cluster{
 		random: random, limit: 1 + random.IntN(4),
-		running: map[string]Entry{}, waiting: map[string]Entry{},
+		running: map[string]Holder{}, waiting: map[string]Holder{},
 	}
 	c.Queues = New(c.wake)
 	return c
@@ -44,8 +44,8 @@ func (c *cluster) wake(call types.NamespacedName) {
 	c.start(entry)
 }
 
-func (c *cluster) start(entry Entry) {
-	c.running[entry.Call.Name] = entry
+func (c *cluster) start(entry Holder) {
+	c.running[entry.Name.Name] = entry
 }
 
 // create has a call created and checked, which denies some of them.
@@ -55,9 +55,9 @@ func (c *cluster) create() {
 	denied := c.random.IntN(4) == 0
 	if !denied {
 		// An admitted call is woken only when it had to wait, and starts by this answer otherwise.
-		c.waiting[entry.Call.Name] = entry
+		c.waiting[entry.Name.Name] = entry
 		if c.Admit(env, c.limit, entry) {
-			c.wake(entry.Call)
+			c.wake(entry.Name)
 		}
 	}
 	withdraw()
@@ -75,8 +75,8 @@ func (c *cluster) end() {
 	c.tick()
 	names := slices.Sorted(maps.Keys(from))
 	entry := from[names[c.random.IntN(len(names))]]
-	delete(from, entry.Call.Name)
-	c.Release(entry.Call)
+	delete(from, entry.Name.Name)
+	c.Release(entry.Name)
 }
 
 func (c *cluster) step() {
@@ -91,7 +91,7 @@ func (c *cluster) step() {
 func (c *cluster) restart(t *testing.T) {
 	t.Helper()
 	c.Queues = New(c.wake)
-	var all []Entry
+	var all []Holder
 	for _, entry := range c.running {
 		c.SetRunning(env, entry)
 		all = append(all, entry)
@@ -103,9 +103,9 @@ func (c *cluster) restart(t *testing.T) {
 	slices.SortFunc(all, compareCreation)
 	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, entry := range all {
-		_, runs := c.running[entry.Call.Name]
+		_, runs := c.running[entry.Name.Name]
 		if admitted := c.Admit(env, c.limit, entry); admitted != runs {
-			t.Fatalf("after the restart %s is admitted: %t; it runs: %t", entry.Call.Name, admitted, runs)
+			t.Fatalf("after the restart %s is admitted: %t; it runs: %t", entry.Name.Name, admitted, runs)
 		}
 	}
 }

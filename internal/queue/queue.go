@@ -18,25 +18,31 @@
 package queue
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Entry is one call that runs or waits.
-type Entry struct {
-	// Call is the call's namespace and name. UID tells it from an earlier call of that name.
-	Call types.NamespacedName
+// Holder is a call or a session: who asks for something.
+type Holder struct {
+	// Name is its namespace and name. UID tells it from an earlier one of that name.
+	Name types.NamespacedName
 	UID  types.UID
-	// Requester is who created the call. Calls without a known requester share the empty one.
-	Requester string
-	// Created and then Revision order the calls of one requester: the call's creation timestamp, which has whole
-	// seconds, and its resource version.
+	// User and Groups are the requester's, who created it. Those without a known requester share the empty one.
+	User   string
+	Groups []string
+	// Created and then Revision order those that wait: the creation timestamp, which has whole seconds, and the resource version.
 	Created  time.Time
 	Revision int64
-	// FirstSeen is when the operator first looked at the call; zero when unknown.
+	// FirstSeen is when the operator first looked at a call; zero when unknown.
 	FirstSeen time.Time
+}
+
+// compareCreation orders holders of one namespace.
+func compareCreation(a, b Holder) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
 // Queues holds the queue of each environment. It is safe for concurrent use.
@@ -61,7 +67,7 @@ func New(wake func(types.NamespacedName)) *Queues {
 // Admit reports whether the call may run now. A call that may not waits, and is woken when it is admitted. Asking
 // again changes nothing: an admitted call stays admitted and a waiting call keeps its position. limit is how many
 // calls of the environment may run at once, 0 for any number.
-func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
+func (q *Queues) Admit(name types.NamespacedName, limit int, entry Holder) bool {
 	q.mu.Lock()
 	e := q.environment(name)
 	e.limit, e.removed = limit, false
@@ -69,31 +75,31 @@ func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
 	if q.holds(e, entry) {
 		e.setFirstSeen(entry)
 	} else {
-		if old := q.in[entry.Call]; old != nil {
-			q.remove(entry.Call)
+		if old := q.in[entry.Name]; old != nil {
+			q.remove(entry.Name)
 			admitted = old.admitWaiting()
 		}
 		e.enqueue(entry, e.tick+1)
 		e.withdraw(entry)
-		q.in[entry.Call] = e
+		q.in[entry.Name] = e
 	}
 	admitted = append(admitted, e.admitWaiting()...)
-	_, ok := e.running[entry.Call]
+	_, ok := e.running[entry.Name]
 	q.mu.Unlock()
-	q.wakeAll(admitted, entry.Call)
+	q.wakeAll(admitted, entry.Name)
 	return ok
 }
 
 // Announce says that a call will ask to be admitted, or not, once its guards have answered. Until the caller runs
 // withdraw, later calls of the same requester wait for it. withdraw is to be called in either case.
-func (q *Queues) Announce(name types.NamespacedName, entry Entry) (withdraw func()) {
+func (q *Queues) Announce(name types.NamespacedName, entry Holder) (withdraw func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.environment(name)
 	if q.holds(e, entry) {
 		return func() {}
 	}
-	e.requester(entry.Requester).announced[entry.Call] = entry
+	e.requester(entry.User).announced[entry.Name] = entry
 	return func() {
 		q.mu.Lock()
 		e.withdraw(entry)
@@ -104,16 +110,16 @@ func (q *Queues) Announce(name types.NamespacedName, entry Entry) (withdraw func
 }
 
 // SetRunning says that a call runs already, whatever the limit is.
-func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
+func (q *Queues) SetRunning(name types.NamespacedName, entry Holder) {
 	q.mu.Lock()
-	e, old := q.environment(name), q.in[entry.Call]
-	if old == e && e.running[entry.Call].UID == entry.UID {
+	e, old := q.environment(name), q.in[entry.Name]
+	if old == e && e.running[entry.Name].UID == entry.UID {
 		q.mu.Unlock()
 		return
 	}
-	q.remove(entry.Call)
+	q.remove(entry.Name)
 	e.setRunning(entry)
-	q.in[entry.Call] = e
+	q.in[entry.Name] = e
 	var admitted []types.NamespacedName
 	if old != nil {
 		admitted = old.admitWaiting()
@@ -124,13 +130,13 @@ func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
 
 // SetWaiting says that an earlier process told a call to wait. It gets its place in the order, and nothing is admitted before
 // the limit is known.
-func (q *Queues) SetWaiting(name types.NamespacedName, entry Entry) {
+func (q *Queues) SetWaiting(name types.NamespacedName, entry Holder) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.in[entry.Call] == nil {
+	if q.in[entry.Name] == nil {
 		e := q.environment(name)
 		e.enqueue(entry, e.tick+1)
-		q.in[entry.Call] = e
+		q.in[entry.Name] = e
 	}
 }
 
@@ -195,7 +201,7 @@ func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.
 	if e == nil {
 		return time.Time{}, false
 	}
-	for _, entry := range []Entry{e.running[call], e.waiting[call]} {
+	for _, entry := range []Holder{e.running[call], e.waiting[call]} {
 		if entry.UID == uid {
 			return entry.FirstSeen, !entry.FirstSeen.IsZero()
 		}
@@ -217,8 +223,8 @@ func (q *Queues) Waiting() map[types.NamespacedName]int {
 }
 
 // holds reports whether the call runs or waits in the environment already. It needs the lock.
-func (q *Queues) holds(e *environment, entry Entry) bool {
-	return q.in[entry.Call] == e && (e.running[entry.Call].UID == entry.UID || e.waiting[entry.Call].UID == entry.UID)
+func (q *Queues) holds(e *environment, entry Holder) bool {
+	return q.in[entry.Name] == e && (e.running[entry.Name].UID == entry.UID || e.waiting[entry.Name].UID == entry.UID)
 }
 
 // remove needs the lock.

@@ -43,13 +43,13 @@ func TestACallThatWaitedBeforeAsksWhileTheLimitIsNotKnown(t *testing.T) {
 	running, waiting := newEntry("a", 0), newEntry("a", 1)
 	r.SetRunning(env, running)
 	r.SetWaiting(env, waiting)
-	if woken := r.release(running); len(woken) != 0 || r.IsWaiting(waiting.Call, waiting.UID) {
-		t.Errorf("woken %q, and it waits: %t", woken, r.IsWaiting(waiting.Call, waiting.UID))
+	if woken := r.release(running); len(woken) != 0 || r.IsWaiting(waiting.Name, waiting.UID) {
+		t.Errorf("woken %q, and it waits: %t", woken, r.IsWaiting(waiting.Name, waiting.UID))
 	}
 	r.SetLimit(env, 1)
 	if !slices.Equal(r.woken, []string{"a-1"}) {
 		t.Errorf("woken %q", r.woken)
 	}
-	r.Release(waiting.Call)
+	r.Release(waiting.Name)
 	r.expectEmpty(t)
 }

@@ -73,14 +73,8 @@ type LedgerSnapshot struct {
 	// have a pod.
 	Running, Presumed, Sessions []Holder
 	// Pending are the calls that were let in and have not started, with the size of their input.
-	Pending []PendingInput
+	Pending []Pending
 	Spent   []Spent
-}
-
-// PendingInput is a call that has not started, and the size of its input in bytes.
-type PendingInput struct {
-	Holder
-	Bytes int64
 }
 
 // ErrSeeding says that what is in use in a namespace is being read.
