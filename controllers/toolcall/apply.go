@@ -34,9 +34,6 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		r.SessionQueue.Exclude(o.name)
 		r.wakeLine(o, true)
 	}
-	if e.store != nil {
-		r.Outputs.Finish(e.store.of, e.store.keys, o.now, e.store.isGone)
-	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
 		return ctrl.Result{RequeueAfter: latestRetry}, nil

@@ -8,12 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
-	streams "toolcall.dev/operator/internal/output"
 )
 
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
@@ -22,8 +20,6 @@ type effects struct {
 	// joinLine has a session's call wait for its turn; leaveLine takes one out that the session doesn't take, also where the write of
 	// its end fails.
 	joinLine, leaveLine bool
-	// store has output stored of a call that ends.
-	store *outputEnd
 	// create is the Job to make; then credential is the Job whose pod has to have its token.
 	create, credential *batchv1.Job
 	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
@@ -65,14 +61,6 @@ type effects struct {
 	remove []*batchv1.Job
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
-}
-
-// outputEnd is what is to be stored of a call that ends. isGone says that its pod is gone: what wasn't read by now can't be read
-// any more.
-type outputEnd struct {
-	of     output.Of
-	keys   []streams.Key
-	isGone bool
 }
 
 // nodeNews is what became known of the nodes of an environment: what a runner said in its hello, or why a pod can't start.

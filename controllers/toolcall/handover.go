@@ -254,7 +254,7 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 	}
 	e.status = o.withResult(&reported, specBytes)
 	if left := r.storeOutput(o, &e, false); left > 0 {
-		return effects{store: e.store, wake: left}, nil
+		return effects{wake: left}, nil
 	}
 	// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
 	return e, nil

@@ -23,7 +23,7 @@ var asks = map[string][]string{
 	"Hosts":        {"Claimed", "Release"},
 	"Nodes":        nil,
 	"Pools":        nil,
-	"Outputs":      {"States"},
+	"Outputs":      {"Finish"},
 	"Retention":    nil,
 	"Events":       nil,
 	"Trace":        nil,

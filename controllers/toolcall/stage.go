@@ -67,8 +67,8 @@ func stageOf(o *observation) Stage {
 
 // handle decides what to do for a call in one stage. It reads, and returns effects; it writes nothing, tells nobody, and queues
 // nothing. What it may do is to take a place that it needs to know of: among a requester's pending calls, in its budgets, in an
-// environment, on a waiting runner. Taking a place again changes nothing. An error means that it couldn't read what it needs: then nothing is done, and
-// the pass is tried again.
+// environment, on a waiting runner, or among what is being stored. Taking a place again changes nothing. An error means that it couldn't
+// read what it needs: then nothing is done, and the pass is tried again.
 type handle func(*Reconciler, context.Context, *observation) (effects, error)
 
 // Row is one line of the table of stages.
