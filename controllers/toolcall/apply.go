@@ -214,12 +214,6 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	if e.watchOutput {
 		r.Outputs.Watch(o.outputOf())
 	}
-	if e.outputStored {
-		r.Outputs.Release(key, o.call.UID)
-	}
-	if e.outputStoring {
-		r.LookAfterOutput(key)
-	}
 	if e.node != nil {
 		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
 	}
@@ -243,9 +237,19 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 	if e.keep {
 		r.Retention.Keep(ctx, o.call)
+		r.keepOutput(o.call)
 	}
 	if o.session != nil && e.makesRoom() {
 		r.wakeLine(o, e.ends())
+	}
+}
+
+// keepOutput forgets the output of a call that has ended, or has it looked after until all is stored.
+func (r *applier) keepOutput(call *v1alpha1.ToolCall) {
+	if name := client.ObjectKeyFromObject(call); output.IsStoring(&call.Status) {
+		r.LookAfterOutput(name)
+	} else {
+		r.Outputs.Release(name, call.UID)
 	}
 }
 

@@ -63,7 +63,7 @@ func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Res
 	case excess.Never:
 		return &effects{status: o.refuse(&decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.Message(), Denied: true})}, nil
 	}
-	e := &effects{status: o.overBudget(excess.Message())}
+	e := &effects{status: o.pending(v1alpha1.ReasonBudgetExhausted, excess.Message())}
 	if !excess.Until.IsZero() {
 		// Nothing else happens then.
 		e.wakeIn(excess.Until.Sub(o.now))

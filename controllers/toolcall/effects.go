@@ -35,9 +35,6 @@ type effects struct {
 	// of its session that the call doesn't wait. Either counts in the call's budgets.
 	holds      string
 	handedOver bool
-	// outputStored says that the status says the last about the call's output, outputStoring that it doesn't yet: that is then looked
-	// after.
-	outputStored, outputStoring bool
 	// watchOutput has what the call writes stored from when it exceeds the status.
 	watchOutput bool
 	// node is what the call's runner, or its pod, tells of the environment's nodes.
@@ -55,7 +52,7 @@ type effects struct {
 	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
-	// keep has the call deleted when its time is up.
+	// keep has a call that has ended deleted when its time is up, and its output looked after until all is stored.
 	keep bool
 	// remove are Jobs to delete, with their pods.
 	remove []*batchv1.Job

@@ -84,8 +84,6 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		// whose answer was lost.
 		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
 	}
-	e.outputStoring = output.IsStoring(&o.call.Status)
-	e.outputStored = !e.outputStoring
 	if o.runner.MayServe(string(o.call.UID)) {
 		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err

@@ -57,10 +57,10 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.
-		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name)), leaveQueue: true}, nil
+		return effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name)), leaveQueue: true}, nil
 	}
 	if reason, message := o.session.waitsFor(o.call.Spec.Background); reason != "" {
-		return effects{status: o.waiting(reason, message), leaveQueue: true}, nil
+		return effects{status: o.pending(reason, message), leaveQueue: true}, nil
 	}
 	stale, err := r.mayHaveEnded(ctx, o)
 	if err != nil || stale {
@@ -235,7 +235,9 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 	session := o.session.Session
 	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.session.isSuspended() {
 		// It came to the process after the suspension, and goes to the next one.
-		e.status = o.putBack().waiting(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
+		next, v := *o, *o.session
+		v.handedOver, next.session = false, &v
+		e.status = next.pending(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
 		return e, nil
 	}
 	specBytes, err := r.specBytes(ctx, o.call)
@@ -266,14 +268,6 @@ func (v *inSession) isSuspended() bool {
 	return session.Spec.Suspend || session.Status.Phase == v1alpha1.SessionSuspended
 }
 
-// putBack is the observation of a call that was handed over and certainly has not been started.
-func (o *observation) putBack() *observation {
-	next, session := *o, *o.session
-	session.handedOver = false
-	next.session = &session
-	return &next
-}
-
 // letGo answers the process that still has a call which has ended.
 func (v *inSession) letGo(call *v1alpha1.ToolCall, e *effects) {
 	if v.held == nil {
@@ -294,5 +288,5 @@ func (o *observation) notBegun() *effects {
 		// It takes calls, and what it began with can't be read.
 		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more: create another session, and the call again")}
 	}
-	return &effects{status: o.waiting(reason, message)}
+	return &effects{status: o.pending(reason, message)}
 }

@@ -210,19 +210,6 @@ func (s *draft) setHandedOver() {
 	})
 }
 
-// waiting says what a session's call waits for. It may be decided about only when its session has begun.
-func (o *observation) waiting(reason, message string) *v1alpha1.ToolCallStatus {
-	s := o.draft()
-	if o.decision != nil {
-		s.setAccepted(acceptedMessage(o.call, o.job))
-	} else {
-		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
-	}
-	s.setWaiting(reason, message)
-	s.setSession()
-	return s.ToolCallStatus
-}
-
 // runningInSession says that a call runs which hasn't ended soon.
 func (o *observation) runningInSession() *v1alpha1.ToolCallStatus {
 	s := o.draft()

@@ -62,7 +62,7 @@ func (s sight) observation(with sessions) *observation {
 	case s.inSession:
 		o.session = &inSession{Serving: &toolsession.Serving{Session: &v1alpha1.ToolSession{}, Wait: v1alpha1.ReasonSessionStarting}, handedOver: s.bound, isInLine: !s.bound}
 		if s.queued {
-			o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "")
+			o.call.Status = *o.pending(v1alpha1.ReasonSessionStarting, "")
 		}
 	case s.bound:
 		bound(o)
