@@ -150,7 +150,7 @@ func (r *replica) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("make the client that reads past the cache: %w", err)
 	}
-	r.records = &dispatch.Records{Cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetCache() }), Live: live}
+	r.records = &dispatch.Records{Cached: &r.manager, Live: live}
 	r.api, err = r.newOutputAPI(ctx, live)
 	return err
 }
