@@ -40,13 +40,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	defer release()
 	if e.create != nil {
-		var again *observation
 		var err error
-		if e, again, err = r.createJob(ctx, o, e); err != nil {
+		if e, err = r.createJob(ctx, o, e); err != nil {
 			return ctrl.Result{}, err
-		}
-		if again != nil {
-			return r.continueWith(ctx, again)
 		}
 	}
 	if e.credential != nil {
@@ -99,47 +95,32 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 	}
 }
 
-// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
-// made by a pass whose answer was lost, the pass goes on with that.
-func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already, made by a pass
+// whose answer was lost, the cache is behind: the next pass goes on with that.
+func (r *applier) createJob(ctx context.Context, o *observation, e effects) (effects, error) {
 	job := e.create
 	err := r.Client.Create(ctx, job)
 	switch {
 	case err == nil && e.status == nil && jobspec.IsSuspended(job):
 		// A queue holds it back: the call says so.
 		e.status = e.decided.withJob(job).accepted()
-		return e, nil, nil
+		return e, nil
 	case err == nil:
-		return e, nil, nil
+		return e, nil
 	case !apierrors.IsAlreadyExists(err):
-		return e.decided.createFailed(ctx, err), nil, nil
+		return e.decided.createFailed(ctx, err), nil
 	}
-	// The cache may not show it yet, or never: somebody took its label away.
 	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
 	if err != nil {
-		return effects{}, nil, err
+		return effects{}, err
 	}
-	if there == nil {
-		return effects{wake: apicache.Lag}, nil, nil
+	if there != nil {
+		// The cache never shows one without the label.
+		if _, ours := jobspec.ReadDecision(there, o.call, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+			return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
+		}
 	}
-	again := *o
-	r.takeJob(&again, there)
-	if again.foreignJob != "" {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil, nil
-	}
-	return effects{}, &again, nil
-}
-
-// continueWith runs the pass with a Job that the cache doesn't show.
-func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
-	e, err := r.runStage(ctx, o)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if e.create != nil {
-		return ctrl.Result{}, errors.New("the call's Job is there and isn't found")
-	}
-	return r.apply(ctx, o, e)
+	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
