@@ -50,15 +50,11 @@ func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Res
 	if err := r.settleBudgets(ctx, o.call.Namespace); err != nil {
 		return nil, err
 	}
-	var excess *queue.Excess
-	if what == queue.PendingBytes && o.session != nil && o.session.ahead == 0 {
-		// Those behind it in its session may have all the bytes, and wait for it.
-		excess = r.Budgets.Take(what, holderOf(o.call), amount)
-	} else {
-		excess = r.Budgets.Ask(what, holderOf(o.call), amount)
-	}
+	// Those behind the first call of a session may have all the bytes, and wait for it.
+	mustNotWait := what == queue.PendingBytes && o.session != nil && o.session.ahead == 0
+	excess := r.Budgets.Ask(what, holderOf(o.call), amount)
 	switch {
-	case excess == nil:
+	case excess == nil, mustNotWait && !excess.Never:
 		return nil, nil
 	case excess.Never:
 		return &effects{status: o.refuse(&decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.Message(), Denied: true})}, nil

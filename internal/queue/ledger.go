@@ -102,26 +102,6 @@ func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
 	return excess
 }
 
-// Take is Ask for somebody who must not wait: it says only what no budget ever gives.
-func (l *Ledger) Take(what Resource, holder Holder, amount int64) *Excess {
-	excess := l.Ask(what, holder, amount)
-	if excess == nil || excess.Never {
-		return excess
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.namespaces[holder.Name.Namespace]
-	if a == nil {
-		return nil
-	}
-	if i := a.place(what, holder.Name); i >= 0 && a.waiting[what][i].UID == holder.UID {
-		h := a.waiting[what][i]
-		a.leave(what, holder.Name)
-		a.hold(what, h)
-	}
-	return nil
-}
-
 // SetRunning says that a call runs already, whatever the limits are.
 func (l *Ledger) SetRunning(holder Holder) {
 	l.mu.Lock()

@@ -445,26 +445,6 @@ func TestCallsThatWaitLearnThatTheCPUTimeIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestWhoMustNotWaitTakesMoreThanThereIs(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", func(a *Amounts) { a[PendingBytes] = 100 })}})
-	b.Ask(PendingBytes, holder("a", 2), 80)
-	if b.Ask(PendingBytes, holder("a", 1), 50) == nil {
-		t.Fatal("it has room")
-	}
-	for range 2 {
-		if excess := b.Take(PendingBytes, holder("a", 1), 50); excess != nil {
-			t.Errorf("it waits for %+v", excess)
-		}
-	}
-	if used := b.used(t, "b"); used[PendingBytes] != 130 {
-		t.Errorf("%d bytes are in use", used[PendingBytes])
-	}
-	if excess := b.Take(PendingBytes, holder("a", 3), 101); excess == nil || !excess.Never {
-		t.Errorf("what never has room is let in: %+v", excess)
-	}
-}
-
 func TestWhoRunsIsPresumedNoMore(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", callsAtMost(1))}, Presumed: []Holder{holder("a", 1), holder("a", 2)}})
