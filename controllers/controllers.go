@@ -318,7 +318,7 @@ func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching cl
 
 // registerCounts exposes what is counted when metrics are read.
 func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
-	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountInFlight(api) }))
+	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexInFlight) }))
 	metrics.RegisterCallsQueued(whileLeading(mgr, func() metrics.Counts {
 		waiting := m.Queue.Waiting()
 		for session, n := range m.SessionQueue.Waiting() {
@@ -326,7 +326,7 @@ func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
 		}
 		return waiting
 	}))
-	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountAwaitingApproval(api) }))
+	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexAwaiting) }))
 	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
 }
 

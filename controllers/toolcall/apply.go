@@ -195,8 +195,13 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	if e.watchOutput {
 		r.Outputs.Watch(o.outputOf())
 	}
-	if e.node != nil {
-		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
+	if e.hello != nil {
+		r.Nodes.Add(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, *e.hello, o.now)
+	}
+	if e.problem != nil {
+		if env := (types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}); r.Nodes.SetProblem(env, e.problem) {
+			r.Pools.Enqueue(env, 0)
+		}
 	}
 	if e.leaveQueue || e.leaveEnvironment {
 		r.Queue.Release(key)
@@ -315,16 +320,6 @@ func (r *applier) dismissOthers(o *observation) {
 		runner.Refuse(deletedCall)
 	}
 	r.Outputs.ForgetOthers(o.name, uid)
-}
-
-// noteNode keeps what became known of an environment's nodes.
-func (r *applier) noteNode(environment types.NamespacedName, news *nodeNews, now time.Time) {
-	if news.hello != nil {
-		r.Nodes.Add(environment, *news.hello, now)
-	}
-	if news.problem != nil && r.Nodes.SetProblem(environment, news.problem) {
-		r.Pools.Enqueue(environment, 0)
-	}
 }
 
 // adopt makes a Job the call's own, and has the pool refilled that it came from.

@@ -37,8 +37,9 @@ type effects struct {
 	handedOver bool
 	// watchOutput has what the call writes stored from when it exceeds the status.
 	watchOutput bool
-	// node is what the call's runner, or its pod, tells of the environment's nodes.
-	node *nodeNews
+	// hello and problem tell of the environment's nodes: what the call's runner said, or why its pod can't start.
+	hello   *wire.Hello
+	problem *host.Problem
 	// leaveQueue ends the call's place in its environment's queue, and among the calls of its budgets.
 	leaveQueue bool
 	// leaveEnvironment ends only the place in the environment's queue: who waits for a budget must not keep a place from those that
@@ -58,12 +59,6 @@ type effects struct {
 	remove []*batchv1.Job
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
-}
-
-// nodeNews is what became known of the nodes of an environment: what a runner said in its hello, or why a pod can't start.
-type nodeNews struct {
-	hello   *wire.Hello
-	problem *host.Problem
 }
 
 // makesRoom says that others of the session may have become the first in its line, or have got room.

@@ -28,17 +28,16 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
 		return e, err
 	}
-	news := &nodeNews{hello: &hello}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.heldBack(), node: news}, err
+		return effects{status: o.heldBack(), hello: &hello}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
 		return effects{}, err
 	}
 	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
-	e.node = news
+	e.hello = &hello
 	return e, err
 }
 
@@ -118,7 +117,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case found != nil && found.Final:
 		e = o.cannotStart(found)
-		e.node = &nodeNews{problem: found}
+		e.problem = found
 		return e, nil
 	case held:
 		e.status = o.heldBack()

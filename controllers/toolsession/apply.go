@@ -139,7 +139,7 @@ func (r *applier) createClaim(ctx context.Context, o *observation, claim *corev1
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	there, err := r.observer.liveClaim(ctx, o)
+	there, err := r.liveClaim(ctx, o)
 	if err == nil && there != nil && (!jobspec.IsClaimOf(there, o.session) || there.DeletionTimestamp != nil) {
 		return fmt.Errorf("a claim named %s is there already, and isn't this session's: %w", claim.Name, errForeignClaim)
 	}
@@ -147,7 +147,7 @@ func (r *applier) createClaim(ctx context.Context, o *observation, claim *corev1
 }
 
 // liveClaim is the claim of the session's name; nil when there is none. No cache has claims.
-func (r *observer) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+func (r *Options) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := r.Objects.Live.Get(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: jobspec.ClaimName(o.session)}, claim)
 	if apierrors.IsNotFound(err) {

@@ -171,8 +171,8 @@ func (o *observation) failed(reason, message string) *v1alpha1.ToolSessionStatus
 	return o.ended(v1alpha1.ReasonStartFailed, reason+": "+message)
 }
 
-// holdsPlace says that a session counts among those of its environment that have a pod.
-func holdsPlace(session *v1alpha1.ToolSession) bool {
+// HoldsPlace says that a session counts among those of its environment that have a pod.
+func HoldsPlace(session *v1alpha1.ToolSession) bool {
 	return session.Status.Job != "" && session.Status.Phase != v1alpha1.SessionEnded
 }
 

@@ -215,14 +215,9 @@ func (r Reader) listBy(ctx context.Context, list client.ObjectList, namespace, i
 	return nil
 }
 
-// CountInFlight counts the calls that have not ended, by environment; none while the cache isn't filled. A call that isn't
-// decided about yet counts for the environment that it names.
-func CountInFlight(reader client.Reader) map[types.NamespacedName]int {
-	return countCalls(reader, IndexInFlight)
-}
-
-// countCalls counts the calls of an index, by environment.
-func countCalls(reader client.Reader, index string) map[types.NamespacedName]int {
+// CountCalls counts the calls of an index, IndexInFlight or IndexAwaiting, by environment; none while the cache isn't filled. A call that
+// isn't decided about yet counts for the environment that it names.
+func CountCalls(reader client.Reader, index string) map[types.NamespacedName]int {
 	counts, calls := map[types.NamespacedName]int{}, &v1alpha1.ToolCallList{}
 	err := reader.List(context.Background(), calls, client.MatchingFields{index: "true"},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
@@ -234,11 +229,6 @@ func countCalls(reader client.Reader, index string) map[types.NamespacedName]int
 		counts[environmentOf(call.Namespace, call.Status.Environment, call.Spec.EnvironmentRef)]++
 	}
 	return counts
-}
-
-// CountAwaitingApproval counts the calls that wait for people to decide about them, by environment.
-func CountAwaitingApproval(reader client.Reader) map[types.NamespacedName]int {
-	return countCalls(reader, IndexAwaiting)
 }
 
 // environmentOf is the environment that was resolved, or else the one that is named; without a name when there is neither.
