@@ -26,8 +26,8 @@ import (
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
 	reason, _ := o.session.waitsFor(o.call.Spec.Background)
 	if !o.session.isInLine {
-		// It is new here, or was handed over and didn't arrive.
-		return effects{joinLine: true, wake: time.Millisecond}, nil
+		// It is new here, or was handed over and didn't arrive: it asks again for what it had.
+		return effects{joinLine: true, leaveQueue: true, wake: time.Millisecond}, nil
 	}
 	if reason != "" {
 		if refused, err := r.refuseSession(ctx, o); err != nil || refused != nil {

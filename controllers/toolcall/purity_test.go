@@ -16,7 +16,7 @@ var asks = map[string][]string{
 	"Client":       nil,
 	"Queue":        {"Announce", "Admit", "FirstSeen", "IsWaiting"},
 	"Pending":      nil,
-	"Budgets":      {"Seed", "Ask", "Presumed", "Withdraw"},
+	"Budgets":      {"Seed", "Ask"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},

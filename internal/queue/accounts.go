@@ -23,8 +23,6 @@ type accounts struct {
 	held    [resources]map[types.NamespacedName]*holding
 	// waiting are those that asked and got nothing, in order.
 	waiting [resources][]*holding
-	// presumed counts the calls that may run, as far as is known.
-	presumed int
 	// spent is the CPU of the last hour, by minute and user.
 	spent map[spender]int64
 }
@@ -40,8 +38,8 @@ type account struct {
 type holding struct {
 	Holder
 	amount int64
-	// presumed says that an operator before this one may have handed the call over.
-	presumed bool
+	// isAssumed says that an operator before this one let the call in, as far as is known: if it asks again, it wasn't so.
+	isAssumed bool
 	// budgets are those that cover it.
 	budgets []*account
 }
@@ -108,9 +106,6 @@ func (a *accounts) hold(what Resource, h *holding) {
 	a.cover(h)
 	a.held[what][h.Name] = h
 	h.add(what, h.amount)
-	if h.presumed {
-		a.presumed++
-	}
 }
 
 // join has somebody wait who doesn't yet.
@@ -150,9 +145,6 @@ func (a *accounts) leave(what Resource, name types.NamespacedName) bool {
 	if h := a.held[what][name]; h != nil {
 		delete(a.held[what], name)
 		h.add(what, -h.amount)
-		if h.presumed {
-			a.presumed--
-		}
 		return true
 	}
 	i := a.place(what, name)

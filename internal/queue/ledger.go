@@ -85,7 +85,7 @@ func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
 		l.mu.Unlock()
 		return nil
 	}
-	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.presumed {
+	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.isAssumed {
 		l.mu.Unlock()
 		return nil
 	}
@@ -111,37 +111,11 @@ func (l *Ledger) SetRunning(holder Holder) {
 		return
 	}
 	if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
-		if h.presumed {
-			h.presumed = false
-			a.presumed--
-		}
+		h.isAssumed = false
 		return
 	}
 	a.leave(Calls, holder.Name)
 	a.hold(Calls, &holding{Holder: holder, amount: 1})
-}
-
-// Presumed are the calls that an operator before this one may have handed over, as far as nobody has said otherwise. The caller withdraws
-// those that it knows not to run.
-func (l *Ledger) Presumed(namespace string) (presumed []Holder) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if a := l.namespaces[namespace]; a != nil && a.presumed > 0 {
-		for _, h := range a.held[Calls] {
-			if h.presumed {
-				presumed = append(presumed, h.Holder)
-			}
-		}
-	}
-	return presumed
-}
-
-// Withdraw says that a presumed call doesn't run. It changes nothing for any other.
-func (l *Ledger) Withdraw(presumed Holder) {
-	l.update(presumed.Name, Calls, func(a *accounts) bool {
-		h := a.held[Calls][presumed.Name]
-		return h != nil && h.UID == presumed.UID && h.presumed && a.leave(Calls, presumed.Name)
-	})
 }
 
 // Release says that somebody doesn't have, or want, something any more.

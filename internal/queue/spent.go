@@ -69,9 +69,8 @@ func (b *account) passes(now time.Time) time.Time {
 // LedgerSnapshot is what the API says about a namespace.
 type LedgerSnapshot struct {
 	Rules []Rule
-	// Running are the calls that hold a place, Presumed those that an operator before this one may have handed over, Sessions those that
-	// have a pod.
-	Running, Presumed, Sessions []Holder
+	// Running are the calls that hold a place, or may, Sessions those that have a pod.
+	Running, Sessions []Holder
 	// Pending are the calls that were let in and have not started, with the size of their input.
 	Pending []Pending
 	Spent   []Spent
@@ -140,10 +139,7 @@ func (a *accounts) apply(snapshot LedgerSnapshot, now time.Time) {
 	}
 	a.count()
 	for _, h := range snapshot.Running {
-		a.seed(Calls, &holding{Holder: h, amount: 1})
-	}
-	for _, h := range snapshot.Presumed {
-		a.seed(Calls, &holding{Holder: h, amount: 1, presumed: true})
+		a.seed(Calls, &holding{Holder: h, amount: 1, isAssumed: true})
 	}
 	for _, h := range snapshot.Sessions {
 		a.seed(Sessions, &holding{Holder: h, amount: 1})
