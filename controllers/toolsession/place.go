@@ -210,7 +210,7 @@ func (r *Reconciler) launch(o *observation) effects {
 	if err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
 	}
-	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
+	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job), wake: o.startTimeout()}
 	if o.hasWorkspace() && !hadPod(o.session) {
 		e.claim = jobspec.BuildClaim(o.session)
 	}
