@@ -57,7 +57,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.
-		return effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name)), leaveQueue: true}, nil
+		return effects{status: o.suspended(now.Name), leaveQueue: true}, nil
 	}
 	if reason, message := o.session.waitsFor(o.call.Spec.Background); reason != "" {
 		return effects{status: o.pending(reason, message), leaveQueue: true}, nil

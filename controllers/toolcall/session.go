@@ -66,14 +66,6 @@ func (r *observer) observeSession(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// sessionObject is the session that the call names; nil when there is none.
-func (o *observation) sessionObject() *v1alpha1.ToolSession {
-	if o.session == nil {
-		return nil
-	}
-	return o.session.Session
-}
-
 // hasArrived says whether a call that was handed over is one that the session's process has, as far as that can be asked now.
 func (v *inSession) hasArrived(call types.UID) bool {
 	if v.Host == nil || !v.Host.IsServing() || v.Host.Runner == nil {

@@ -30,7 +30,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.heldBack(), hello: &hello}, err
+		return effects{status: o.suspended(o.decision.Environment), hello: &hello}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		e.problem = found
 		return e, nil
 	case held:
-		e.status = o.heldBack()
+		e.status = o.suspended(o.decision.Environment)
 		return e, nil
 	case !o.now.Before(deadline):
 		return o.cannotStart(host.StartTimeout("the command", o.decision.StartTimeoutSeconds, found)), nil
@@ -137,11 +137,6 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		e.wake = min(e.wake, host.PodWait)
 	}
 	return e, nil
-}
-
-// heldBack says that the call's environment was suspended after the call got its Job.
-func (o *observation) heldBack() *v1alpha1.ToolCallStatus {
-	return o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(o.decision.Environment))
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
