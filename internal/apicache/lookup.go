@@ -186,17 +186,22 @@ func (r Reader) LiveCall(ctx context.Context, key types.NamespacedName) (*v1alph
 
 // SealedDecision is what was decided about a call that has its runner, sealed. The cache leaves large ones out.
 func (r Reader) SealedDecision(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
-	if sealed := call.Status.Runner.Decision; sealed != omittedDecision {
-		return sealed, nil
-	}
 	whole := &v1alpha1.ToolCall{}
-	if err := r.readWhole(ctx, call, whole); err != nil {
+	return r.sealed(ctx, call, whole, call.Status.Runner, &whole.Status.Runner)
+}
+
+// sealed is what is sealed in an object's binding, which is read past the cache if that left it out.
+func (r Reader) sealed(ctx context.Context, seen, whole client.Object, bound *v1alpha1.RunnerBinding, now **v1alpha1.RunnerBinding) (string, error) {
+	if bound.Decision != omittedDecision {
+		return bound.Decision, nil
+	}
+	if err := r.readWhole(ctx, seen, whole); err != nil {
 		return "", err
 	}
-	if whole.Status.Runner == nil {
+	if *now == nil || (*now).KeyHash != bound.KeyHash {
 		return "", errChanged
 	}
-	return whole.Status.Runner.Decision, nil
+	return (*now).Decision, nil
 }
 
 // CallsOfJob are the calls in flight that record a Job as theirs.

@@ -90,21 +90,8 @@ var (
 
 // SealedOrigin is what a session that has had a runner began with, sealed. The cache leaves large ones out.
 func (r Reader) SealedOrigin(ctx context.Context, session *v1alpha1.ToolSession) (string, error) {
-	bound := session.Status.Runner
-	switch {
-	case bound == nil:
-		return "", nil
-	case bound.Decision != omittedDecision:
-		return bound.Decision, nil
-	}
 	whole := &v1alpha1.ToolSession{}
-	if err := r.readWhole(ctx, session, whole); err != nil {
-		return "", err
-	}
-	if whole.Status.Runner == nil || whole.Status.Runner.KeyHash != bound.KeyHash {
-		return "", errChanged
-	}
-	return whole.Status.Runner.Decision, nil
+	return r.sealed(ctx, session, whole, session.Status.Runner, &whole.Status.Runner)
 }
 
 // CallsOfSession are the calls of a session that have not ended, as the cache has them.
