@@ -44,7 +44,7 @@ func (s sight) observation() *observation {
 		status.Reason = v1alpha1.ReasonIdleTimeout
 	}
 	if s.waiting {
-		o.calls = calls{foreground: 1, waiting: 1}
+		o.calls = calls{total: 1, waiting: 1}
 	}
 	if s.bound {
 		status.Runner, status.Pod, status.Job = &v1alpha1.RunnerBinding{}, "pod", "job"

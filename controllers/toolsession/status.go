@@ -61,7 +61,7 @@ func (o *observation) count(s *v1alpha1.ToolSessionStatus) {
 		held = running
 		c.Ended = max(c.Ended, int32(o.runner.Taken()-running), int32(ended))
 	}
-	c.Running, c.Queued = int32(held), int32(max(o.calls.total()-held, 0))
+	c.Running, c.Queued = int32(held), int32(max(o.calls.total-held, 0))
 	s.Calls = c
 }
 
