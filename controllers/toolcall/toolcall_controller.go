@@ -1,6 +1,6 @@
 // Package toolcall brings calls to their end.
 //
-// A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go has the table), and
+// A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go), and
 // carries out the effects that the handler returns (effects.go, apply.go). Handlers never write to the API; they may
 // take places in queues and claims in memory, which taking again doesn't change. The status is written at most once in a
 // pass, and what follows from it comes after the write, so that the operator may be killed at any point.
