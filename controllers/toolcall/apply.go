@@ -249,12 +249,10 @@ func (r *applier) wakeLine(o *observation, leaves bool) {
 // deliver tells the runner. One that can't be reached dials in again.
 func (r *applier) deliver(o *observation, e *effects, m message) {
 	switch {
-	case m.session != "":
-		r.assignInSession(o, e, m)
 	case m.stop != "":
 		_ = m.to.Stop(m.stop, m.name, v1alpha1.ReasonCancelRequested)
 	case m.assign != nil:
-		assign(e, m)
+		r.assignTo(o, e, m)
 	case m.ack != "":
 		_ = m.to.Ack(m.ack)
 	case m.record != "":
@@ -264,23 +262,21 @@ func (r *applier) deliver(o *observation, e *effects, m message) {
 	}
 }
 
-// assign makes a runner that of the call, and hands the call over.
-func assign(e *effects, m message) {
-	if m.to.Begin(wire.BeginCall(m.assign.CallUID, m.assign.CallName)) != nil {
-		return
+// assignTo hands the call over: to its session's process, or to a runner that it makes the call's own. Where that takes none now, there is news
+// when it does.
+func (r *applier) assignTo(o *observation, e *effects, m message) {
+	owner := string(m.session)
+	if owner == "" {
+		owner = m.assign.CallUID
+		if m.to.Begin(wire.BeginCall(m.assign.CallUID, m.assign.CallName)) != nil {
+			return
+		}
 	}
-	if errors.Is(m.to.Assign(m.assign.CallUID, m.assign), wire.ErrTooLarge) {
-		e.wake = latestRetry
-	}
-}
-
-// assignInSession hands a call over to its session's process. Where that takes none now, there is news when it does.
-func (r *applier) assignInSession(o *observation, e *effects, m message) {
-	err := m.to.Assign(string(m.session), m.assign)
+	err := m.to.Assign(owner, m.assign)
 	if errors.Is(err, wire.ErrTooLarge) {
 		e.wake = latestRetry
 	}
-	if err != nil {
+	if err != nil || m.session == "" {
 		return
 	}
 	r.SessionQueue.Hand(o.name, m.session)
