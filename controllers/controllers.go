@@ -70,14 +70,9 @@ type Options struct {
 	ConcurrentCalls int
 	// Namespaces are those to work in; empty for the whole cluster.
 	Namespaces []string
-	// Operator is where runners find the operator.
-	Operator OperatorAddress
-}
-
-// OperatorAddress says where runners find the operator.
-type OperatorAddress struct {
-	Namespace string
-	Port      int32
+	// OperatorNamespace and OperatorPort are where runners find the operator.
+	OperatorNamespace string
+	OperatorPort      int32
 }
 
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
@@ -248,7 +243,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
 		Nodes: m.Nodes, Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
-		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
+		OperatorNamespace: o.OperatorNamespace, OperatorPort: o.OperatorPort,
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,

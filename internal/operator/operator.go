@@ -230,7 +230,7 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Users: o.Users, Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),
 			Endpoints: endpoints(o.PodIP, port, service),
 		},
-		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
+		OperatorNamespace: o.Namespace, OperatorPort: port,
 	})
 }
 
