@@ -53,11 +53,10 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 
 // cancel ends a call whose command was not handed over.
 func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error) {
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return effects{}, err
 	}
-	o = o.withAction(whole)
 	e := effects{remove: o.ownJob(), release: true}
 	why := "the call was cancelled"
 	if edited := decide.Edited(o.call); edited != nil && !o.call.Spec.Cancel {

@@ -87,11 +87,11 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 	if !errors.As(decide.CheckSession(s), &refusal) {
 		return nil, nil
 	}
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &effects{status: o.withAction(whole).refuse(refusal), leaveLine: true}, nil
+	return &effects{status: o.refuse(refusal), leaveLine: true}, nil
 }
 
 // mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows

@@ -67,11 +67,10 @@ func (r *Reconciler) lookAtStart(ctx context.Context, o *observation) (effects, 
 		}
 	}
 	var e effects
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return effects{}, err
 	}
-	o = o.withAction(whole)
 	if o.call.Status.Job == "" {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
