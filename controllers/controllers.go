@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -69,14 +70,9 @@ type Options struct {
 	ConcurrentCalls int
 	// Namespaces are those to work in; empty for the whole cluster.
 	Namespaces []string
-	// Operator is where runners find the operator.
-	Operator OperatorAddress
-}
-
-// OperatorAddress says where runners find the operator.
-type OperatorAddress struct {
-	Namespace string
-	Port      int32
+	// OperatorNamespace and OperatorPort are where runners find the operator.
+	OperatorNamespace string
+	OperatorPort      int32
 }
 
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
@@ -90,13 +86,13 @@ type Memory struct {
 	// Nodes holds for five minutes what nodes give the runners of each environment. Runners say it again when they
 	// connect; until then the environment's status says what was found before.
 	Nodes *host.Nodes
-	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
+	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight, before the first pass.
 	Queue *queue.Queues
 	// SessionQueue holds which calls wait in each session. The cache shows them all after a start, in their order.
 	SessionQueue *queue.SessionQueue
 	// Earlier holds which sessions' calls an operator before this one may have handed over. They are listed at the start.
 	Earlier *host.EarlierCalls
-	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
+	// Pending holds what each requester keeps pending. It is seeded like Queue.
 	Pending *queue.Budget
 	// Budgets holds what is in use of the ToolBudgets of each namespace that has some. It is seeded from the calls and sessions in flight
 	// and, for CPU, from the calls that have ended.
@@ -247,7 +243,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
 		Nodes: m.Nodes, Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
-		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
+		OperatorNamespace: o.OperatorNamespace, OperatorPort: o.OperatorPort,
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
@@ -265,6 +261,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
+	}
+	if len(o.Namespaces) == 0 {
+		o.Namespaces = []string{metav1.NamespaceAll}
 	}
 	if err := addBeside(mgr, o, objects, watching, finished); err != nil {
 		return err
@@ -314,7 +313,7 @@ func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching cl
 
 // registerCounts exposes what is counted when metrics are read.
 func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
-	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountInFlight(api) }))
+	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexInFlight) }))
 	metrics.RegisterCallsQueued(whileLeading(mgr, func() metrics.Counts {
 		waiting := m.Queue.Waiting()
 		for session, n := range m.SessionQueue.Waiting() {
@@ -322,7 +321,7 @@ func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
 		}
 		return waiting
 	}))
-	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountAwaitingApproval(api) }))
+	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexAwaiting) }))
 	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -37,7 +36,7 @@ type Auditor struct {
 	Objects apicache.Reader
 	// Requesters say for whose requester admission vouches; nobody's where it is nil.
 	Requesters *access.Requesters
-	// Namespaces are those to look into; empty for the whole cluster.
+	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
 	Clock      clock.PassiveClock
 	Log        logr.Logger
@@ -63,7 +62,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, namespace := range a.namespaces() {
+	for _, namespace := range a.Namespaces {
 		for _, k := range []kind{calls, sessions, decisions} {
 			f := &follower{Auditor: a, kind: k, namespace: namespace, written: written}
 			running.Go(func() {
@@ -76,13 +75,6 @@ func (a *Auditor) Start(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (a *Auditor) namespaces() []string {
-	if len(a.Namespaces) == 0 {
-		return []string{metav1.NamespaceAll}
-	}
-	return a.Namespaces
 }
 
 // about is what the record of an object of a namespace says of its environment. An environment or a policy that can't be read lets

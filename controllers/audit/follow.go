@@ -1,15 +1,13 @@
 package audit
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -102,55 +100,33 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watching, err := watchtools.NewRetryWatcherWithContext(ctx, version, f)
-	if err != nil {
-		return fmt.Errorf("watch: %w", err)
-	}
-	defer watching.Stop()
-	for event := range watching.ResultChan() {
-		if o, is := event.Object.(client.Object); is && event.Type != watch.Bookmark && event.Type != watch.Error {
-			f.look(ctx, o, event.Type == watch.Deleted)
-		}
-	}
-	return errors.Join(errors.New("the watch broke off"), ctx.Err())
+	// It has no selector: what is deleted before its end is recorded, too.
+	return apicache.Follow(ctx, f.Client, f.list(), client.ListOptions{Namespace: f.namespace}, version, func(o client.Object, isDeleted bool) {
+		f.look(ctx, o, isDeleted)
+	})
 }
-
-// WatchWithContext implements cache.WatcherWithContext. It has no selector: what is deleted before its end is recorded, too.
-func (f *follower) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return f.Client.Watch(ctx, f.list(), &client.ListOptions{Namespace: f.namespace, Raw: &o})
-}
-
-// namesAtOnce is how many objects' metadata are in memory at a time.
-const namesAtOnce = 500
 
 // catchUp records what ended while nobody watched. It reads the metadata of all, and the others of those without a record. It returns the
 // version from which on nothing was missed.
 func (f *follower) catchUp(ctx context.Context) (version string, err error) {
 	there := map[types.UID]struct{}{}
-	for next := ""; ; {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(f.name + "List"))
-		err := f.Client.List(ctx, page, &client.ListOptions{Namespace: f.namespace, FieldSelector: f.ended, Limit: namesAtOnce, Continue: next})
-		if err != nil {
-			return "", fmt.Errorf("list: %w", err)
-		}
-		if version == "" {
-			version = page.ResourceVersion
-		}
+	err = apicache.EachPage(ctx, f.Client, f.name, client.ListOptions{Namespace: f.namespace, FieldSelector: f.ended}, func(page *metav1.PartialObjectMetadataList) error {
+		version = cmp.Or(version, page.ResourceVersion)
 		for i := range page.Items {
 			o := &page.Items[i]
 			if err := f.readUnrecorded(ctx, o); err != nil {
-				return "", err
+				return err
 			}
 			if f.has(o.UID) {
 				there[o.UID] = struct{}{}
 			}
 		}
-		if next = page.Continue; next == "" {
-			f.recorded, f.written = there, nil
-			return version, nil
-		}
+		return nil
+	})
+	if err == nil {
+		f.recorded, f.written = there, nil
 	}
+	return version, err
 }
 
 // readUnrecorded looks at an object that has no record.

@@ -2,21 +2,13 @@ package executionenvironment
 
 import (
 	"maps"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// backoffs holds the back-off of each environment's pool, which of its runners were connected, and when its status was
-// written. After a restart it is empty: a pod that can't start is tried again at once, runners have the time that all
-// have to dial in, and the counts are written at once.
-type backoffs struct {
-	all sync.Map
-}
-
-// backoff is one environment's. It needs no lock: one environment has one pass at a time.
+// backoff is that of one environment's pool. It needs no lock: one environment has one pass at a time.
 type backoff struct {
 	template string
 	// problem is why the pool's pods don't start; empty when they do.
@@ -35,13 +27,6 @@ const (
 	firstBackOff = 2 * time.Second
 	lastBackOff  = 5 * time.Minute
 )
-
-func (b *backoffs) of(env types.NamespacedName) *backoff {
-	of, _ := b.all.LoadOrStore(env, &backoff{})
-	return of.(*backoff)
-}
-
-func (b *backoffs) forget(env types.NamespacedName) { b.all.Delete(env) }
 
 // countFailure counts a pod that did not start.
 func (b *backoff) countFailure(problem string, now time.Time) {

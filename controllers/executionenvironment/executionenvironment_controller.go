@@ -162,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are decided about again, and told.
 		r.Queue.RemoveEnvironment(req.NamespacedName)
-		r.backoffs.forget(req.NamespacedName)
+		r.backoffs.Delete(req.NamespacedName)
 		r.Nodes.Forget(req.NamespacedName)
 		metrics.ForgetEnvironment(req.NamespacedName)
 		// The namespace's other environments may have no pass soon.

@@ -50,7 +50,8 @@ type pool struct {
 }
 
 func (r *Reconciler) newPool(env *v1alpha1.ExecutionEnvironment) *pool {
-	return &pool{env: env, backoff: r.backoffs.of(client.ObjectKeyFromObject(env)), now: r.Clock.Now()}
+	known, _ := r.backoffs.LoadOrStore(client.ObjectKeyFromObject(env), &backoff{})
+	return &pool{env: env, backoff: known.(*backoff), now: r.Clock.Now()}
 }
 
 func (p *pool) wakeIn(d time.Duration) {

@@ -1,6 +1,8 @@
 package executionenvironment
 
 import (
+	"sync"
+
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +18,9 @@ import (
 // Reconciler looks after environments. Make it with NewReconciler.
 type Reconciler struct {
 	Options
-	backoffs *backoffs
+	// backoffs holds a *backoff for each environment. After a restart it is empty: a pod that can't start is tried again at once, runners
+	// have the time that all have to dial in, and the counts are written at once.
+	backoffs sync.Map
 }
 
 // Options are what the reconciler needs.
@@ -42,4 +46,4 @@ type Options struct {
 }
 
 // NewReconciler makes one.
-func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, backoffs: &backoffs{}} }
+func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o} }

@@ -1,9 +1,8 @@
 package output
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -13,12 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/metrics"
 )
 
@@ -28,8 +26,6 @@ const (
 	sweepPause = time.Hour
 	// carePause is how long to wait before the API server is asked again.
 	carePause = 5 * time.Second
-	// namesAtOnce is how many calls' metadata are in memory at a time.
-	namesAtOnce = 500
 )
 
 // fieldOutputState is the field that the API server selects calls by which have output in the store.
@@ -45,7 +41,7 @@ type OutputCare struct {
 	Look func(types.NamespacedName)
 	// Client watches and lists; its cache is not used.
 	Client client.WithWatch
-	// Namespaces are those to look into; empty for the whole cluster.
+	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
 	Clock      clock.PassiveClock
 	Log        logr.Logger
@@ -55,7 +51,7 @@ type OutputCare struct {
 func (c *OutputCare) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, namespace := range c.namespaces() {
+	for _, namespace := range c.Namespaces {
 		running.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				if err := c.follow(ctx, namespace); err != nil && ctx.Err() == nil {
@@ -80,24 +76,17 @@ func (c *OutputCare) Start(ctx context.Context) error {
 	}
 }
 
-func (c *OutputCare) namespaces() []string {
-	if len(c.Namespaces) == 0 {
-		return []string{metav1.NamespaceAll}
-	}
-	return c.Namespaces
-}
-
 // follow has calls looked at which are storing, and the output removed of those that are deleted, until the watch breaks off.
 func (c *OutputCare) follow(ctx context.Context, namespace string) error {
 	version := ""
-	err := c.list(ctx, namespace, fields.OneTermEqualSelector(fieldOutputState, string(v1alpha1.OutputStoring)), func(page *metav1.PartialObjectMetadataList) {
-		if version == "" {
-			// Deletions during the list are seen, too.
-			version = page.ResourceVersion
-		}
+	storing := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector(fieldOutputState, string(v1alpha1.OutputStoring))}
+	err := apicache.EachPage(ctx, c.Client, "ToolCall", storing, func(page *metav1.PartialObjectMetadataList) error {
+		// Deletions during the list are seen, too.
+		version = cmp.Or(version, page.ResourceVersion)
 		for i := range page.Items {
 			c.Look(client.ObjectKeyFromObject(&page.Items[i]))
 		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -106,51 +95,14 @@ func (c *OutputCare) follow(ctx context.Context, namespace string) error {
 		<-ctx.Done()
 		return nil
 	}
-	selected := &selectedCalls{client: c.Client, namespace: namespace, selector: fields.OneTermNotEqualSelector(fieldOutputState, "")}
-	watching, err := watchtools.NewRetryWatcherWithContext(ctx, version, selected)
-	if err != nil {
-		return fmt.Errorf("watch the calls that have stored output: %w", err)
-	}
-	defer watching.Stop()
-	for event := range watching.ResultChan() {
-		if call, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type == watch.Deleted {
-			c.Outputs.Remove(call.UID)
+	calls := &metav1.PartialObjectMetadataList{}
+	calls.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
+	stored := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermNotEqualSelector(fieldOutputState, "")}
+	return apicache.Follow(ctx, c.Client, calls, stored, version, func(call client.Object, isDeleted bool) {
+		if isDeleted {
+			c.Outputs.Remove(call.GetUID())
 		}
-	}
-	return errors.Join(errors.New("the watch of the calls that have stored output broke off"), ctx.Err())
-}
-
-// selectedCalls are the metadata of some calls.
-type selectedCalls struct {
-	client    client.WithWatch
-	namespace string
-	selector  fields.Selector
-}
-
-// WatchWithContext implements cache.WatcherWithContext.
-func (s *selectedCalls) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return s.client.Watch(ctx, newMetadataList(), &client.ListOptions{Namespace: s.namespace, FieldSelector: s.selector, Raw: &o})
-}
-
-func newMetadataList() *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-	return list
-}
-
-// list reads the metadata of calls, a page at a time.
-func (c *OutputCare) list(ctx context.Context, namespace string, selector fields.Selector, take func(*metav1.PartialObjectMetadataList)) error {
-	for next := ""; ; {
-		page := newMetadataList()
-		err := c.Client.List(ctx, page, &client.ListOptions{Namespace: namespace, FieldSelector: selector, Limit: namesAtOnce, Continue: next})
-		if err != nil {
-			return fmt.Errorf("list calls: %w", err)
-		}
-		take(page)
-		if next = page.Continue; next == "" {
-			return nil
-		}
-	}
+	})
 }
 
 // sweep removes what is stored of calls that aren't there.
@@ -170,11 +122,12 @@ func (c *OutputCare) Sweep(ctx context.Context) (removed int, err error) {
 	known := c.Clock.Now()
 	// Hashes take less memory than UIDs. Two calls with the same one have the output of one of them stay for another hour.
 	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
-	for _, namespace := range c.namespaces() {
-		err := c.list(ctx, namespace, fields.Everything(), func(page *metav1.PartialObjectMetadataList) {
+	for _, namespace := range c.Namespaces {
+		err := apicache.EachPage(ctx, c.Client, "ToolCall", client.ListOptions{Namespace: namespace}, func(page *metav1.PartialObjectMetadataList) error {
 			for i := range page.Items {
 				alive[maphash.String(seed, string(page.Items[i].UID))] = struct{}{}
 			}
+			return nil
 		})
 		if err != nil {
 			return 0, err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
 )
@@ -47,12 +48,11 @@ type Outputs struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	// places bounds the streams that are being stored.
+	places *fair.Counter[string]
 
 	mu    sync.Mutex
 	calls map[types.NamespacedName]*keptCall
-	// storing is how many streams are being stored, storingOf of each namespace.
-	storing   int
-	storingOf map[string]int
 }
 
 // OutputsOptions are what Outputs are made of.
@@ -73,7 +73,7 @@ func NewOutputs(o OutputsOptions) *Outputs {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Outputs{
 		pause: cmp.Or(o.Pause, growthPause), store: o.Store, hub: o.Hub, wake: o.Wake, log: o.Log, removals: newRemovals(o.Store, o.Log),
-		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, storingOf: map[string]int{},
+		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, places: fair.NewCounter[string](maxStoring, maxStoringOfNamespace),
 	}
 }
 
@@ -153,7 +153,11 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 	if c.streams[key] != nil {
 		return true
 	}
-	if o.storing >= maxStoring || o.storingOf[c.Call.Namespace] >= maxStoringOfNamespace || o.ctx.Err() != nil {
+	if o.ctx.Err() != nil {
+		return false
+	}
+	place, ok := o.places.Acquire(1, c.Call.Namespace)
+	if !ok {
 		return false
 	}
 	s := &keptStream{}
@@ -162,30 +166,24 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 	ctx, cancel := context.WithCancel(o.ctx)
 	s.cancel = cancel
 	if s.writer, s.err = o.store.Keep(ctx, key, s.source, c.limit(key)); s.err != nil {
+		place.Release()
 		cancel()
 		return true
 	}
-	o.storing++
-	o.storingOf[c.Call.Namespace]++
 	o.running.Go(func() {
 		<-s.writer.Done()
 		cancel()
 		if status := s.writer.Status(); status.State == store.Lost {
 			o.log.Error(status.Err, "Lost output", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "kept", status.Kept)
 		}
-		o.mu.Lock()
-		o.storing--
-		if o.storingOf[c.Call.Namespace]--; o.storingOf[c.Call.Namespace] == 0 {
-			delete(o.storingOf, c.Call.Namespace)
-		}
-		o.mu.Unlock()
+		place.Release()
 		o.wake(c.Call)
 	})
 	return true
 }
 
 // Finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
-// result is known. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
+// result is known. Calling it again changes nothing. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
 func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
 	states = map[output.Key]store.Status{}
 	if o == nil {
@@ -222,33 +220,6 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		}
 	}
 	return states, c.reported
-}
-
-// States says how far streams and artifacts are stored of a call that has just ended, and since when that is known. It changes
-// nothing: what isn't stored is said to be on its way, which Finish brings about.
-func (o *Outputs) States(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c := o.calls[of.Call]
-	if c == nil || c.UID != of.UID {
-		c = &keptCall{Of: of}
-	}
-	states, since = map[output.Key]store.Status{}, c.reported
-	if since.IsZero() {
-		since = now
-	}
-	for _, key := range keys {
-		s := c.streams[key]
-		switch {
-		case s == nil && isGone:
-			states[key] = store.Status{State: store.Lost, Err: errNothingLeft}
-		case s == nil || c.reported.IsZero() && s.status().State == store.Lost:
-			states[key] = store.Status{State: store.Storing}
-		default:
-			states[key] = s.status()
-		}
-	}
-	return states, since
 }
 
 // cancel gives up what isn't stored of a call.
@@ -310,8 +281,4 @@ func (o *Outputs) leave(c *keptCall, remove bool) {
 func (o *Outputs) Remove(uid types.UID) { o.removals.add(uid) }
 
 // Storing is how many streams are being stored.
-func (o *Outputs) Storing() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.storing
-}
+func (o *Outputs) Storing() int { return int(o.places.Used()) }

@@ -98,28 +98,19 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 	}
 }
 
-// A question changes nothing, and what was lost while the command ran is tried again when it has ended.
-func TestAskingHowFarOutputIsStoresNothing(t *testing.T) {
+// What was lost while the command ran is tried again when it has ended.
+func TestWhatWasLostBeforeTheEndIsTriedAgain(t *testing.T) {
 	o := newOutputs(t)
 	of, now := ofCall("ns", 1), time.Unix(1, 0)
 	key := of.key(output.Stdout)
-	for isGone, want := range map[bool]store.State{false: store.Storing, true: store.Lost} {
-		if states, since := o.States(of, []output.Key{key}, now, isGone); states[key].State != want || !since.Equal(now) {
-			t.Errorf("its pod is gone: %t: %+v since %s", isGone, states[key], since)
-		}
-	}
-	if len(o.calls) != 0 || o.Storing() != 0 {
-		t.Fatal("it is stored by now")
-	}
 	o.mu.Lock()
 	o.enter(of).streams[key] = &keptStream{err: errNothingLeft}
 	o.mu.Unlock()
-	if states, _ := o.States(of, []output.Key{key}, now, false); states[key].State != store.Storing {
-		t.Errorf("what was lost while the command ran is %+v", states[key])
-	}
-	o.Finish(of, []output.Key{key}, now, false)
-	if states, since := o.States(of, []output.Key{key}, now.Add(time.Second), false); states[key].State != store.Storing || !since.Equal(now) {
-		t.Errorf("after its end it is %+v since %s", states[key], since)
+	for i := range time.Duration(2) {
+		states, since := o.Finish(of, []output.Key{key}, now.Add(i*time.Second), false)
+		if states[key].State != store.Storing || !since.Equal(now) {
+			t.Errorf("after its end it is %+v since %s", states[key], since)
+		}
 	}
 }
 

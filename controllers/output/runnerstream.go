@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"sync"
-	"time"
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
@@ -13,9 +12,6 @@ import (
 
 // errRunnerAway says that the runner isn't connected, and may come back: its stream isn't lost yet.
 var errRunnerAway = errors.New("the call's runner isn't connected")
-
-// endPause is how often a stream is looked at of which nothing but its end is wanted.
-const endPause = 5 * time.Second
 
 // runnerStream is a stream for the output store. Other than a reader of dispatch.RunnerSource it outlives the runner's absence,
 // until somebody has proven that the pod is gone, and it is opened when it is first needed: making one asks nobody. It has one user at
@@ -62,42 +58,24 @@ func (s *runnerStream) ReadAt(ctx context.Context, p []byte, offset int64) (int,
 	return n, s.explain(err)
 }
 
-// Wait implements output.Reader. To follow a stream has the runner send what it gets, which is too much where only the end
-// counts.
+// Wait implements output.Reader. Where only the end counts, nobody is asked before it: to follow a stream has the runner send what it gets.
 func (s *runnerStream) Wait(ctx context.Context, n int64) error {
 	if n == math.MaxInt64 {
-		return s.waitForEnd(ctx)
-	}
-	r, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	return s.explain(r.Wait(ctx, n))
-}
-
-func (s *runnerStream) waitForEnd(ctx context.Context) error {
-	tick := time.NewTicker(endPause)
-	defer tick.Stop()
-	for {
-		// A new reader asks how long the stream is.
-		s.drop()
-		r, err := s.open(ctx)
-		if err != nil {
-			return err
-		}
-		if r.Info().Complete {
-			return nil
-		}
 		select {
 		case <-s.ended:
-			return s.explain(r.Wait(ctx, math.MaxInt64))
-		case <-tick.C:
+			// A new reader asks how long the stream is.
+			s.drop()
 		case <-s.gone:
 			return output.ErrNotFound
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	r, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return s.explain(r.Wait(ctx, n))
 }
 
 // open returns the reader of now.

@@ -27,7 +27,7 @@ type Seed struct {
 	Finished *Reconciler
 	// Client watches; its cache is not used.
 	Client client.WithWatch
-	// Namespaces are those to look into; empty for the whole cluster.
+	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
 }
 
@@ -49,11 +49,7 @@ func (s *Seed) Start(ctx context.Context) error {
 
 // Read remembers when the finished calls that are there are to be deleted, and says how many they are.
 func (s *Seed) Read(ctx context.Context) (seeded int, err error) {
-	namespaces := s.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range namespaces {
+	for _, namespace := range s.Namespaces {
 		for _, of := range []finishedOf{callsWithTTL, callsOfSessions, otherCalls} {
 			n, err := s.seed(ctx, namespace, of)
 			seeded += n

@@ -34,22 +34,15 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		r.SessionQueue.Exclude(o.name)
 		r.wakeLine(o, true)
 	}
-	if e.store != nil {
-		r.Outputs.Finish(e.store.of, e.store.keys, o.now, e.store.isGone)
-	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
 		return ctrl.Result{RequeueAfter: latestRetry}, nil
 	}
 	defer release()
 	if e.create != nil {
-		var again *observation
 		var err error
-		if e, again, err = r.createJob(ctx, o, e); err != nil {
+		if e, err = r.createJob(ctx, o, e); err != nil {
 			return ctrl.Result{}, err
-		}
-		if again != nil {
-			return r.continueWith(ctx, again)
 		}
 	}
 	if e.credential != nil {
@@ -102,47 +95,32 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 	}
 }
 
-// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
-// made by a pass whose answer was lost, the pass goes on with that.
-func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already, made by a pass
+// whose answer was lost, the cache is behind: the next pass goes on with that.
+func (r *applier) createJob(ctx context.Context, o *observation, e effects) (effects, error) {
 	job := e.create
 	err := r.Client.Create(ctx, job)
 	switch {
 	case err == nil && e.status == nil && jobspec.IsSuspended(job):
 		// A queue holds it back: the call says so.
 		e.status = e.decided.withJob(job).accepted()
-		return e, nil, nil
+		return e, nil
 	case err == nil:
-		return e, nil, nil
+		return e, nil
 	case !apierrors.IsAlreadyExists(err):
-		return e.decided.createFailed(ctx, err), nil, nil
+		return e.decided.createFailed(ctx, err), nil
 	}
-	// The cache may not show it yet, or never: somebody took its label away.
 	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
 	if err != nil {
-		return effects{}, nil, err
+		return effects{}, err
 	}
-	if there == nil {
-		return effects{wake: apicache.Lag}, nil, nil
+	if there != nil {
+		// The cache never shows one without the label.
+		if _, ours := jobspec.ReadDecision(there, o.call, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+			return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
+		}
 	}
-	again := *o
-	r.takeJob(&again, there)
-	if again.foreignJob != "" {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil, nil
-	}
-	return effects{}, &again, nil
-}
-
-// continueWith runs the pass with a Job that the cache doesn't show.
-func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
-	e, err := r.runStage(ctx, o)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if e.create != nil {
-		return ctrl.Result{}, errors.New("the call's Job is there and isn't found")
-	}
-	return r.apply(ctx, o, e)
+	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
@@ -205,7 +183,7 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Earlier.ForgetName(key)
 	}
 	if e.holds != "" {
-		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, entryOf(o.call))
+		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
 	}
 	if e.handedOver {
 		r.SessionQueue.Hand(key, o.session.Session.UID)
@@ -217,14 +195,13 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	if e.watchOutput {
 		r.Outputs.Watch(o.outputOf())
 	}
-	if e.outputStored {
-		r.Outputs.Release(key, o.call.UID)
+	if e.hello != nil {
+		r.Nodes.Add(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, *e.hello, o.now)
 	}
-	if e.outputStoring {
-		r.LookAfterOutput(key)
-	}
-	if e.node != nil {
-		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
+	if e.problem != nil {
+		if env := (types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}); r.Nodes.SetProblem(env, e.problem) {
+			r.Pools.Enqueue(env, 0)
+		}
 	}
 	if e.leaveQueue || e.leaveEnvironment {
 		r.Queue.Release(key)
@@ -246,9 +223,19 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	}
 	if e.keep {
 		r.Retention.Keep(ctx, o.call)
+		r.keepOutput(o.call)
 	}
 	if o.session != nil && e.makesRoom() {
 		r.wakeLine(o, e.ends())
+	}
+}
+
+// keepOutput forgets the output of a call that has ended, or has it looked after until all is stored.
+func (r *applier) keepOutput(call *v1alpha1.ToolCall) {
+	if name := client.ObjectKeyFromObject(call); output.IsStoring(&call.Status) {
+		r.LookAfterOutput(name)
+	} else {
+		r.Outputs.Release(name, call.UID)
 	}
 }
 
@@ -262,12 +249,10 @@ func (r *applier) wakeLine(o *observation, leaves bool) {
 // deliver tells the runner. One that can't be reached dials in again.
 func (r *applier) deliver(o *observation, e *effects, m message) {
 	switch {
-	case m.session != "":
-		r.assignInSession(o, e, m)
 	case m.stop != "":
 		_ = m.to.Stop(m.stop, m.name, v1alpha1.ReasonCancelRequested)
 	case m.assign != nil:
-		assign(e, m)
+		r.assignTo(o, e, m)
 	case m.ack != "":
 		_ = m.to.Ack(m.ack)
 	case m.record != "":
@@ -277,23 +262,21 @@ func (r *applier) deliver(o *observation, e *effects, m message) {
 	}
 }
 
-// assign makes a runner that of the call, and hands the call over.
-func assign(e *effects, m message) {
-	if m.to.Begin(wire.BeginCall(m.assign.CallUID, m.assign.CallName)) != nil {
-		return
+// assignTo hands the call over: to its session's process, or to a runner that it makes the call's own. Where that takes none now, there is news
+// when it does.
+func (r *applier) assignTo(o *observation, e *effects, m message) {
+	owner := string(m.session)
+	if owner == "" {
+		owner = m.assign.CallUID
+		if m.to.Begin(wire.BeginCall(m.assign.CallUID, m.assign.CallName)) != nil {
+			return
+		}
 	}
-	if errors.Is(m.to.Assign(m.assign.CallUID, m.assign), wire.ErrTooLarge) {
-		e.wake = latestRetry
-	}
-}
-
-// assignInSession hands a call over to its session's process. Where that takes none now, there is news when it does.
-func (r *applier) assignInSession(o *observation, e *effects, m message) {
-	err := m.to.Assign(string(m.session), m.assign)
+	err := m.to.Assign(owner, m.assign)
 	if errors.Is(err, wire.ErrTooLarge) {
 		e.wake = latestRetry
 	}
-	if err != nil {
+	if err != nil || m.session == "" {
 		return
 	}
 	r.SessionQueue.Hand(o.name, m.session)
@@ -333,16 +316,6 @@ func (r *applier) dismissOthers(o *observation) {
 		runner.Refuse(deletedCall)
 	}
 	r.Outputs.ForgetOthers(o.name, uid)
-}
-
-// noteNode keeps what became known of an environment's nodes.
-func (r *applier) noteNode(environment types.NamespacedName, news *nodeNews, now time.Time) {
-	if news.hello != nil {
-		r.Nodes.Add(environment, *news.hello, now)
-	}
-	if news.problem != nil && r.Nodes.SetProblem(environment, news.problem) {
-		r.Pools.Enqueue(environment, 0)
-	}
 }
 
 // adopt makes a Job the call's own, and has the pool refilled that it came from.

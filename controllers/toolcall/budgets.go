@@ -1,14 +1,12 @@
 package toolcall
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -16,11 +14,12 @@ import (
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/queue"
 )
 
-// holderOf is a call as its budgets know it.
+// holderOf is a call as queues and budgets know it. Calls that nobody has written to since their creation have resource versions in the order
+// of their creation; those that were told to wait, in that order.
 func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 	h := queue.Holder{
 		Name: client.ObjectKeyFromObject(call), UID: call.UID, User: call.RequesterName(),
@@ -46,23 +45,16 @@ func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Res
 	if what == queue.PendingBytes {
 		amount = int64(apicache.InputBytes(o.call))
 	}
-	if err := r.settleBudgets(ctx, o.call.Namespace); err != nil {
-		return nil, err
-	}
-	var excess *queue.Excess
-	if what == queue.PendingBytes && o.session != nil && o.session.ahead == 0 {
-		// Those behind it in its session may have all the bytes, and wait for it.
-		excess = r.Budgets.Take(what, holderOf(o.call), amount)
-	} else {
-		excess = r.Budgets.Ask(what, holderOf(o.call), amount)
-	}
+	// Those behind the first call of a session may have all the bytes, and wait for it.
+	mustNotWait := what == queue.PendingBytes && o.session != nil && o.session.ahead == 0
+	excess := r.Budgets.Ask(what, holderOf(o.call), amount)
 	switch {
-	case excess == nil:
+	case excess == nil, mustNotWait && !excess.Never:
 		return nil, nil
 	case excess.Never:
 		return &effects{status: o.refuse(&decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.Message(), Denied: true})}, nil
 	}
-	e := &effects{status: o.overBudget(excess.Message())}
+	e := &effects{status: o.pending(v1alpha1.ReasonBudgetExhausted, excess.Message())}
 	if !excess.Until.IsZero() {
 		// Nothing else happens then.
 		e.wakeIn(excess.Until.Sub(o.now))
@@ -88,36 +80,30 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 	if err := r.Objects.List(ctx, sessions, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list the sessions of a namespace with budgets: %w", err)
 	}
-	bound := map[string]*v1alpha1.ToolSession{}
+	processes := map[string]*host.SessionHost{}
 	for i := range sessions.Items {
 		session := &sessions.Items[i]
+		processes[session.Name] = host.FindSessionHost(r.Hub, session)
 		if toolsession.HoldsPlace(session) {
 			s.Sessions = append(s.Sessions, toolsession.HolderOf(session))
-			bound[session.Name] = session
 		}
 	}
 	calls := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, calls, client.InNamespace(namespace), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list the calls that have not ended: %w", err)
 	}
-	lines := map[*v1alpha1.ToolSession][]*v1alpha1.ToolCall{}
 	for i := range calls.Items {
 		call := &calls.Items[i]
-		isRunning, err := r.isPlaced(ctx, call)
+		isRunning, err := r.isPlaced(ctx, call, processes)
 		if err != nil {
 			return s, err
 		}
 		if isRunning {
 			s.Running = append(s.Running, holderOf(call))
-		} else if ref := call.Spec.SessionRef; ref != nil && bound[ref.Name] != nil {
-			lines[bound[ref.Name]] = append(lines[bound[ref.Name]], call)
 		}
 		if isRunning && call.Status.Runner == nil && call.Spec.SessionRef == nil || !isRunning && meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) {
-			s.Pending = append(s.Pending, queue.PendingInput{Holder: holderOf(call), Bytes: int64(apicache.InputBytes(call))})
+			s.Pending = append(s.Pending, pendingOf(call))
 		}
-	}
-	for session, line := range lines {
-		s.Presumed = append(s.Presumed, presumed(session, line)...)
 	}
 	if slices.ContainsFunc(s.Rules, queue.Rule.BoundsCPU) {
 		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
@@ -130,58 +116,15 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 	return s, err
 }
 
-// isPlaced says that a call has its Job, or was handed over in its session.
-func (r *decider) isPlaced(ctx context.Context, call *v1alpha1.ToolCall) (bool, error) {
-	if call.Spec.SessionRef != nil {
-		return call.Status.Phase == v1alpha1.PhaseRunning || r.SessionQueue.HandedIn(client.ObjectKeyFromObject(call), call.UID) != "", nil
+// isPlaced says that a call has its Job, or was handed over in its session, or may have been while nobody has heard the session's process:
+// one that wasn't gives its place up in its next pass.
+func (r *decider) isPlaced(ctx context.Context, call *v1alpha1.ToolCall, processes map[string]*host.SessionHost) (bool, error) {
+	if ref := call.Spec.SessionRef; ref != nil {
+		return call.Status.Phase == v1alpha1.PhaseRunning || processes[ref.Name].MayHave(call.UID, r.Earlier), nil
 	}
 	if call.Status.Runner != nil {
 		return true, nil
 	}
 	in, err := r.environmentOf(ctx, call)
 	return in != "", err
-}
-
-// presumed are the calls of a session that its process may have, where nobody has heard it: nothing is written when a call is handed
-// over, but they are handed over in order.
-func presumed(session *v1alpha1.ToolSession, line []*v1alpha1.ToolCall) (may []queue.Holder) {
-	slices.SortFunc(line, func(a, b *v1alpha1.ToolCall) int { return cmp.Compare(holderOf(a).Revision, holderOf(b).Revision) })
-	calls, background := session.MaxConcurrentCalls(), wire.MaxBackgroundCalls
-	for _, call := range line {
-		left := &calls
-		if call.Spec.Background {
-			left = &background
-		}
-		if *left > 0 {
-			*left--
-			may = append(may, holderOf(call))
-		}
-	}
-	return may
-}
-
-// settleBudgets gives up the places of presumed calls whose session's process has said by now that it doesn't have them.
-func (r *decider) settleBudgets(ctx context.Context, namespace string) error {
-	for _, h := range r.Budgets.Presumed(namespace) {
-		mayRun, err := r.mayRun(ctx, h.Name, h.UID)
-		if err != nil {
-			return err
-		}
-		if !mayRun {
-			r.Budgets.Withdraw(h)
-		}
-	}
-	return nil
-}
-
-func (r *decider) mayRun(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
-	call := &v1alpha1.ToolCall{}
-	if err := r.Objects.Get(ctx, name, call); err != nil || call.UID != uid || call.Spec.SessionRef == nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	v, err := r.Sessions.Look(ctx, sessionName(call), call.Spec.SessionRef.UID)
-	if err != nil {
-		return false, err
-	}
-	return v.Host.MayHave(uid, r.Earlier), nil
 }

@@ -8,12 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
-	streams "toolcall.dev/operator/internal/output"
 )
 
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
@@ -22,8 +20,6 @@ type effects struct {
 	// joinLine has a session's call wait for its turn; leaveLine takes one out that the session doesn't take, also where the write of
 	// its end fails.
 	joinLine, leaveLine bool
-	// store has output stored of a call that ends.
-	store *outputEnd
 	// create is the Job to make; then credential is the Job whose pod has to have its token.
 	create, credential *batchv1.Job
 	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
@@ -39,13 +35,11 @@ type effects struct {
 	// of its session that the call doesn't wait. Either counts in the call's budgets.
 	holds      string
 	handedOver bool
-	// outputStored says that the status says the last about the call's output, outputStoring that it doesn't yet: that is then looked
-	// after.
-	outputStored, outputStoring bool
 	// watchOutput has what the call writes stored from when it exceeds the status.
 	watchOutput bool
-	// node is what the call's runner, or its pod, tells of the environment's nodes.
-	node *nodeNews
+	// hello and problem tell of the environment's nodes: what the call's runner said, or why its pod can't start.
+	hello   *wire.Hello
+	problem *host.Problem
 	// leaveQueue ends the call's place in its environment's queue, and among the calls of its budgets.
 	leaveQueue bool
 	// leaveEnvironment ends only the place in the environment's queue: who waits for a budget must not keep a place from those that
@@ -59,26 +53,12 @@ type effects struct {
 	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
-	// keep has the call deleted when its time is up.
+	// keep has a call that has ended deleted when its time is up, and its output looked after until all is stored.
 	keep bool
 	// remove are Jobs to delete, with their pods.
 	remove []*batchv1.Job
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
-}
-
-// outputEnd is what is to be stored of a call that ends. isGone says that its pod is gone: what wasn't read by now can't be read
-// any more.
-type outputEnd struct {
-	of     output.Of
-	keys   []streams.Key
-	isGone bool
-}
-
-// nodeNews is what became known of the nodes of an environment: what a runner said in its hello, or why a pod can't start.
-type nodeNews struct {
-	hello   *wire.Hello
-	problem *host.Problem
 }
 
 // makesRoom says that others of the session may have become the first in its line, or have got room.

@@ -53,11 +53,10 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 
 // cancel ends a call whose command was not handed over.
 func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error) {
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return effects{}, err
 	}
-	o = o.withAction(whole)
 	e := effects{remove: o.ownJob(), release: true}
 	why := "the call was cancelled"
 	if edited := decide.Edited(o.call); edited != nil && !o.call.Spec.Cancel {
@@ -84,8 +83,6 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		// whose answer was lost.
 		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
 	}
-	e.outputStoring = output.IsStoring(&o.call.Status)
-	e.outputStored = !e.outputStoring
 	if o.runner.MayServe(string(o.call.UID)) {
 		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err

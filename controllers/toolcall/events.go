@@ -13,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/metrics"
 )
 
@@ -24,7 +25,7 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 		return
 	}
 	metrics.CountFinished(after.Namespace, s)
-	r.Trace.RecordCall(after, o.program(s), o.created, o.now)
+	r.Trace.RecordCall(after, program(o.decision, s), o.created, o.now)
 	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
@@ -58,12 +59,12 @@ func (r *applier) announceApproval(before, after *v1alpha1.ToolCall) {
 }
 
 // program is the name of the program that was started for a call which ended; empty for none, or when that isn't known.
-func (o *observation) program(s *v1alpha1.ToolCallStatus) string {
+func program(d *decide.Decision, s *v1alpha1.ToolCallStatus) string {
 	switch {
-	case s.StartTime == nil || s.Action == nil || o.decision == nil || s.Action.Type == v1alpha1.ActionFile:
+	case s.StartTime == nil || s.Action == nil || d == nil || s.Action.Type == v1alpha1.ActionFile:
 		return ""
-	case len(o.decision.ArgvPrefix) > 0:
-		return path.Base(o.decision.ArgvPrefix[0])
+	case len(d.ArgvPrefix) > 0:
+		return path.Base(d.ArgvPrefix[0])
 	default:
 		return path.Base(s.Action.Tool)
 	}

@@ -26,8 +26,8 @@ import (
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
 	reason, _ := o.session.waitsFor(o.call.Spec.Background)
 	if !o.session.isInLine {
-		// It is new here, or was handed over and didn't arrive.
-		return effects{joinLine: true, wake: time.Millisecond}, nil
+		// It is new here, or was handed over and didn't arrive: it asks again for what it had.
+		return effects{joinLine: true, leaveQueue: true, wake: time.Millisecond}, nil
 	}
 	if reason != "" {
 		if refused, err := r.refuseSession(ctx, o); err != nil || refused != nil {
@@ -57,10 +57,10 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
 		// Its next change has the call looked at again.
-		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name)), leaveQueue: true}, nil
+		return effects{status: o.suspended(now.Name), leaveQueue: true}, nil
 	}
 	if reason, message := o.session.waitsFor(o.call.Spec.Background); reason != "" {
-		return effects{status: o.waiting(reason, message), leaveQueue: true}, nil
+		return effects{status: o.pending(reason, message), leaveQueue: true}, nil
 	}
 	stale, err := r.mayHaveEnded(ctx, o)
 	if err != nil || stale {
@@ -87,11 +87,11 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 	if !errors.As(decide.CheckSession(s), &refusal) {
 		return nil, nil
 	}
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &effects{status: o.withAction(whole).refuse(refusal), leaveLine: true}, nil
+	return &effects{status: o.refuse(refusal), leaveLine: true}, nil
 }
 
 // mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows
@@ -235,7 +235,9 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 	session := o.session.Session
 	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.session.isSuspended() {
 		// It came to the process after the suspension, and goes to the next one.
-		e.status = o.putBack().waiting(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
+		next, v := *o, *o.session
+		v.handedOver, next.session = false, &v
+		e.status = next.pending(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
 		return e, nil
 	}
 	specBytes, err := r.specBytes(ctx, o.call)
@@ -254,7 +256,7 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 	}
 	e.status = o.withResult(&reported, specBytes)
 	if left := r.storeOutput(o, &e, false); left > 0 {
-		return effects{store: e.store, wake: left}, nil
+		return effects{wake: left}, nil
 	}
 	// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
 	return e, nil
@@ -264,14 +266,6 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 func (v *inSession) isSuspended() bool {
 	session := v.Session
 	return session.Spec.Suspend || session.Status.Phase == v1alpha1.SessionSuspended
-}
-
-// putBack is the observation of a call that was handed over and certainly has not been started.
-func (o *observation) putBack() *observation {
-	next, session := *o, *o.session
-	session.handedOver = false
-	next.session = &session
-	return &next
 }
 
 // letGo answers the process that still has a call which has ended.
@@ -294,5 +288,5 @@ func (o *observation) notBegun() *effects {
 		// It takes calls, and what it began with can't be read.
 		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more: create another session, and the call again")}
 	}
-	return &effects{status: o.waiting(reason, message)}
+	return &effects{status: o.pending(reason, message)}
 }

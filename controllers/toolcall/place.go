@@ -62,9 +62,6 @@ type judged struct {
 
 // judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
 func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, otherwise *effects, err error) {
-	if err := r.seedPending(ctx); err != nil {
-		return nil, nil, err
-	}
 	if over := reservePending(r.Pending, o.call); over != nil {
 		return nil, &effects{status: o.refuse(over)}, nil
 	}
@@ -113,11 +110,15 @@ func foreignJobMessage(job string) string {
 // decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
 func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
 	done = func() {}
-	if s, err = r.snapshots.Place(ctx, call, o.sessionObject()); err != nil {
+	var session *v1alpha1.ToolSession
+	if o.session != nil {
+		session = o.session.Session
+	}
+	if s, err = r.snapshots.Place(ctx, call, session); err != nil {
 		return nil, nil, done, err
 	}
 	if env := s.PolicyEnvironment(); env != nil && o.session == nil && maxConcurrent(env) > 0 {
-		done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
+		done = r.Queue.Announce(client.ObjectKeyFromObject(env), holderOf(call))
 	}
 	if err := r.snapshots.Rules(ctx, s); err != nil {
 		return nil, nil, done, err
@@ -165,7 +166,7 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 	env := o.decision.In
 	if env.Spec.Suspend {
 		// The environment's next change has the call looked at again.
-		return &effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
+		return &effects{status: o.suspended(env.Name), leaveQueue: true}, nil
 	}
 	if over, err := r.overBudget(ctx, o, queue.Calls); err != nil || over != nil {
 		if over != nil {
@@ -173,20 +174,17 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		}
 		return over, err
 	}
-	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)
-	if err := r.seedQueue(ctx, name); err != nil {
-		return nil, err
-	}
-	entry := entryOf(o.call)
-	entry.FirstSeen = o.created
-	if r.Queue.Admit(name, limit, entry) {
+	limit, holder := maxConcurrent(env), holderOf(o.call)
+	holder.FirstSeen = o.created
+	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holder) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil
 }
 
-func suspendedEnvironment(name string) string {
-	return fmt.Sprintf("ExecutionEnvironment %q is suspended: the call waits until its spec.suspend is false", name)
+// suspended says that the call waits until its environment is resumed.
+func (o *observation) suspended(environment string) *v1alpha1.ToolCallStatus {
+	return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the call waits until its spec.suspend is false", environment))
 }
 
 // placeOnHost asks the placers in turn.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -335,12 +336,12 @@ func TestACallsPlaceInTheOrder(t *testing.T) {
 	t.Parallel()
 	call := observed().call
 	call.ResourceVersion = "12345"
-	want := queue.Entry{Call: entryOf(call).Call, UID: "call-uid", Requester: "alice", Created: start, Revision: 12345}
-	if got := entryOf(call); got != want || got.Call.Name != "call" || got.Call.Namespace != "ns" {
-		t.Errorf("got %+v", got)
+	want := queue.Holder{Name: callIn("ns", "call"), UID: "call-uid", User: "alice", Created: start, Revision: 12345}
+	if diff := cmp.Diff(want, holderOf(call)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	call.ResourceVersion, call.Spec.RequestedBy = "opaque", nil
-	if got := entryOf(call); got.Revision != 0 || got.Requester != "" {
+	if got := holderOf(call); got.Revision != 0 || got.User != "" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -380,7 +381,7 @@ func TestARequesterWithTooMuchPendingIsDenied(t *testing.T) {
 	if again := reservePending(p, observed().call); again != nil {
 		t.Errorf("the first again: %v", again)
 	}
-	p.Release(entryOf(observed().call).Call)
+	p.Release(holderOf(observed().call).Name)
 	second.Spec.Shell.Command = strings.Repeat("x", 101)
 	if refusal := reservePending(p, second); refusal == nil || !strings.Contains(refusal.Message, "101 bytes") {
 		t.Errorf("a large one: %v", refusal)

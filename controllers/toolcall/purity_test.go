@@ -14,16 +14,16 @@ import (
 // called on it is an effect, which apply.go alone carries out.
 var asks = map[string][]string{
 	"Client":       nil,
-	"Queue":        {"Seed", "Announce", "Admit", "FirstSeen", "IsWaiting"},
-	"Pending":      {"Seed"},
-	"Budgets":      {"Seed", "Ask", "Take", "Presumed", "Withdraw"},
+	"Queue":        {"Announce", "Admit", "FirstSeen", "IsWaiting"},
+	"Pending":      nil,
+	"Budgets":      {"Seed", "Ask"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},
 	"Hosts":        {"Claimed", "Release"},
 	"Nodes":        nil,
 	"Pools":        nil,
-	"Outputs":      {"States"},
+	"Outputs":      {"Finish"},
 	"Retention":    nil,
 	"Events":       nil,
 	"Trace":        nil,
@@ -37,8 +37,9 @@ func TestOnlyOneFileCarriesEffectsOut(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for _, name := range files {
-		// Events are made of a status that was written; watches.go enters calls into their lines in the order in which they come.
-		if strings.HasSuffix(name, "_test.go") || slices.Contains([]string{"apply.go", "events.go", "programs.go", "watches.go"}, name) {
+		// Events are made of a status that was written; watches.go enters calls into their lines in the order in which they come, and seed.go
+		// those that an operator before this one let in.
+		if strings.HasSuffix(name, "_test.go") || slices.Contains([]string{"apply.go", "events.go", "programs.go", "watches.go", "seed.go"}, name) {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)

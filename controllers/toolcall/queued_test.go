@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/queue"
 )
 
 // inEnvironment is a call whose status names an environment.
@@ -109,24 +108,21 @@ func TestTheOrderIsFoundOutFromTheCallsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	snapshot, err := c.readQueue(ctx, entryOf(jobOnly.call).Call)
-	if err != nil || len(snapshot.Running)+len(snapshot.Waiting) != 0 {
-		t.Fatalf("of no environment: %+v, %v", snapshot, err)
-	}
-	name := entryOf(jobOnly.call).Call
-	name.Name = "env"
-	snapshot, err = c.readQueue(ctx, name)
-	names := func(entries []queue.Entry) (list []string) {
-		for _, e := range entries {
-			list = append(list, e.Call.Name)
+	for range 2 {
+		if err := c.seed(ctx); err != nil {
+			t.Fatal(err)
 		}
-		slices.Sort(list)
-		return list
 	}
-	if got := names(snapshot.Running); err != nil || !slices.Equal(got, []string{"job-only", "runs"}) {
-		t.Errorf("run: %q, %v", got, err)
+	name := callIn("ns", "env")
+	next := holderOf(jobOnly.call)
+	next.Name.Name, next.UID = "next", "next-uid"
+	if c.Queue.Admit(name, 2, next) {
+		t.Error("two don't run")
 	}
-	if got := names(snapshot.Waiting); !slices.Equal(got, []string{"waits"}) {
-		t.Errorf("wait: %q", got)
+	if waiting := c.Queue.Waiting(); len(waiting) != 1 || waiting[name] != 2 {
+		t.Errorf("wait: %v", waiting)
+	}
+	if !c.Queue.Admit(name, 4, next) {
+		t.Error("more than two run, or more than one waits")
 	}
 }

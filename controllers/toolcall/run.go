@@ -162,7 +162,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	}
 	e := effects{status: o.withResult(reported, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
 	if left := r.storeOutput(o, &e, false); left > 0 {
-		return effects{store: e.store, wake: left}, nil
+		return effects{wake: left}, nil
 	}
 	switch {
 	case o.runner != nil && output.IsStoring(e.status):

@@ -66,14 +66,6 @@ func (r *observer) observeSession(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// sessionObject is the session that the call names; nil when there is none.
-func (o *observation) sessionObject() *v1alpha1.ToolSession {
-	if o.session == nil {
-		return nil
-	}
-	return o.session.Session
-}
-
 // hasArrived says whether a call that was handed over is one that the session's process has, as far as that can be asked now.
 func (v *inSession) hasArrived(call types.UID) bool {
 	if v.Host == nil || !v.Host.IsServing() || v.Host.Runner == nil {
@@ -208,19 +200,6 @@ func (s *draft) setHandedOver() {
 		Type: v1alpha1.ConditionStarted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAssigned, Message: "the call was given to its session's pod",
 		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(at),
 	})
-}
-
-// waiting says what a session's call waits for. It may be decided about only when its session has begun.
-func (o *observation) waiting(reason, message string) *v1alpha1.ToolCallStatus {
-	s := o.draft()
-	if o.decision != nil {
-		s.setAccepted(acceptedMessage(o.call, o.job))
-	} else {
-		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
-	}
-	s.setWaiting(reason, message)
-	s.setSession()
-	return s.ToolCallStatus
 }
 
 // runningInSession says that a call runs which hasn't ended soon.

@@ -316,6 +316,7 @@ func testFailedPass(t *testing.T) {
 			t.Fatalf("read %d of the first call's pass failed, and the second is handed over", n)
 		}
 	}
+	b.FailRead(0)
 	// Each needs one pass more, and all run at the same time.
 	b.handed(calls[0])
 	for _, next := range calls[1:] {

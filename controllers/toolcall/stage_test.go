@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/testing/stages"
 )
 
 // sight is all that a call's stage depends on.
@@ -62,7 +63,7 @@ func (s sight) observation(with sessions) *observation {
 	case s.inSession:
 		o.session = &inSession{Serving: &toolsession.Serving{Session: &v1alpha1.ToolSession{}, Wait: v1alpha1.ReasonSessionStarting}, handedOver: s.bound, isInLine: !s.bound}
 		if s.queued {
-			o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "")
+			o.call.Status = *o.pending(v1alpha1.ReasonSessionStarting, "")
 		}
 	case s.bound:
 		bound(o)
@@ -214,42 +215,30 @@ func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range Table() {
-		if !reached[row.Stage] {
-			t.Errorf("nothing that can be seen is %s", row.Stage)
+	for _, stage := range stageConstants(t) {
+		if !reached[stage] {
+			t.Errorf("nothing that can be seen is %s", stage)
 		}
 	}
 }
 
-func TestEachStageHasOneRow(t *testing.T) {
+// page has the table of stages.
+const page = "../../docs/concepts.md"
+
+func TestThePageHasARowForEachStage(t *testing.T) {
 	t.Parallel()
-	rows := map[Stage]int{}
-	for _, row := range Table() {
-		rows[row.Stage]++
-		if row.When == "" || row.Does == "" || row.handle == nil {
-			t.Errorf("the row of %s isn't complete", row.Stage)
-		}
-		for _, next := range row.Next {
-			if next == row.Stage {
-				t.Errorf("%s is said to lead to itself", next)
-			}
-		}
-	}
+	var documented []Stage
 	constants := stageConstants(t)
-	for _, stage := range constants {
-		if rows[stage] != 1 {
-			t.Errorf("%s has %d rows", stage, rows[stage])
-		}
-	}
-	if len(rows) != len(constants) {
-		t.Errorf("%d stages have a row, %d are declared", len(rows), len(constants))
-	}
-	for _, row := range Table() {
+	for _, row := range stages.Read(t, page) {
+		documented = append(documented, Stage(row.Stage))
 		for _, next := range row.Next {
-			if !slices.Contains(constants, next) {
-				t.Errorf("%s leads to %q, which is none", row.Stage, next)
+			if !slices.Contains(constants, Stage(next)) || next == row.Stage {
+				t.Errorf("%s is said to lead to %s", row.Stage, next)
 			}
 		}
+	}
+	if !slices.Equal(documented, constants) {
+		t.Errorf("documented are %v, in this order, want %v", documented, constants)
 	}
 }
 
@@ -389,7 +378,7 @@ func TestCallsGoFromStageToStageAsTheTableSays(t *testing.T) {
 	t.Parallel()
 	with := newSessions(t)
 	may := map[string]bool{}
-	for _, row := range Table() {
+	for _, row := range stages.Read(t, page) {
 		for _, next := range row.Next {
 			may[fmt.Sprint(row.Stage, " to ", next)] = true
 		}

@@ -28,17 +28,16 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
 		return e, err
 	}
-	news := &nodeNews{hello: &hello}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.heldBack(), node: news}, err
+		return effects{status: o.suspended(o.decision.Environment), hello: &hello}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
 		return effects{}, err
 	}
 	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
-	e.node = news
+	e.hello = &hello
 	return e, err
 }
 
@@ -68,11 +67,10 @@ func (r *Reconciler) lookAtStart(ctx context.Context, o *observation) (effects, 
 		}
 	}
 	var e effects
-	whole, err := r.Objects.Whole(ctx, o.call)
+	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return effects{}, err
 	}
-	o = o.withAction(whole)
 	if o.call.Status.Job == "" {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
@@ -118,10 +116,10 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case found != nil && found.Final:
 		e = o.cannotStart(found)
-		e.node = &nodeNews{problem: found}
+		e.problem = found
 		return e, nil
 	case held:
-		e.status = o.heldBack()
+		e.status = o.suspended(o.decision.Environment)
 		return e, nil
 	case !o.now.Before(deadline):
 		return o.cannotStart(host.StartTimeout("the command", o.decision.StartTimeoutSeconds, found)), nil
@@ -138,11 +136,6 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		e.wake = min(e.wake, host.PodWait)
 	}
 	return e, nil
-}
-
-// heldBack says that the call's environment was suspended after the call got its Job.
-func (o *observation) heldBack() *v1alpha1.ToolCallStatus {
-	return o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(o.decision.Environment))
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {

@@ -117,28 +117,6 @@ func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 	return s.ToolCallStatus
 }
 
-// overBudget says which budget the call waits for.
-func (o *observation) overBudget(message string) *v1alpha1.ToolCallStatus {
-	s := o.draft()
-	if o.decision != nil {
-		s.setAccepted(acceptedMessage(o.call, o.job))
-	} else {
-		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its budgets have room for its input")
-	}
-	s.setWaiting(v1alpha1.ReasonBudgetExhausted, message)
-	if o.session != nil {
-		s.setSession()
-	}
-	return s.ToolCallStatus
-}
-
-// allowed says that the guards passed.
-func (o *observation) allowed() *draft {
-	s := o.draft()
-	s.setAccepted(acceptedMessage(o.call, o.job))
-	return s
-}
-
 // acceptedMessage is the message of an accepted call.
 func acceptedMessage(call *v1alpha1.ToolCall, job *batchv1.Job) string {
 	wanted := call.Labels[jobspec.LabelQueue]
@@ -148,10 +126,21 @@ func acceptedMessage(call *v1alpha1.ToolCall, job *batchv1.Job) string {
 	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
 }
 
-// pending says what an accepted call waits for. The condition Started tells since when it waits for that.
+// pending says what a call waits for, and that it may run if it was decided about. The condition Started tells since when it waits for that.
 func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
-	s := o.allowed()
+	s := o.draft()
+	switch {
+	case o.decision != nil:
+		s.setAccepted(acceptedMessage(o.call, o.job))
+	case reason == v1alpha1.ReasonBudgetExhausted:
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its budgets have room for its input")
+	default:
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
+	}
 	s.setWaiting(reason, message)
+	if o.session != nil {
+		s.setSession()
+	}
 	return s.ToolCallStatus
 }
 
@@ -174,13 +163,10 @@ func (o *observation) notStarted(reason, message string) *v1alpha1.ToolCallStatu
 
 // accepted says that the call has its Job, and whether that may start.
 func (o *observation) accepted() *v1alpha1.ToolCallStatus {
-	s := o.allowed()
-	reason, message := v1alpha1.ReasonNotStarted, "the pod has not started"
 	if jobspec.IsSuspended(o.job) {
-		reason, message = v1alpha1.ReasonSuspended, suspendedMessage(o.job)
+		return o.pending(v1alpha1.ReasonSuspended, suspendedMessage(o.job))
 	}
-	s.setWaiting(reason, message)
-	return s.ToolCallStatus
+	return o.pending(v1alpha1.ReasonNotStarted, "the pod has not started")
 }
 
 func suspendedMessage(job *batchv1.Job) string {
@@ -192,7 +178,8 @@ func suspendedMessage(job *batchv1.Job) string {
 
 // running says which runner has the call. What is recorded here never changes.
 func (o *observation) running(bound *v1alpha1.RunnerBinding, hello wire.Hello, path v1alpha1.Path) *v1alpha1.ToolCallStatus {
-	s := o.allowed()
+	s := o.draft()
+	s.setAccepted(acceptedMessage(o.call, o.job))
 	s.Phase = v1alpha1.PhaseRunning
 	s.Pod, s.Node, s.Runner = hello.Pod, hello.Node, bound
 	s.Timings.Path = path

@@ -35,8 +35,7 @@ func (r *Reconciler) storeOutput(o *observation, e *effects, isGone bool) (left 
 	if len(wanted) == 0 {
 		return 0
 	}
-	e.store = &outputEnd{of: of, keys: wanted, isGone: isGone}
-	states, since := r.Outputs.States(of, wanted, o.now, isGone)
+	states, since := r.Outputs.Finish(of, wanted, o.now, isGone)
 	of.SetStored(s, o.call.Generation, o.now, states)
 	output.AddHints(o.call, s)
 	if !output.IsStoring(s) {

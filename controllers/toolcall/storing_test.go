@@ -4,20 +4,25 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // The end was written by somebody else, or the answer to the write was lost.
-func TestTheOutputOfACallThatHasEndedIsNotWatched(t *testing.T) {
+func TestTheOutputOfACallThatHasEndedIsLookedAfterUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	looked := 0
+	c.LookAfterOutput = func(types.NamespacedName) { looked++ }
 	ended := func(o *observation) { o.call.Status = *o.fail("NonZeroExit", "x") }
 	storing := func(o *observation) { o.call.Status.OutputState = v1alpha1.OutputStoring }
-	if e := c.handled(t, Finished, observed(bound, ended)); !e.outputStored || e.outputStoring {
-		t.Errorf("%+v", e)
-	}
-	if e := c.handled(t, Finished, observed(bound, ended, storing)); e.outputStored || !e.outputStoring {
-		t.Errorf("while it is stored: %+v", e)
+	for want, changes := range [][]change{{bound, ended}, {bound, ended, storing}} {
+		o := observed(changes...)
+		e := c.handled(t, Finished, o)
+		if c.follow(t.Context(), o, &e); looked != want {
+			t.Errorf("looked after %d times, want %d", looked, want)
+		}
 	}
 }
 
@@ -44,7 +49,7 @@ func TestTheTextForAModelSaysWhatTheSessionsPodStillHas(t *testing.T) {
 		s.Output = "first and last part\n\nTook 1.0s"
 		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: c.truncated}}
 		e := effects{status: s}
-		if left := NewReconciler(Options{}).storeOutput(ob, &e, c.isGone); left != 0 || e.store != nil {
+		if left := NewReconciler(Options{}).storeOutput(ob, &e, c.isGone); left != 0 {
 			t.Errorf("%s: its end waits for %s", name, left)
 		}
 		has := strings.Contains(s.Output, "\n\nWhile the session's pod has it: More of stdout (5242880 bytes in all): kubectl toolcall logs call -n ns --stream stdout") && strings.HasSuffix(s.Output, "\n\nTook 1.0s")

@@ -1,12 +1,12 @@
 // Package toolcall brings calls to their end.
 //
-// A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go has the table), and
+// A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go), and
 // carries out the effects that the handler returns (effects.go, apply.go). Handlers never write to the API; they may
 // take places in queues and claims in memory, which taking again doesn't change. The status is written at most once in a
 // pass, and what follows from it comes after the write, so that the operator may be killed at any point.
 //
 // The files use each other in one direction: toolcall_controller.go with watches.go, apply.go, stage.go, the handlers (end.go,
-// run.go, start.go, handover.go, place.go, approval.go) with storing.go, what they decide by (queued.go, deadlines.go), what they make (outcome.go,
+// run.go, start.go, handover.go, place.go, approval.go) with storing.go, what they decide by (seed.go, queued.go, deadlines.go), what they make (outcome.go,
 // programs.go, status.go, effects.go), observe.go with session.go, and reconciler.go with what a pass needs.
 package toolcall
 
@@ -57,6 +57,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 
 // Reconcile takes one look at a call and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := r.seed(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, toolsession.ErrBehind) {
 		// All calls of all sessions may ask, for as long as the API server doesn't answer.

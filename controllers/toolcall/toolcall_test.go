@@ -1,17 +1,13 @@
 package toolcall_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
@@ -215,48 +211,6 @@ func TestAForgedJobIsNotRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A Job that a pass made whose answer was lost is the call's own, also while the cache doesn't show it, and if it never
-// will.
-func TestAJobThatTheCacheDoesNotShow(t *testing.T) {
-	w := fixture.NewWorld(t)
-	w.Environment("env", fixture.AsDefault)
-	w.Reconciler.Objects.Reader = &blind{w.Client}
-	t.Run("runs", func(t *testing.T) {
-		call := w.Call("runs")
-		w.Reconcile(call)
-		job := w.Job(call)
-		w.Reconcile(call)
-		r := w.Runner(job, w.Pod(job))
-		w.Reconcile(call)
-		r.Receive()
-		r.Report(w, call.UID, fixture.Completed)
-		w.Reconcile(call)
-		if s := w.Get(call).Status; s.Reason != v1alpha1.ReasonCompleted {
-			t.Errorf("the status is %+v", s)
-		}
-	})
-	t.Run("does not start", func(t *testing.T) {
-		call := w.Call("does-not-start")
-		w.Reconcile(call)
-		w.Reconcile(call)
-		w.Clock.Set(w.Clock.Now().Add(time.Hour))
-		w.Reconcile(call)
-		if s := w.Get(call).Status; s.Reason != v1alpha1.ReasonStartTimeout || !*s.RetrySafe || w.HasJob(call) && w.Job(call).DeletionTimestamp == nil {
-			t.Errorf("the status is %+v", s)
-		}
-	})
-}
-
-// blind sees no Jobs.
-type blind struct{ client.Client }
-
-func (b *blind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if _, ok := o.(*batchv1.Job); ok {
-		return apierrors.NewNotFound(batchv1.Resource("jobs"), key.Name)
-	}
-	return b.Client.Get(ctx, key, o, opts...)
 }
 
 // A pod that ends well without having asked for its call has the operator learn of it from the Job.

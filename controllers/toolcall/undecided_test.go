@@ -13,7 +13,7 @@ func TestTheWaitForASessionIsNoWaitForAGuard(t *testing.T) {
 	o := observed()
 	o.call.Spec.SessionRef = &v1alpha1.SessionReference{Name: "s"}
 	o.session = &inSession{}
-	o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "the session starts")
+	o.call.Status = *o.pending(v1alpha1.ReasonSessionStarting, "the session starts")
 	o.now = start.Add(time.Hour)
 	if since := undecidedSince(o.call, o.now); !since.Equal(o.now) {
 		t.Errorf("before it was asked, the guard is late since %s", since)

@@ -41,12 +41,8 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (resu
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	e, again, err := r.create(ctx, o, e)
-	if err != nil {
+	if e, err = r.create(ctx, o, e); err != nil {
 		return ctrl.Result{}, err
-	}
-	if again != nil {
-		return r.continueWith(ctx, again)
 	}
 	o, err = r.writeStatus(ctx, o, e.status)
 	if err != nil {
@@ -112,29 +108,27 @@ func (r *applier) letGo(ctx context.Context, o *observation) error {
 }
 
 // create makes what is to be there before the status says so. Where the API server doesn't take it, other effects follow.
-// Where the Job is there already, made by a pass whose answer was lost, the pass goes on with that.
-func (r *Reconciler) create(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+func (r *applier) create(ctx context.Context, o *observation, e effects) (effects, error) {
 	if e.claim != nil {
 		if err := r.createClaim(ctx, o, e.claim); err != nil {
-			return e.from.createFailed(ctx, "the workspace's PersistentVolumeClaim", nil, err), nil, nil
+			return e.from.createFailed(ctx, "the workspace's PersistentVolumeClaim", nil, err), nil
 		}
 	}
 	if e.create != nil {
 		err := r.Client.Create(ctx, e.create)
 		switch {
 		case apierrors.IsAlreadyExists(err):
-			again, err := r.withLiveJob(ctx, o, e.create)
-			return effects{wake: apicache.Lag}, again, err
+			return r.foundJob(ctx, o, e.create)
 		case err != nil:
-			return e.from.createFailed(ctx, "the session's Job", nil, err), nil, nil
+			return e.from.createFailed(ctx, "the session's Job", nil, err), nil
 		}
 	}
 	if e.credential != nil {
 		if err := host.CreateCredential(ctx, r.Client, r.Identity, e.credential); err != nil {
-			return e.from.createFailed(ctx, "the Secret with the token of the session's pod", e.credential, err), nil, nil
+			return e.from.createFailed(ctx, "the Secret with the token of the session's pod", e.credential, err), nil
 		}
 	}
-	return e, nil, nil
+	return e, nil
 }
 
 var errForeignClaim = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim").GroupKind(), "", nil)
@@ -145,7 +139,7 @@ func (r *applier) createClaim(ctx context.Context, o *observation, claim *corev1
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	there, err := r.observer.liveClaim(ctx, o)
+	there, err := r.liveClaim(ctx, o)
 	if err == nil && there != nil && (!jobspec.IsClaimOf(there, o.session) || there.DeletionTimestamp != nil) {
 		return fmt.Errorf("a claim named %s is there already, and isn't this session's: %w", claim.Name, errForeignClaim)
 	}
@@ -153,7 +147,7 @@ func (r *applier) createClaim(ctx context.Context, o *observation, claim *corev1
 }
 
 // liveClaim is the claim of the session's name; nil when there is none. No cache has claims.
-func (r *observer) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+func (r *Options) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := r.Objects.Live.Get(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: jobspec.ClaimName(o.session)}, claim)
 	if apierrors.IsNotFound(err) {
@@ -165,27 +159,22 @@ func (r *observer) liveClaim(ctx context.Context, o *observation) (*corev1.Persi
 	return claim, nil
 }
 
-// withLiveJob is the observation with a Job that the cache may not show yet; nil when there is none.
-func (r *observer) withLiveJob(ctx context.Context, o *observation, job *batchv1.Job) (*observation, error) {
+// foundJob is what follows when there is a Job of the name already. If a pass made it whose answer was lost, the cache is behind: the next
+// pass goes on with that.
+func (r *applier) foundJob(ctx context.Context, o *observation, job *batchv1.Job) (effects, error) {
 	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
-	if err != nil || there == nil {
-		return nil, err
-	}
-	again := *o
-	r.takeJob(&again, there)
-	return &again, nil
-}
-
-// continueWith runs the pass with a Job that the cache doesn't show.
-func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
-	e, err := r.runStage(ctx, o)
 	if err != nil {
-		return ctrl.Result{}, err
+		return effects{}, err
 	}
-	if e.create != nil {
-		return ctrl.Result{}, errors.New("the session's Job is there and isn't found")
+	if there != nil {
+		// The cache never shows one without the label.
+		if _, ours := jobspec.ReadOrigin(there, o.session, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+			next := *o
+			next.foreignJob = job.Name
+			return next.noPod(v1alpha1.ReasonPodRejected, next.foreignJobMessage(), nil), nil
+		}
 	}
-	return r.apply(ctx, o, e)
+	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. It returns the observation of the session as

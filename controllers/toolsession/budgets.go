@@ -23,13 +23,10 @@ func HolderOf(session *v1alpha1.ToolSession) queue.Holder {
 	return h
 }
 
-// HoldsPlace says that a session counts among those that have a pod.
-func HoldsPlace(session *v1alpha1.ToolSession) bool { return holdsPlace(session) }
-
 // overBudget says what follows where the session may have no pod by its budgets, or not yet; nil where it may.
 func (r *Reconciler) overBudget(ctx context.Context, o *observation) (*effects, error) {
 	if err := r.SeedBudgets(ctx, o.session.Namespace); errors.Is(err, queue.ErrSeeding) {
-		return &effects{overBudget: true, wake: queue.SeedingPause}, nil
+		return &effects{wake: queue.SeedingPause}, nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -40,17 +37,17 @@ func (r *Reconciler) overBudget(ctx context.Context, o *observation) (*effects, 
 	case excess.Never:
 		return &effects{status: o.failed(v1alpha1.ReasonBudgetExceeded, excess.Message())}, nil
 	default:
-		return &effects{hold: true, overBudget: true, status: o.pending(v1alpha1.ReasonBudgetExhausted, excess.Message())}, nil
+		return &effects{hold: true, status: o.pending(v1alpha1.ReasonBudgetExhausted, excess.Message())}, nil
 	}
 }
 
-// leaveBudgets gives back what a session without a pod holds of its budgets, once that is written.
+// leaveBudgets gives back what a session holds of its budgets that has no pod, nor waits for them, once that is written.
 func (r *applier) leaveBudgets(o *observation, e *effects) {
 	after := *o.session
 	if e.status != nil {
 		after.Status = *e.status
 	}
-	if !e.overBudget && !holdsPlace(&after) {
+	if !HoldsPlace(&after) && after.Status.Reason != v1alpha1.ReasonBudgetExhausted {
 		r.Budgets.Release(o.key(), queue.Sessions)
 	}
 }

@@ -43,8 +43,6 @@ type effects struct {
 	remove      []*batchv1.Job
 	// removeSession deletes the session, release ends its claim on a waiting runner, letGo takes the finalizer away.
 	removeSession, release, letGo bool
-	// overBudget says that the session waits for a budget: who holds no pod, and doesn't wait for one either, is forgotten there.
-	overBudget bool
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }

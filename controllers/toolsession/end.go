@@ -62,7 +62,9 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	e := effects{release: true}
 	o.dismiss(&e, o.session.Status.Reason)
 	if o.session.IsHeld() {
-		left, err := r.hasCalls(ctx, o)
+		// Those that were there before the end, too. What is created afterwards holds nothing.
+		until := o.since(v1alpha1.ConditionEnded).Add(lateCalls)
+		left, err := r.hasCallsOf(ctx, o, func(call *v1alpha1.ToolCall) bool { return !call.CreationTimestamp.After(until) })
 		if err != nil {
 			return effects{}, err
 		}
@@ -132,26 +134,10 @@ func (r *observer) claimToRemove(ctx context.Context, o *observation) (*corev1.P
 // the operator and the API servers differ a little.
 const lateCalls = 5 * time.Second
 
-// hasCalls says whether a session that has ended has calls that have not: those that its process may have got, and those that
-// were there before the end. What is created afterwards holds nothing.
-func (r *observer) hasCalls(ctx context.Context, o *observation) (bool, error) {
-	process, until := host.FindSessionHost(r.Hub, o.session), o.since(v1alpha1.ConditionEnded).Add(lateCalls)
-	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
-		return process.MayHave(call.UID, r.Earlier) || !call.CreationTimestamp.After(until)
-	})
-}
-
-// hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got.
-func (r *observer) hasCallsOf(ctx context.Context, o *observation) (bool, error) {
+// hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got, or of which or says true.
+func (r *observer) hasCallsOf(ctx context.Context, o *observation, or func(*v1alpha1.ToolCall) bool) (bool, error) {
 	process := host.FindSessionHost(r.Hub, o.session)
-	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool { return process.MayHave(call.UID, r.Earlier) })
-}
-
-// hasCallsOfThis says the same of a runner whose own word on that counts for nothing: also of calls that say so themselves.
-func (r *observer) hasCallsOfThis(ctx context.Context, o *observation) (bool, error) {
-	process, incarnation := host.FindSessionHost(r.Hub, o.session), o.session.Status.Incarnation
 	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
-		in := call.Status.Session
-		return process.MayHave(call.UID, r.Earlier) || in != nil && in.Incarnation > 0 && in.Incarnation == incarnation
+		return process.MayHave(call.UID, r.Earlier) || or != nil && or(call)
 	})
 }

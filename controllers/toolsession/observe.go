@@ -43,14 +43,9 @@ type observation struct {
 	calls calls
 }
 
-// calls counts the calls of a session that have not ended.
-type calls struct {
-	// background are servers and watchers, foreground the others. allowed are those of the others that were found to be of
-	// who may use the session, waiting those of both that were and wait for the session.
-	foreground, background, allowed, waiting int
-}
-
-func (c calls) total() int { return c.foreground + c.background }
+// calls counts the calls of a session that have not ended: all, those but servers and watchers that were found to be of who may use the
+// session, and those that were and wait for the session.
+type calls struct{ total, allowed, waiting int }
 
 // isBound says that a process is recorded which the session's calls are handed to, and that it may still have some.
 func (o *observation) isBound() bool {
@@ -116,11 +111,7 @@ func (r *observer) observeCalls(ctx context.Context, o *observation) error {
 	}
 	for i := range list {
 		call := &list[i]
-		if call.Spec.Background {
-			o.calls.background++
-		} else {
-			o.calls.foreground++
-		}
+		o.calls.total++
 		if isAllowed(call) {
 			o.calls.allowed++
 		}

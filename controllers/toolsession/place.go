@@ -137,18 +137,11 @@ func (o *observation) with(origin *decide.Origin) *observation {
 
 // readContext reads what a session begins with. Of one that has begun that is the policy alone, for a waiting pod.
 func (r *observer) readContext(ctx context.Context, o *observation) (*decide.SessionSnapshot, error) {
-	s := &decide.SessionSnapshot{Session: o.session, Compile: r.Policies.Compile}
 	if o.origin != nil {
-		s.Context = o.origin.Context
-		return s, nil
+		return &decide.SessionSnapshot{Session: o.session, Compile: r.Policies.Compile, Context: o.origin.Context}, nil
 	}
-	spec := &o.session.Spec
-	var err error
-	if s.Session, err = r.Objects.WholeSession(ctx, o.session); err != nil {
-		return nil, err
-	}
-	names := snapshot.References{Environment: spec.EnvironmentRef, Skill: spec.SkillRef}
-	if s.Context, err = snapshot.Context(ctx, r.Objects, o.session.Namespace, names); err != nil {
+	s, err := snapshot.Beginning(ctx, r.Objects, o.session, r.Policies.Compile)
+	if err != nil {
 		return nil, err
 	}
 	if env := s.Effective(); env != nil {
@@ -210,7 +203,7 @@ func (r *Reconciler) launch(o *observation) effects {
 	if err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
 	}
-	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
+	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job), wake: o.startTimeout()}
 	if o.hasWorkspace() && !hadPod(o.session) {
 		e.claim = jobspec.BuildClaim(o.session)
 	}

@@ -26,7 +26,7 @@ import (
 func hasPlace(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
 	t := &taken{limits: env.Spec.Sessions, by: map[string]int{}}
 	for i := range sessions {
-		if holdsPlace(&sessions[i]) {
+		if HoldsPlace(&sessions[i]) {
 			t.take(requesterOf(&sessions[i]))
 		}
 	}
@@ -37,7 +37,7 @@ func hasPlace(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession,
 	var earlier []*v1alpha1.ToolSession
 	for i := range sessions {
 		other := &sessions[i]
-		if isWaiting(other) && !holdsPlace(other) && other.DeletionTimestamp == nil && isBefore(other, session) && t.hasRoom(requesterOf(other)) {
+		if isWaiting(other) && !HoldsPlace(other) && other.DeletionTimestamp == nil && isBefore(other, session) && t.hasRoom(requesterOf(other)) {
 			earlier = append(earlier, other)
 		}
 	}
@@ -161,12 +161,12 @@ func (r *watches) onPlaces() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
 			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
-			if ok && isSession && holdsPlace(before) && !holdsPlace(after) {
+			if ok && isSession && HoldsPlace(before) && !HoldsPlace(after) {
 				left(ctx, after, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && holdsPlace(session) {
+			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && HoldsPlace(session) {
 				left(ctx, session, q)
 			}
 		},

@@ -24,7 +24,7 @@ type Reconciler struct {
 	observer
 	applier
 	// entering has the environments that a session is being let into, while a pass does that.
-	entering *sync.Map
+	entering sync.Map
 }
 
 // watches has sessions looked at when something changes that concerns them.
@@ -34,10 +34,7 @@ type watches struct{ *Options }
 type observer struct{ *Options }
 
 // applier carries effects out.
-type applier struct {
-	*Options
-	observer *observer
-}
+type applier struct{ *Options }
 
 // Options are what the reconciler needs.
 type Options struct {
@@ -67,6 +64,5 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	seen := observer{&o}
-	return &Reconciler{Options: &o, watches: watches{&o}, observer: seen, applier: applier{&o, &seen}, entering: &sync.Map{}}
+	return &Reconciler{Options: &o, watches: watches{&o}, observer: observer{&o}, applier: applier{&o}}
 }

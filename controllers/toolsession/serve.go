@@ -44,7 +44,11 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 // strange looks after a session whose recorded runner serves something else: it was given to another session, or, where
 // it once served this one, says what can't be. Nobody else gets the session while calls have not ended that it may have had.
 func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (effects, error) {
-	left, err := r.hasCallsOfThis(ctx, o)
+	// Its own word on its calls counts for nothing: those count, too, that say so themselves.
+	left, err := r.hasCallsOf(ctx, o, func(call *v1alpha1.ToolCall) bool {
+		in := call.Status.Session
+		return in != nil && in.Incarnation > 0 && in.Incarnation == o.session.Status.Incarnation
+	})
 	if err != nil {
 		return effects{}, err
 	}
@@ -145,7 +149,7 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if !o.hasWorkspace() {
 		return o.endNow(v1alpha1.ReasonPodLost, host.Capitalized(why)+"; the session's files went with it"), nil
 	}
-	left, err := r.hasCallsOf(ctx, o)
+	left, err := r.hasCallsOf(ctx, o, nil)
 	if err != nil {
 		return effects{}, err
 	}

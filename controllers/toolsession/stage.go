@@ -2,12 +2,14 @@ package toolsession
 
 import (
 	"context"
+	"fmt"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// Stage is where a session is. It is worked out anew in every pass, from what was observed, and stored nowhere.
+// Stage is where a session is. It is worked out anew in every pass, from what was observed, and stored nowhere. The page on sessions says of
+// each when a session is there, what its handler does, and where the session goes from there.
 type Stage string
 
 // Stages of a session.
@@ -62,92 +64,44 @@ func (o *observation) staysSuspended() bool {
 	return o.session.Spec.Suspend || o.session.Status.Reason == v1alpha1.ReasonIdleTimeout && o.calls.waiting == 0
 }
 
-// handle decides what to do for a session in one stage. It reads, and returns effects; it writes nothing, except for three things in
-// memory: idle pauses the runner, so that no call is handed over between the decision that there is none and the write of that; place
-// takes a place in the session's budgets, and keeps others out of the environment until the session's place is written. An error means that it couldn't read what it needs: then
-// nothing is done, and the pass is tried again.
-type handle func(*Reconciler, context.Context, *observation) (effects, error)
-
-// Row is one line of the table of stages.
-type Row struct {
-	Stage Stage
-	// When says what was observed, Does what the handler does, Next where the session goes from here.
-	When, Does string
-	Next       []Stage
-
-	handle handle
-}
-
-// Table maps each stage to its handler. A test compares it with the documentation.
-func Table() []Row {
-	return []Row{
-		{
-			Ended, "the phase is Ended",
-			"tells the runner to end; when the session's calls have ended, deletes Job and claim, lets the name go, and deletes the session when its time is up", nil,
-			(*Reconciler).retire,
-		},
-		{
-			Ending, "spec.end is true, the session is being deleted, or maxLifetimeSeconds have passed",
-			"writes the end, then tells the runner", []Stage{Ended},
-			(*Reconciler).end,
-		},
-		{
-			Stopping, "the phase is Suspended, and there is a runner or a Job",
-			"tells the runner to end; when the session's calls that it may have got have ended, deletes the Job and records that nobody has the session", []Stage{Suspended, Ending, Ended},
-			(*Reconciler).stop,
-		},
-		{
-			Suspended, "the phase is Suspended, nobody has the session, and spec.suspend is true or, after idleness, no call waits",
-			"says which of these it is", []Stage{New, Ending, Ended},
-			(*Reconciler).rest,
-		},
-		{
-			Suspending, "spec.suspend is true",
-			"writes the suspension, then tells the runner", []Stage{Stopping, Suspended},
-			(*Reconciler).suspend,
-		},
-		{
-			Ready, "a runner is recorded and connected",
-			"sends Begin to a runner that waits; says that the session is ready; suspends or ends it when it is idle or has had all its calls", []Stage{Unheard, Suspending, Stopping, Ending, Ended},
-			(*Reconciler).serve,
-		},
-		{
-			Unheard, "a runner is recorded and isn't connected",
-			"says so; when the runner is proven to be gone, ends the session, or lets one with a claim take another pod once its calls have ended", []Stage{Ready, New, Suspending, Ending, Ended},
-			(*Reconciler).watchLost,
-		},
-		{
-			Starting, "the session's Job is there, and its runner is connected",
-			"records the runner and what the session begins with in the status, then sends Begin", []Stage{Ready, Unheard, Placed, Ending, Ended},
-			(*Reconciler).bind,
-		},
-		{
-			Placed, "the session's Job is there, and its runner isn't connected",
-			"ends the session when its pod can't start or the start timeout is over", []Stage{Starting, New, Suspending, Ending, Ended},
-			(*Reconciler).watchStart,
-		},
-		{
-			New, "none of these",
-			"decides what the session begins with; then claims a waiting pod and records its runner, or creates a Job", []Stage{Ready, Starting, Placed, Suspending, Ending, Ended},
-			(*Reconciler).place,
-		},
-	}
-}
-
-// runStage runs the handler of the session's stage.
+// runStage has the handler of the session's stage decide what to do. It reads, and returns effects; it writes nothing, except for three
+// things in memory: idle pauses the runner, so that no call is handed over between the decision that there is none and the write of that;
+// place takes a place in the session's budgets, and keeps others out of the environment until the session's place is written. An error means
+// that it couldn't read what it needs: then nothing is done, and the pass is tried again.
 func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, error) {
 	stage := stageOf(o)
-	for _, row := range Table() {
-		if row.Stage == stage {
-			e, err := row.handle(r, ctx, o)
-			if o.leftover != nil {
-				e.remove = append(e.remove, o.leftover)
-			}
-			if stage != Ended {
-				e.wakeAt(o, o.lifetimeEnds())
-			}
-			return e, err
-		}
+	e, err := r.handle(ctx, o, stage)
+	if o.leftover != nil {
+		e.remove = append(e.remove, o.leftover)
 	}
-	return effects{}, nil
+	if stage != Ended {
+		e.wakeAt(o, o.lifetimeEnds())
+	}
+	return e, err
+}
+
+func (r *Reconciler) handle(ctx context.Context, o *observation, stage Stage) (effects, error) {
+	switch stage {
+	case Ended:
+		return r.retire(ctx, o)
+	case Ending:
+		return r.end(ctx, o)
+	case Stopping:
+		return r.stop(ctx, o)
+	case Suspended:
+		return r.rest(ctx, o)
+	case Suspending:
+		return r.suspend(ctx, o)
+	case Ready:
+		return r.serve(ctx, o)
+	case Unheard:
+		return r.watchLost(ctx, o)
+	case Starting:
+		return r.bind(ctx, o)
+	case Placed:
+		return r.watchStart(ctx, o)
+	case New:
+		return r.place(ctx, o)
+	}
+	return effects{}, fmt.Errorf("no handler for the stage %s", stage)
 }

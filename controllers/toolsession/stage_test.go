@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/testing/stages"
 )
 
 // start is when the sessions of these tests were created.
@@ -44,7 +45,7 @@ func (s sight) observation() *observation {
 		status.Reason = v1alpha1.ReasonIdleTimeout
 	}
 	if s.waiting {
-		o.calls = calls{foreground: 1, waiting: 1}
+		o.calls = calls{total: 1, waiting: 1}
 	}
 	if s.bound {
 		status.Runner, status.Pod, status.Job = &v1alpha1.RunnerBinding{}, "pod", "job"
@@ -114,9 +115,16 @@ func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range Table() {
-		if !reached[row.Stage] {
-			t.Errorf("nothing that can be seen is %s", row.Stage)
+	var documented []Stage
+	for _, row := range stages.Read(t, "../../docs/sessions.md") {
+		documented = append(documented, Stage(row.Stage))
+		for _, next := range row.Next {
+			if !reached[Stage(next)] || next == row.Stage {
+				t.Errorf("%s is said to lead to %s", row.Stage, next)
+			}
 		}
+	}
+	if want := []Stage{Ended, Ending, Stopping, Suspended, Suspending, Ready, Unheard, Starting, Placed, New}; !slices.Equal(documented, want) || len(reached) != len(want) {
+		t.Errorf("documented are %v, in this order, want %v; reached are %v", documented, want, reached)
 	}
 }

@@ -32,12 +32,12 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 // watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
 // and at the latest when its time is up.
 func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
-	e := effects{hold: true, from: o, status: o.starting(o.job.Name, isHeld(o.job))}
+	e := effects{hold: true, from: o, status: o.starting(o.job)}
 	if o.session.Status.Job == "" {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
 	}
-	if isHeld(o.job) {
+	if jobspec.IsSuspended(o.job) {
 		// No time limit runs meanwhile.
 		if found := host.DiagnoseJob(o.job); found != nil {
 			return o.cannotStart(found), nil
@@ -71,7 +71,7 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	}
 	e.wake = deadline.Sub(o.now)
 	if found != nil {
-		e.status = o.startingWith(o.job.Name, found.Message)
+		e.status = o.startingWith(o.job, found.Message)
 	}
 	if pod == nil && found != nil {
 		e.wakeIn(host.RetryPause)

@@ -61,7 +61,7 @@ func (o *observation) count(s *v1alpha1.ToolSessionStatus) {
 		held = running
 		c.Ended = max(c.Ended, int32(o.runner.Taken()-running), int32(ended))
 	}
-	c.Running, c.Queued = int32(held), int32(max(o.calls.total()-held, 0))
+	c.Running, c.Queued = int32(held), int32(max(o.calls.total-held, 0))
 	s.Calls = c
 }
 
@@ -71,18 +71,18 @@ func (o *observation) pending(reason, message string) *v1alpha1.ToolSessionStatu
 }
 
 // starting says that the session has its Job, and whether that may start.
-func (o *observation) starting(job string, held bool) *v1alpha1.ToolSessionStatus {
+func (o *observation) starting(job *batchv1.Job) *v1alpha1.ToolSessionStatus {
 	message := "the session's pod has not started"
-	if held {
+	if jobspec.IsSuspended(job) {
 		message = "the session's Job is suspended: it waits until its spec.suspend is false"
 	}
 	return o.startingWith(job, message)
 }
 
 // startingWith says what the pod of the session's Job waits for.
-func (o *observation) startingWith(job, message string) *v1alpha1.ToolSessionStatus {
+func (o *observation) startingWith(job *batchv1.Job, message string) *v1alpha1.ToolSessionStatus {
 	s := o.pending(v1alpha1.ReasonSessionStarting, message)
-	s.Job = job
+	s.Job = job.Name
 	return s
 }
 
@@ -171,8 +171,8 @@ func (o *observation) failed(reason, message string) *v1alpha1.ToolSessionStatus
 	return o.ended(v1alpha1.ReasonStartFailed, reason+": "+message)
 }
 
-// holdsPlace says that a session counts among those of its environment that have a pod.
-func holdsPlace(session *v1alpha1.ToolSession) bool {
+// HoldsPlace says that a session counts among those of its environment that have a pod.
+func HoldsPlace(session *v1alpha1.ToolSession) bool {
 	return session.Status.Job != "" && session.Status.Phase != v1alpha1.SessionEnded
 }
 
@@ -186,6 +186,3 @@ func isWaiting(session *v1alpha1.ToolSession) bool {
 func keepsClaim(session *v1alpha1.ToolSession) bool {
 	return session.Spec.Workspace == nil || session.Spec.Workspace.Retain == v1alpha1.RetainKeep
 }
-
-// isHeld says that a queue holds the session's Job back.
-func isHeld(job *batchv1.Job) bool { return job != nil && jobspec.IsSuspended(job) }

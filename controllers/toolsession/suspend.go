@@ -26,7 +26,7 @@ func (r *Reconciler) stop(ctx context.Context, o *observation) (effects, error) 
 	e := effects{}
 	o.dismiss(&e, v1alpha1.ReasonSessionSuspended)
 	if o.isBound() {
-		left, err := r.hasCallsOf(ctx, o)
+		left, err := r.hasCallsOf(ctx, o, nil)
 		if err != nil {
 			return effects{}, err
 		}

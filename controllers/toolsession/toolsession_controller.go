@@ -1,6 +1,6 @@
 // Package toolsession keeps sessions: their pods, their workspace claims, and their end.
 //
-// A pass over a session observes it (observe.go), works out its stage and runs one handler (stage.go has the table), and
+// A pass over a session observes it (observe.go), works out its stage and runs one handler (stage.go), and
 // carries out the effects that the handler returns (effects.go, apply.go). Handlers never write to the API. The status is
 // written at most once in a pass, and what a runner is told follows from what is written, so that the operator may be
 // killed at any point. What the controller of calls needs to know of a session is in serving.go.

@@ -10,49 +10,29 @@ import (
 )
 
 // Compiled keeps policies compiled, the last generation of each. The zero value is empty.
-type Compiled struct {
-	byName sync.Map
-	// compiling is held by the one who compiles: judging the examples of a policy may take long, and many calls may ask at once.
-	compiling sync.Mutex
-}
+type Compiled struct{ byName sync.Map }
 
 type compiled struct {
 	uid        types.UID
 	generation int64
-	policy     *decide.Policy
-	err        error
+	// compile compiles once: judging the examples of a policy may take long, and many calls may ask at once.
+	compile func() (*decide.Policy, error)
 }
 
 // Compile returns the policy of an object, or of the built-in defaults for nil.
 func (c *Compiled) Compile(object *v1alpha1.ExecutionPolicy) (*decide.Policy, error) {
-	// No object has an empty name.
-	var name string
-	var uid types.UID
-	var generation int64
+	next := &compiled{compile: sync.OnceValues(func() (*decide.Policy, error) { return decide.CompilePolicy(object) })}
+	name := "" // No object has an empty name.
 	if object != nil {
-		name, uid, generation = object.Name, object.UID, object.Generation
+		name, next.uid, next.generation = object.Name, object.UID, object.Generation
 	}
-	if have := c.find(name, uid, generation); have != nil {
-		return have.policy, have.err
-	}
-	c.compiling.Lock()
-	defer c.compiling.Unlock()
-	if have := c.find(name, uid, generation); have != nil {
-		return have.policy, have.err
-	}
-	policy, err := decide.CompilePolicy(object)
-	c.byName.Store(name, &compiled{uid: uid, generation: generation, policy: policy, err: err})
-	return policy, err
-}
-
-// find is what was compiled of a generation; nil where that wasn't the last one.
-func (c *Compiled) find(name string, uid types.UID, generation int64) *compiled {
-	if have, ok := c.byName.Load(name); ok {
-		if have := have.(*compiled); have.uid == uid && have.generation == generation {
-			return have
+	for {
+		found, _ := c.byName.LoadOrStore(name, next)
+		if have := found.(*compiled); have.uid == next.uid && have.generation == next.generation {
+			return have.compile()
 		}
+		c.byName.CompareAndSwap(name, found, next)
 	}
-	return nil
 }
 
 // Forget drops a policy that was deleted.

@@ -186,17 +186,22 @@ func (r Reader) LiveCall(ctx context.Context, key types.NamespacedName) (*v1alph
 
 // SealedDecision is what was decided about a call that has its runner, sealed. The cache leaves large ones out.
 func (r Reader) SealedDecision(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
-	if sealed := call.Status.Runner.Decision; sealed != omittedDecision {
-		return sealed, nil
-	}
 	whole := &v1alpha1.ToolCall{}
-	if err := r.readWhole(ctx, call, whole); err != nil {
+	return r.sealed(ctx, call, whole, call.Status.Runner, &whole.Status.Runner)
+}
+
+// sealed is what is sealed in an object's binding, which is read past the cache if that left it out.
+func (r Reader) sealed(ctx context.Context, seen, whole client.Object, bound *v1alpha1.RunnerBinding, now **v1alpha1.RunnerBinding) (string, error) {
+	if bound.Decision != omittedDecision {
+		return bound.Decision, nil
+	}
+	if err := r.readWhole(ctx, seen, whole); err != nil {
 		return "", err
 	}
-	if whole.Status.Runner == nil {
+	if *now == nil || (*now).KeyHash != bound.KeyHash {
 		return "", errChanged
 	}
-	return whole.Status.Runner.Decision, nil
+	return (*now).Decision, nil
 }
 
 // CallsOfJob are the calls in flight that record a Job as theirs.
@@ -215,14 +220,9 @@ func (r Reader) listBy(ctx context.Context, list client.ObjectList, namespace, i
 	return nil
 }
 
-// CountInFlight counts the calls that have not ended, by environment; none while the cache isn't filled. A call that isn't
-// decided about yet counts for the environment that it names.
-func CountInFlight(reader client.Reader) map[types.NamespacedName]int {
-	return countCalls(reader, IndexInFlight)
-}
-
-// countCalls counts the calls of an index, by environment.
-func countCalls(reader client.Reader, index string) map[types.NamespacedName]int {
+// CountCalls counts the calls of an index, IndexInFlight or IndexAwaiting, by environment; none while the cache isn't filled. A call that
+// isn't decided about yet counts for the environment that it names.
+func CountCalls(reader client.Reader, index string) map[types.NamespacedName]int {
 	counts, calls := map[types.NamespacedName]int{}, &v1alpha1.ToolCallList{}
 	err := reader.List(context.Background(), calls, client.MatchingFields{index: "true"},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
@@ -234,11 +234,6 @@ func countCalls(reader client.Reader, index string) map[types.NamespacedName]int
 		counts[environmentOf(call.Namespace, call.Status.Environment, call.Spec.EnvironmentRef)]++
 	}
 	return counts
-}
-
-// CountAwaitingApproval counts the calls that wait for people to decide about them, by environment.
-func CountAwaitingApproval(reader client.Reader) map[types.NamespacedName]int {
-	return countCalls(reader, IndexAwaiting)
 }
 
 // environmentOf is the environment that was resolved, or else the one that is named; without a name when there is neither.

@@ -293,14 +293,14 @@ func TestTheCallsThatRecordAJob(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0].Name != "runs" || got[1].Name != "waits" {
 		t.Errorf("got %d calls, %v", len(got), err)
 	}
-	if diff := cmp.Diff(map[types.NamespacedName]int{{Namespace: "ns", Name: "tools"}: 1, {Namespace: "ns", Name: "named"}: 1, {Namespace: "ns"}: 2}, CountInFlight(r)); diff != "" {
+	if diff := cmp.Diff(map[types.NamespacedName]int{{Namespace: "ns", Name: "tools"}: 1, {Namespace: "ns", Name: "named"}: 1, {Namespace: "ns"}: 2}, CountCalls(r, IndexInFlight)); diff != "" {
 		t.Errorf("calls in flight:\n%s", diff)
 	}
 	r.Reader = down(stored(t, true))
 	if got, err := r.CallsOfJob(ctx, named("job")); !errors.Is(err, errDown) || got != nil {
 		t.Errorf("without an answer: %v, %v", got, err)
 	}
-	if got := CountInFlight(r); len(got) != 0 {
+	if got := CountCalls(r, IndexInFlight); len(got) != 0 {
 		t.Errorf("without an answer %v are in flight", got)
 	}
 }

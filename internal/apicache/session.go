@@ -90,21 +90,8 @@ var (
 
 // SealedOrigin is what a session that has had a runner began with, sealed. The cache leaves large ones out.
 func (r Reader) SealedOrigin(ctx context.Context, session *v1alpha1.ToolSession) (string, error) {
-	bound := session.Status.Runner
-	switch {
-	case bound == nil:
-		return "", nil
-	case bound.Decision != omittedDecision:
-		return bound.Decision, nil
-	}
 	whole := &v1alpha1.ToolSession{}
-	if err := r.readWhole(ctx, session, whole); err != nil {
-		return "", err
-	}
-	if whole.Status.Runner == nil || whole.Status.Runner.KeyHash != bound.KeyHash {
-		return "", errChanged
-	}
-	return whole.Status.Runner.Decision, nil
+	return r.sealed(ctx, session, whole, session.Status.Runner, &whole.Status.Runner)
 }
 
 // CallsOfSession are the calls of a session that have not ended, as the cache has them.
@@ -126,21 +113,34 @@ func (r Reader) AnyCall(ctx context.Context, session *v1alpha1.ToolSession, is f
 			return true, nil
 		}
 	}
+	found := false
 	named := fields.AndSelectors(InFlight(), fields.OneTermEqualSelector(FieldSession, session.Name))
+	err = r.eachLive(ctx, session.Namespace, named, func(call *v1alpha1.ToolCall) (enough bool) {
+		found = isOf(call, session) && is(call)
+		return found
+	})
+	return found, err
+}
+
+// eachLive visits calls past the cache until one of them is enough.
+func (r Reader) eachLive(ctx context.Context, namespace string, selected fields.Selector, visit func(*v1alpha1.ToolCall) (enough bool)) error {
 	for page := ""; ; {
 		calls := &v1alpha1.ToolCallList{}
-		err := r.Live.List(ctx, calls, client.InNamespace(session.Namespace), client.MatchingFieldsSelector{Selector: named}, client.Limit(maxPage), client.Continue(page))
-		if err != nil {
-			return false, fmt.Errorf("list the session's calls past the cache: %w", err)
+		err := r.Live.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selected}, client.Limit(maxPage), client.Continue(page))
+		if next := afterExpired(err); next != "" && next != page {
+			page = next
+			continue
 		}
-		own := ofSession(calls.Items, session)
-		for i := range own {
-			if is(&own[i]) {
-				return true, nil
+		if err != nil {
+			return fmt.Errorf("list calls past the cache: %w", err)
+		}
+		for i := range calls.Items {
+			if visit(&calls.Items[i]) {
+				return nil
 			}
 		}
 		if page = calls.Continue; page == "" {
-			return false, nil
+			return nil
 		}
 	}
 }
@@ -152,11 +152,16 @@ const maxPage = 20
 func ofSession(calls []v1alpha1.ToolCall, session *v1alpha1.ToolSession) []v1alpha1.ToolCall {
 	var own []v1alpha1.ToolCall
 	for i := range calls {
-		if uid := calls[i].Spec.SessionRef.UID; uid == "" || uid == string(session.UID) {
+		if isOf(&calls[i], session) {
 			own = append(own, calls[i])
 		}
 	}
 	return own
+}
+
+func isOf(call *v1alpha1.ToolCall, session *v1alpha1.ToolSession) bool {
+	uid := call.Spec.SessionRef.UID
+	return uid == "" || uid == string(session.UID)
 }
 
 // SessionsOfJob are the sessions that have not ended and record a Job as theirs.
@@ -215,23 +220,10 @@ func EnvironmentOfSession(reader client.Reader, name types.NamespacedName) types
 
 // EachFinished visits the calls of a namespace that have ended. The cache has none.
 func (r Reader) EachFinished(ctx context.Context, namespace string, visit func(*v1alpha1.ToolCall)) error {
-	for page := ""; ; {
-		calls := &v1alpha1.ToolCallList{}
-		err := r.Live.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: Finished()}, client.Limit(maxPage), client.Continue(page))
-		if next := afterExpired(err); next != "" && next != page {
-			page = next
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("list the calls that have ended: %w", err)
-		}
-		for i := range calls.Items {
-			visit(&calls.Items[i])
-		}
-		if page = calls.Continue; page == "" {
-			return nil
-		}
-	}
+	return r.eachLive(ctx, namespace, Finished(), func(call *v1alpha1.ToolCall) bool {
+		visit(call)
+		return false
+	})
 }
 
 // afterExpired is where to go on with a list that took so long that the API server doesn't have its start any more: after the last object

@@ -7,6 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+func within(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return request(ctx)
+}
+
 // ReaderWithTimeout bounds each request of a reader.
 func ReaderWithTimeout(r client.Reader, timeout time.Duration) client.Reader {
 	return &boundedReader{r, timeout}
@@ -18,15 +24,11 @@ type boundedReader struct {
 }
 
 func (b *boundedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Reader.Get(ctx, key, o, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Reader.Get(ctx, key, o, opts...) })
 }
 
 func (b *boundedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Reader.List(ctx, list, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Reader.List(ctx, list, opts...) })
 }
 
 // WithTimeout bounds each request of a client. A webhook that answers slowly then costs its caller no more than that. Writes of
@@ -41,35 +43,27 @@ type bounded struct {
 }
 
 func (b *bounded) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	return (&boundedReader{b.Client, b.timeout}).Get(ctx, key, o, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.Get(ctx, key, o, opts...) })
 }
 
 func (b *bounded) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return (&boundedReader{b.Client, b.timeout}).List(ctx, list, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.List(ctx, list, opts...) })
 }
 
 func (b *bounded) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Client.Create(ctx, o, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.Create(ctx, o, opts...) })
 }
 
 func (b *bounded) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Client.Update(ctx, o, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.Update(ctx, o, opts...) })
 }
 
 func (b *bounded) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Client.Patch(ctx, o, p, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.Patch(ctx, o, p, opts...) })
 }
 
 func (b *bounded) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.Client.Delete(ctx, o, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.Client.Delete(ctx, o, opts...) })
 }
 
 // Status bounds the writes of statuses.
@@ -83,7 +77,5 @@ type boundedStatus struct {
 }
 
 func (b *boundedStatus) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.SubResourceWriter.Patch(ctx, o, p, opts...)
+	return within(ctx, b.timeout, func(ctx context.Context) error { return b.SubResourceWriter.Patch(ctx, o, p, opts...) })
 }

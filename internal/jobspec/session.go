@@ -149,10 +149,7 @@ func sessionSeconds(session *v1alpha1.ToolSession, env *v1alpha1.ExecutionEnviro
 // deadline that counts from now.
 func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.Time) {
 	job.OwnerReferences = ownedBy("ToolSession", session)
-	if job.Labels == nil {
-		job.Labels = map[string]string{}
-	}
-	job.Labels[LabelSession] = string(session.UID)
+	metav1.SetMetaDataLabel(&job.ObjectMeta, LabelSession, string(session.UID))
 	job.Spec.TTLSecondsAfterFinished = nil
 	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
 	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))

@@ -22,10 +22,7 @@ func Slim(job *batchv1.Job) {
 	}
 	digest := podDigest(&job.Spec.Template.Spec)
 	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
-	if job.Annotations == nil {
-		job.Annotations = map[string]string{}
-	}
-	job.Annotations[annotationPodDigest] = digest
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, annotationPodDigest, digest)
 }
 
 // maxCachedDecision is how long a sealed decision may be that the cache keeps. It holds the literal values of an

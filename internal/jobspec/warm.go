@@ -126,10 +126,7 @@ func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
 // counts from now. Without a decision the deadline isn't known, and the Job has none.
 func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, decision *decide.Decision, now time.Time) {
 	job.OwnerReferences = ownedBy("ToolCall", call)
-	if job.Labels == nil {
-		job.Labels = map[string]string{}
-	}
-	job.Labels[v1alpha1.LabelCall] = string(call.UID)
+	metav1.SetMetaDataLabel(&job.ObjectMeta, v1alpha1.LabelCall, string(call.UID))
 	if decision == nil {
 		return
 	}

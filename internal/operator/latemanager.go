@@ -15,15 +15,28 @@ import (
 // cacheTimeout is how long the kubelet waits for the caches.
 const cacheTimeout = time.Second
 
-// lateManager is the manager, as soon as there is one: it can't be made before the cluster serves the kinds that it caches.
+// lateManager is the manager, as soon as there is one: it can't be made before the cluster serves the kinds that it caches. It reads as
+// the manager's client does; until there is one, reads fail with ErrCacheNotStarted.
 type lateManager struct{ manager atomic.Pointer[ctrl.Manager] }
 
 func (l *lateManager) set(m ctrl.Manager) { l.manager.Store(&m) }
 
-// reader returns a reader that uses the part of the manager that `what` selects. Until there is a manager, its reads fail with
-// ErrCacheNotStarted.
-func (l *lateManager) reader(what func(ctrl.Manager) client.Reader) client.Reader {
-	return &lateReader{manager: l, what: what}
+// Get implements client.Reader.
+func (l *lateManager) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	m := l.manager.Load()
+	if m == nil {
+		return &cache.ErrCacheNotStarted{}
+	}
+	return (*m).GetClient().Get(ctx, key, object, options...)
+}
+
+// List implements client.Reader.
+func (l *lateManager) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	m := l.manager.Load()
+	if m == nil {
+		return &cache.ErrCacheNotStarted{}
+	}
+	return (*m).GetClient().List(ctx, list, options...)
 }
 
 // checkCaches says whether the replica can work, or follow the leader at once.
@@ -34,27 +47,4 @@ func (l *lateManager) checkCaches(r *http.Request) error {
 		return errors.New("the caches are not filled yet")
 	}
 	return nil
-}
-
-type lateReader struct {
-	manager *lateManager
-	what    func(ctrl.Manager) client.Reader
-}
-
-// Get implements client.Reader.
-func (l *lateReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	m := l.manager.manager.Load()
-	if m == nil {
-		return &cache.ErrCacheNotStarted{}
-	}
-	return l.what(*m).Get(ctx, key, object, options...)
-}
-
-// List implements client.Reader.
-func (l *lateReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	m := l.manager.manager.Load()
-	if m == nil {
-		return &cache.ErrCacheNotStarted{}
-	}
-	return l.what(*m).List(ctx, list, options...)
 }

@@ -150,7 +150,7 @@ func (r *replica) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("make the client that reads past the cache: %w", err)
 	}
-	r.records = &dispatch.Records{Cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetCache() }), Live: live}
+	r.records = &dispatch.Records{Cached: &r.manager, Live: live}
 	r.api, err = r.newOutputAPI(ctx, live)
 	return err
 }
@@ -208,9 +208,12 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 	if err != nil {
 		return err
 	}
-	around, err := addSurroundings(mgr, r.clients, r.log.WithName("network"))
+	around, err := clusternet.New(r.clients, resolvConfPath, r.log.WithName("network"))
 	if err != nil {
 		return err
+	}
+	if err := mgr.Add(around); err != nil {
+		return fmt.Errorf("add what keeps the addresses of the cluster up to date: %w", err)
 	}
 	runners := &listener{address: o.DispatchAddress, identity: r.identity, hub: r.memory.Hub, records: r.records, log: r.log.WithName("dispatch")}
 	if err := mgr.Add(runners); err != nil {
@@ -227,7 +230,7 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Users: o.Users, Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),
 			Endpoints: endpoints(o.PodIP, port, service),
 		},
-		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
+		OperatorNamespace: o.Namespace, OperatorPort: port,
 	})
 }
 
@@ -249,15 +252,6 @@ func runAll(ctx context.Context, work func(context.Context) error, servers ...fu
 
 // resolvConfPath is where the kubelet says which nameservers a pod asks.
 const resolvConfPath = "/etc/resolv.conf"
-
-// addSurroundings has the manager keep the addresses of the cluster up to date.
-func addSurroundings(mgr ctrl.Manager, clients kubernetes.Interface, log logr.Logger) (*clusternet.Source, error) {
-	around, err := clusternet.New(clients, resolvConfPath, log)
-	if err != nil {
-		return nil, err
-	}
-	return around, mgr.Add(around)
-}
 
 // awaitCluster waits until the cluster has what the operator needs, and says what it has besides. However long that takes, the
 // process stays: the aggregated API answers meanwhile, so that namespaces can be deleted. It ends only in a cluster that is

@@ -124,52 +124,40 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 
 // Validate says what is missing or can't be.
 func (o *Options) Validate() error {
-	var wrong []error
-	if o.RunnerImage == "" {
-		wrong = append(wrong, errors.New("--runner-image is required: the image that holds the runner"))
+	_, err := o.dispatchPort()
+	wrong := []error{err, o.checkPprof()}
+	check := func(isGood bool, format string, args ...any) {
+		if !isGood {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
 	}
-	if !slices.Contains([]string{DeliverAuto, DeliverMounted, DeliverCopied}, o.RunnerDelivery) {
-		wrong = append(wrong, fmt.Errorf("--runner-delivery is %q, it must be %s, %s or %s", o.RunnerDelivery, DeliverAuto, DeliverMounted, DeliverCopied))
-	}
-	if o.Namespace == "" || o.PodIP == "" {
-		wrong = append(wrong, errors.New("variables POD_NAMESPACE and POD_IP are required: set them from the pod's fields"))
-	}
-	if o.ConcurrentCalls < 1 || o.ConcurrentCalls > 1024 {
-		wrong = append(wrong, fmt.Errorf("--concurrent-calls is %d, it must be between 1 and 1024", o.ConcurrentCalls))
-	}
-	if o.MaxPendingCalls < 0 || o.MaxPendingBytes < 0 {
-		wrong = append(wrong, fmt.Errorf("--max-pending-calls is %d and --max-pending-bytes %d: neither may be below 0", o.MaxPendingCalls, o.MaxPendingBytes))
-	}
+	check(o.RunnerImage != "", "--runner-image is required: the image that holds the runner")
+	check(slices.Contains([]string{DeliverAuto, DeliverMounted, DeliverCopied}, o.RunnerDelivery),
+		"--runner-delivery is %q, it must be %s, %s or %s", o.RunnerDelivery, DeliverAuto, DeliverMounted, DeliverCopied)
+	check(o.Namespace != "" && o.PodIP != "", "variables POD_NAMESPACE and POD_IP are required: set them from the pod's fields")
+	check(o.ConcurrentCalls >= 1 && o.ConcurrentCalls <= 1024, "--concurrent-calls is %d, it must be between 1 and 1024", o.ConcurrentCalls)
+	check(o.MaxPendingCalls >= 0 && o.MaxPendingBytes >= 0,
+		"--max-pending-calls is %d and --max-pending-bytes %d: neither may be below 0", o.MaxPendingCalls, o.MaxPendingBytes)
 	for _, name := range o.Namespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			wrong = append(wrong, fmt.Errorf("--namespaces: %q is no name of a namespace: %s", name, problems[0]))
-		}
+		problems := validation.IsDNS1123Label(name)
+		check(len(problems) == 0, "--namespaces: %q is no name of a namespace: %s", name, strings.Join(problems, "; "))
 	}
-	if o.QPS <= 0 {
-		wrong = append(wrong, fmt.Errorf("--qps is %g, it must be above 0", o.QPS))
-	}
-	if _, err := o.dispatchPort(); err != nil {
-		wrong = append(wrong, err)
-	}
+	check(o.QPS > 0, "--qps is %g, it must be above 0", o.QPS)
 	if o.OutputAPI {
-		if _, err := portOf("--output-api-address", o.OutputAPIAddress); err != nil {
-			wrong = append(wrong, err)
-		}
+		_, err := portOf("--output-api-address", o.OutputAPIAddress)
+		wrong = append(wrong, err)
 	}
 	if o.OutputStore != "" {
-		if _, err := store.ParseLocation(o.OutputStore); err != nil {
-			wrong = append(wrong, fmt.Errorf("--output-store: %w", err))
-		}
+		_, err := store.ParseLocation(o.OutputStore)
+		check(err == nil, "--output-store: %w", err)
 	}
-	if o.AuditLog != "" && (o.AuditLogMaxMegabytes < 1 || o.AuditLogMaxMegabytes > maxAuditMegabytes || o.AuditLogMaxFiles < 1 || o.AuditLogMaxFiles > maxAuditFiles) {
-		wrong = append(wrong, fmt.Errorf("--audit-log-max-megabytes is %d and --audit-log-max-files %d: they must be between 1 and %d, and 1 and %d",
-			o.AuditLogMaxMegabytes, o.AuditLogMaxFiles, maxAuditMegabytes, maxAuditFiles))
-	}
-	if err := o.checkPprof(); err != nil {
-		wrong = append(wrong, err)
-	}
+	check(o.AuditLog == "" || isWithin(o.AuditLogMaxMegabytes, maxAuditMegabytes) && isWithin(o.AuditLogMaxFiles, maxAuditFiles),
+		"--audit-log-max-megabytes is %d and --audit-log-max-files %d: they must be between 1 and %d, and 1 and %d",
+		o.AuditLogMaxMegabytes, o.AuditLogMaxFiles, maxAuditMegabytes, maxAuditFiles)
 	return errors.Join(wrong...)
 }
+
+func isWithin(n, most int) bool { return n >= 1 && n <= most }
 
 // checkPprof keeps profiles on this machine: whoever can read them can read what is in memory.
 func (o *Options) checkPprof() error {

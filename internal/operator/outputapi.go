@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -50,9 +49,8 @@ func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*output
 	}
 	api := &outputAPI{elected: make(chan struct{})}
 	// A replica whose caches aren't filled yet answers, too, and says that it can't.
-	cached := r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetClient() })
 	objects := apicache.Reader{
-		Reader: apicache.ReaderWithTimeout(cached, outputReadTimeout), Live: apicache.ReaderWithTimeout(live, outputReadTimeout),
+		Reader: apicache.ReaderWithTimeout(&r.manager, outputReadTimeout), Live: apicache.ReaderWithTimeout(live, outputReadTimeout),
 	}
 	api.server, err = subresources.New(subresources.Options{
 		Identity: r.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: r.clients,

@@ -13,8 +13,8 @@ import (
 
 // accounts are those of one namespace that has budgets. Their methods need the lock of the Ledger.
 type accounts struct {
-	seeded  bool
-	seeding *seeding
+	// seeding says that the namespace is being read, seeded that it was.
+	seeding, seeded bool
 	// released and removed are what was said of holders and budgets while the namespace was read.
 	released [resources]map[types.NamespacedName]struct{}
 	removed  map[string]struct{}
@@ -23,8 +23,6 @@ type accounts struct {
 	held    [resources]map[types.NamespacedName]*holding
 	// waiting are those that asked and got nothing, in order.
 	waiting [resources][]*holding
-	// presumed counts the calls that may run, as far as is known.
-	presumed int
 	// spent is the CPU of the last hour, by minute and user.
 	spent map[spender]int64
 }
@@ -40,8 +38,8 @@ type account struct {
 type holding struct {
 	Holder
 	amount int64
-	// presumed says that an operator before this one may have handed the call over.
-	presumed bool
+	// isAssumed says that an operator before this one let the call in, as far as is known: if it asks again, it wasn't so.
+	isAssumed bool
 	// budgets are those that cover it.
 	budgets []*account
 }
@@ -108,9 +106,6 @@ func (a *accounts) hold(what Resource, h *holding) {
 	a.cover(h)
 	a.held[what][h.Name] = h
 	h.add(what, h.amount)
-	if h.presumed {
-		a.presumed++
-	}
 }
 
 // join has somebody wait who doesn't yet.
@@ -128,7 +123,7 @@ func (a *accounts) enter(what Resource, h *holding) {
 		a.held[what][h.Name] = h
 		return
 	}
-	i, _ := slices.BinarySearchFunc(a.waiting[what], h, compareHolders)
+	i, _ := slices.BinarySearchFunc(a.waiting[what], h, func(a, b *holding) int { return compareCreation(a.Holder, b.Holder) })
 	a.waiting[what] = slices.Insert(a.waiting[what], i, h)
 }
 
@@ -150,9 +145,6 @@ func (a *accounts) leave(what Resource, name types.NamespacedName) bool {
 	if h := a.held[what][name]; h != nil {
 		delete(a.held[what], name)
 		h.add(what, -h.amount)
-		if h.presumed {
-			a.presumed--
-		}
 		return true
 	}
 	i := a.place(what, name)

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -16,25 +15,18 @@ type BudgetOptions struct {
 	MaxBytes int64
 }
 
-// Pending is a call that has not started.
+// Pending is a call that has not started, with the size of its input.
 type Pending struct {
-	// Call is the call's namespace and name. UID tells it from an earlier call of that name.
-	Call types.NamespacedName
-	UID  types.UID
-	// Requester is who created the call. Calls without a known requester share the empty one.
-	Requester string
-	// Bytes is the size of the call's input.
+	Holder
 	Bytes int64
 }
 
 // Budget bounds the pending calls of each requester, so that nobody can fill the operator's memory. It keeps its state
-// in memory; Seed rebuilds it from the API. It is safe for concurrent use, and holds no lock while it reads.
+// in memory, and is safe for concurrent use.
 type Budget struct {
 	options BudgetOptions
 
 	mu         sync.Mutex
-	seeded     bool
-	seeding    *seeding
 	calls      map[types.NamespacedName]Pending
 	requesters map[string]usage
 }
@@ -50,15 +42,15 @@ func NewBudget(options BudgetOptions) *Budget {
 }
 
 // Reserve counts a call as pending, or says to the requester why it may not be; the message is empty for a call that is
-// counted. A call that is counted already stays counted, whatever the bounds are. Seed has to succeed before.
+// counted. A call that is counted already stays counted, whatever the bounds are.
 func (b *Budget) Reserve(p Pending) (message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.calls[p.Call]; ok {
+	if known, ok := b.calls[p.Name]; ok {
 		if known.UID == p.UID {
 			return ""
 		}
-		b.remove(p.Call)
+		b.remove(p.Name)
 	}
 	if message := b.excess(p); message != "" {
 		return message
@@ -69,7 +61,7 @@ func (b *Budget) Reserve(p Pending) (message string) {
 
 // excess says which bound the call would exceed; empty for none. It needs the lock.
 func (b *Budget) excess(p Pending) string {
-	used := b.requesters[p.Requester]
+	used := b.requesters[p.User]
 	if limit := b.options.MaxCalls; limit > 0 && used.calls >= limit {
 		return fmt.Sprintf("%d calls of this requester are pending, and %d is the limit: wait until some have started, or cancel some",
 			used.calls, limit)
@@ -90,62 +82,29 @@ func (b *Budget) excess(p Pending) string {
 func (b *Budget) Release(call types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seeding != nil {
-		b.seeding.released[call] = struct{}{}
-	}
 	b.remove(call)
 }
 
-// Seed counts the pending calls that an earlier process let in, once; afterwards it returns at once. They count
-// whatever the bounds are. What Queues.Seed says about reads, errors and calls that are released meanwhile holds here.
-func (b *Budget) Seed(ctx context.Context, read func(context.Context) ([]Pending, error)) error {
+// SetPending counts a call that an earlier process let in, whatever the bounds are.
+func (b *Budget) SetPending(p Pending) {
 	b.mu.Lock()
-	if b.seeded {
-		b.mu.Unlock()
-		return nil
+	defer b.mu.Unlock()
+	if _, known := b.calls[p.Name]; !known {
+		b.add(p)
 	}
-	s, shared := b.seeding, b.seeding != nil
-	if !shared {
-		s = newSeeding()
-		b.seeding = s
-	}
-	b.mu.Unlock()
-	if shared {
-		return s.wait(ctx)
-	}
-	return runSeeding(ctx, s, read, func(pending []Pending) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.seeding = nil
-		if s.err == nil {
-			b.apply(pending, s.released)
-		}
-	})
-}
-
-// apply needs the lock.
-func (b *Budget) apply(pending []Pending, released map[types.NamespacedName]struct{}) {
-	for _, p := range pending {
-		_, ended := released[p.Call]
-		_, known := b.calls[p.Call]
-		if !ended && !known {
-			b.add(p)
-		}
-	}
-	b.seeded = true
 }
 
 // add needs the lock.
 func (b *Budget) add(p Pending) {
-	b.calls[p.Call] = p
-	b.change(p.Requester, usage{1, p.Bytes})
+	b.calls[p.Name] = p
+	b.change(p.User, usage{1, p.Bytes})
 }
 
 // remove needs the lock.
 func (b *Budget) remove(call types.NamespacedName) {
 	if p, ok := b.calls[call]; ok {
 		delete(b.calls, call)
-		b.change(p.Requester, usage{-1, -p.Bytes})
+		b.change(p.User, usage{-1, -p.Bytes})
 	}
 }
 

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -13,7 +11,7 @@ import (
 
 func newPending(requester string, n int, bytes int64) Pending {
 	name := fmt.Sprintf("%s-%d", requester, n)
-	return Pending{Call: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), Requester: requester, Bytes: bytes}
+	return Pending{Holder{Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), User: requester}, bytes}
 }
 
 // total counts the calls anew.
@@ -79,7 +77,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 			options: BudgetOptions{MaxCalls: 1, MaxBytes: 10}, before: []Pending{newPending("b", 0, 10)}, call: newPending("a", 0, 10),
 		},
 		"another namespace's calls of the requester": {
-			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Call: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", Requester: "a"}},
+			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Holder: Holder{Name: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", User: "a"}}},
 			call: newPending("a", 0, 0), want: tooMany(1, 1),
 		},
 		"calls without a requester together": {
@@ -92,7 +90,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 			b := NewBudget(test.options)
 			for _, p := range test.before {
 				if excess := b.Reserve(p); excess != "" {
-					t.Fatalf("%s: %s", p.Call.Name, excess)
+					t.Fatalf("%s: %s", p.Name.Name, excess)
 				}
 			}
 			if diff := cmp.Diff(test.want, b.Reserve(test.call)); diff != "" {
@@ -103,7 +101,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 				t.Errorf("%d calls are counted", calls)
 			}
 			for _, p := range append(test.before, test.call) {
-				b.Release(p.Call)
+				b.Release(p.Name)
 			}
 			b.expectNothing(t)
 		})
@@ -121,8 +119,8 @@ func TestReservingAgainChangesNothing(t *testing.T) {
 	if calls, bytes := b.total(); calls != 1 || bytes != 10 {
 		t.Errorf("%d calls with %d bytes", calls, bytes)
 	}
-	b.Release(newPending("a", 0, 10).Call)
-	b.Release(newPending("a", 0, 10).Call)
+	b.Release(newPending("a", 0, 10).Name)
+	b.Release(newPending("a", 0, 10).Name)
 	b.expectNothing(t)
 }
 
@@ -145,32 +143,16 @@ func TestACallWithAUsedNameReplacesTheOldOne(t *testing.T) {
 	b.expectNothing(t)
 }
 
-func TestSeededCallsCountWhateverTheBoundsAre(t *testing.T) {
+func TestCallsThatWereLetInBeforeCountWhateverTheBoundsAre(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(BudgetOptions{MaxCalls: 2, MaxBytes: 10})
-	broken := errors.New("broken")
-	if err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) { return nil, broken }); !errors.Is(err, broken) {
-		t.Fatalf("seeded from a failed read: %v", err)
-	}
-	reads := 0
 	for range 2 {
-		err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) {
-			reads++
-			if !b.mu.TryLock() {
-				t.Error("the read holds the lock")
-				return nil, nil
-			}
-			b.mu.Unlock()
-			b.Reserve(newPending("a", 0, 7))
-			b.Release(newPending("a", 1, 0).Call)
-			return []Pending{newPending("a", 0, 9), newPending("a", 1, 9), newPending("a", 2, 9), newPending("a", 3, 9)}, nil
-		})
-		if err != nil {
-			t.Fatal(err)
+		for n := range 3 {
+			b.SetPending(newPending("a", n, 9))
 		}
 	}
-	if calls, bytes := b.total(); calls != 3 || bytes != 25 || reads != 1 {
-		t.Errorf("%d calls with %d bytes after %d reads", calls, bytes, reads)
+	if calls, bytes := b.total(); calls != 3 || bytes != 27 {
+		t.Errorf("%d calls with %d bytes", calls, bytes)
 	}
 	if excess := b.Reserve(newPending("a", 2, 9)); excess != "" {
 		t.Errorf("a call that an earlier process let in is refused: %s", excess)
@@ -198,7 +180,7 @@ func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
 	count := 0
 	for p := range passed {
 		count++
-		group.Go(func() { b.Release(p.Call) })
+		group.Go(func() { b.Release(p.Name) })
 	}
 	group.Wait()
 	if count != limit {
@@ -223,8 +205,8 @@ func FuzzBudget(f *testing.F) {
 					t.Fatalf("reserve %v: %q, want it to pass: %t", p, got, want)
 				}
 			case 1:
-				b.Release(p.Call)
-				delete(model, p.Call)
+				b.Release(p.Name)
+				delete(model, p.Name)
 			case 2:
 				// The same name is used by a new call.
 				p.UID += types.UID(events[2])
@@ -234,8 +216,8 @@ func FuzzBudget(f *testing.F) {
 			case 3:
 				// The process is replaced.
 				b = NewBudget(options)
-				if err := b.Seed(t.Context(), model.read); err != nil {
-					t.Fatal(err)
+				for _, p := range model {
+					b.SetPending(p)
 				}
 			}
 			calls, bytes := b.total()
@@ -263,22 +245,14 @@ func (m budgetModel) sum(of func(Pending) bool) (calls int, bytes int64) {
 }
 
 func (m budgetModel) reserve(options BudgetOptions, p Pending) bool {
-	if m[p.Call].UID == p.UID {
+	if m[p.Name].UID == p.UID {
 		return true
 	}
-	delete(m, p.Call)
-	calls, bytes := m.sum(func(other Pending) bool { return other.Requester == p.Requester })
+	delete(m, p.Name)
+	calls, bytes := m.sum(func(other Pending) bool { return other.User == p.User })
 	if calls+1 > options.MaxCalls || bytes+p.Bytes > options.MaxBytes {
 		return false
 	}
-	m[p.Call] = p
+	m[p.Name] = p
 	return true
-}
-
-func (m budgetModel) read(context.Context) ([]Pending, error) {
-	var all []Pending
-	for _, p := range m {
-		all = append(all, p)
-	}
-	return all, nil
 }

@@ -12,12 +12,10 @@ type environment struct {
 	name types.NamespacedName
 	// removed says that the environment was deleted.
 	removed bool
-	// seeded says that the calls of an earlier process are known.
-	seeded bool
-	// limit is how many calls may run at once, 0 for any number.
+	// limit is how many calls may run at once, 0 for any number, unknownLimit for none yet.
 	limit      int
-	running    map[types.NamespacedName]Entry
-	waiting    map[types.NamespacedName]Entry
+	running    map[types.NamespacedName]Holder
+	waiting    map[types.NamespacedName]Holder
 	requesters map[string]*requester
 	// tick is a logical clock, which no step of a wall clock disturbs. Each admission has an even tick of its own; the
 	// odd tick after it is the time until the next one.
@@ -30,23 +28,27 @@ type requester struct {
 	// line holds the waiting calls, in order.
 	line []position
 	// announced are calls that may be about to join the line, possibly in front of others.
-	announced map[types.NamespacedName]Entry
+	announced map[types.NamespacedName]Holder
 	// lastAdmitted is the tick of the requester's last admission.
 	lastAdmitted uint64
 }
 
 // position is a waiting call in its requester's line.
 type position struct {
-	Entry
+	Holder
 	// since is the tick in which it began to wait. It never decreases along a line.
 	since uint64
 }
 
+// unknownLimit is that of an environment for which nobody has asked yet.
+const unknownLimit = -1
+
 func newEnvironment(name types.NamespacedName) *environment {
 	return &environment{
 		name:       name,
-		running:    map[types.NamespacedName]Entry{},
-		waiting:    map[types.NamespacedName]Entry{},
+		limit:      unknownLimit,
+		running:    map[types.NamespacedName]Holder{},
+		waiting:    map[types.NamespacedName]Holder{},
 		requesters: map[string]*requester{},
 	}
 }
@@ -54,23 +56,23 @@ func newEnvironment(name types.NamespacedName) *environment {
 func (e *environment) requester(name string) *requester {
 	r := e.requesters[name]
 	if r == nil {
-		r = &requester{announced: map[types.NamespacedName]Entry{}}
+		r = &requester{announced: map[types.NamespacedName]Holder{}}
 		e.requesters[name] = r
 	}
 	return r
 }
 
-func (e *environment) setRunning(entry Entry) {
-	e.running[entry.Call] = entry
-	e.requester(entry.Requester).running++
+func (e *environment) setRunning(entry Holder) {
+	e.running[entry.Name] = entry
+	e.requester(entry.User).running++
 }
 
-func (e *environment) enqueue(entry Entry, since uint64) {
-	e.waiting[entry.Call] = entry
-	e.requester(entry.Requester).enqueue(entry, since)
+func (e *environment) enqueue(entry Holder, since uint64) {
+	e.waiting[entry.Name] = entry
+	e.requester(entry.User).enqueue(entry, since)
 }
 
-func (r *requester) enqueue(entry Entry, since uint64) {
+func (r *requester) enqueue(entry Holder, since uint64) {
 	i := r.index(entry)
 	if i < len(r.line) {
 		// A call that was created before others but asks after them doesn't cost its requester the time they waited.
@@ -80,38 +82,31 @@ func (r *requester) enqueue(entry Entry, since uint64) {
 }
 
 // index is where an entry belongs in the line.
-func (r *requester) index(entry Entry) int {
-	i, _ := slices.BinarySearchFunc(r.line, entry, func(p position, entry Entry) int { return compareCreation(p.Entry, entry) })
+func (r *requester) index(entry Holder) int {
+	i, _ := slices.BinarySearchFunc(r.line, entry, func(p position, entry Holder) int { return compareCreation(p.Holder, entry) })
 	return i
 }
 
-func compareCreation(a, b Entry) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision))
-}
-
 // withdraw ends the announcement of a call.
-func (e *environment) withdraw(entry Entry) {
-	if r := e.requesters[entry.Requester]; r != nil && r.announced[entry.Call].UID == entry.UID {
-		delete(r.announced, entry.Call)
-		e.forgetIfIdle(entry.Requester)
+func (e *environment) withdraw(entry Holder) {
+	if r := e.requesters[entry.User]; r != nil && r.announced[entry.Name].UID == entry.UID {
+		delete(r.announced, entry.Name)
+		e.forgetIfIdle(entry.User)
 	}
 }
 
 func (e *environment) remove(call types.NamespacedName) {
 	if entry, ok := e.running[call]; ok {
 		delete(e.running, call)
-		e.requester(entry.Requester).running--
-		e.forgetIfIdle(entry.Requester)
+		e.requester(entry.User).running--
+		e.forgetIfIdle(entry.User)
 	}
 	if entry, ok := e.waiting[call]; ok {
 		delete(e.waiting, call)
-		r := e.requester(entry.Requester)
+		r := e.requester(entry.User)
 		i := r.index(entry)
-		for r.line[i].Call != call {
-			i++
-		}
 		r.line = slices.Delete(r.line, i, i+1)
-		e.forgetIfIdle(entry.Requester)
+		e.forgetIfIdle(entry.User)
 	}
 }
 
@@ -123,11 +118,11 @@ func (e *environment) forgetIfIdle(name string) {
 	}
 }
 
-func (e *environment) setFirstSeen(entry Entry) {
-	for _, calls := range []map[types.NamespacedName]Entry{e.running, e.waiting} {
-		if known, ok := calls[entry.Call]; ok && known.FirstSeen.IsZero() {
+func (e *environment) setFirstSeen(entry Holder) {
+	for _, calls := range []map[types.NamespacedName]Holder{e.running, e.waiting} {
+		if known, ok := calls[entry.Name]; ok && known.FirstSeen.IsZero() {
 			known.FirstSeen = entry.FirstSeen
-			calls[entry.Call] = known
+			calls[entry.Name] = known
 		}
 	}
 }
@@ -140,7 +135,7 @@ func (e *environment) admitWaiting() []types.NamespacedName {
 		if r == nil {
 			break
 		}
-		call := r.line[0].Call
+		call := r.line[0].Name
 		entry := e.waiting[call]
 		e.tick += 2
 		r.lastAdmitted = e.tick
@@ -168,7 +163,7 @@ func (e *environment) next() *requester {
 // hasEarlierAnnounced reports whether a call is announced that was created before the first of the line.
 func (r *requester) hasEarlierAnnounced() bool {
 	for _, entry := range r.announced {
-		if compareCreation(entry, r.line[0].Entry) < 0 {
+		if compareCreation(entry, r.line[0].Holder) < 0 {
 			return true
 		}
 	}
@@ -180,8 +175,7 @@ func goesBefore(a, b *requester) bool {
 	return cmp.Or(
 		cmp.Compare(a.running, b.running),
 		cmp.Compare(a.waitsSince(), b.waitsSince()),
-		compareCreation(a.line[0].Entry, b.line[0].Entry),
-		cmp.Compare(a.line[0].Call.String(), b.line[0].Call.String()),
+		compareCreation(a.line[0].Holder, b.line[0].Holder),
 	) < 0
 }
 

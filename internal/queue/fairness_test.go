@@ -99,7 +99,7 @@ func TestOfEqualRequestersTheOneThatWaitedLongestGoesNext(t *testing.T) {
 			t.Fatalf("woken %q", woken)
 		}
 		order = append(order, woken[0])
-		running = Entry{Call: types.NamespacedName{Namespace: "ns", Name: woken[0]}}
+		running = Holder{Name: types.NamespacedName{Namespace: "ns", Name: woken[0]}}
 	}
 	want := []string{"a-1", "b-4", "c-4", "a-2", "b-5", "c-5", "a-3", "b-6", "c-6"}
 	if !slices.Equal(order, want) {
@@ -118,7 +118,7 @@ func TestARequesterThatWasIdleWaitsForOneCallOfEachOther(t *testing.T) {
 	for round := range 10 {
 		single := newEntry("single", 100+round)
 		r.admit(1, single)
-		for ended := 0; !slices.Contains(r.woken, single.Call.Name); ended++ {
+		for ended := 0; !slices.Contains(r.woken, single.Name.Name); ended++ {
 			if ended > 2 {
 				t.Fatalf("round %d: it waited for %d calls", round, ended)
 			}

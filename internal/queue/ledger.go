@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -48,18 +47,6 @@ type Rule struct {
 // BoundsCPU says that the budget bounds how much CPU is used.
 func (r Rule) BoundsCPU() bool { return r.Limits[CPUMilliseconds] != fair.Unbounded }
 
-// Holder is a call or a session.
-type Holder struct {
-	Name types.NamespacedName
-	UID  types.UID
-	// User and Groups are the requester's.
-	User   string
-	Groups []string
-	// Created and then Revision order those that wait.
-	Created  time.Time
-	Revision int64
-}
-
 // Excess says which budget keeps somebody waiting, or refuses it for good.
 type Excess struct {
 	Budget   string
@@ -98,7 +85,7 @@ func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
 		l.mu.Unlock()
 		return nil
 	}
-	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.presumed {
+	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.isAssumed {
 		l.mu.Unlock()
 		return nil
 	}
@@ -115,26 +102,6 @@ func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
 	return excess
 }
 
-// Take is Ask for somebody who must not wait: it says only what no budget ever gives.
-func (l *Ledger) Take(what Resource, holder Holder, amount int64) *Excess {
-	excess := l.Ask(what, holder, amount)
-	if excess == nil || excess.Never {
-		return excess
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.namespaces[holder.Name.Namespace]
-	if a == nil {
-		return nil
-	}
-	if i := a.place(what, holder.Name); i >= 0 && a.waiting[what][i].UID == holder.UID {
-		h := a.waiting[what][i]
-		a.leave(what, holder.Name)
-		a.hold(what, h)
-	}
-	return nil
-}
-
 // SetRunning says that a call runs already, whatever the limits are.
 func (l *Ledger) SetRunning(holder Holder) {
 	l.mu.Lock()
@@ -144,44 +111,18 @@ func (l *Ledger) SetRunning(holder Holder) {
 		return
 	}
 	if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
-		if h.presumed {
-			h.presumed = false
-			a.presumed--
-		}
+		h.isAssumed = false
 		return
 	}
 	a.leave(Calls, holder.Name)
 	a.hold(Calls, &holding{Holder: holder, amount: 1})
 }
 
-// Presumed are the calls that an operator before this one may have handed over, as far as nobody has said otherwise. The caller withdraws
-// those that it knows not to run.
-func (l *Ledger) Presumed(namespace string) (presumed []Holder) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if a := l.namespaces[namespace]; a != nil && a.presumed > 0 {
-		for _, h := range a.held[Calls] {
-			if h.presumed {
-				presumed = append(presumed, h.Holder)
-			}
-		}
-	}
-	return presumed
-}
-
-// Withdraw says that a presumed call doesn't run. It changes nothing for any other.
-func (l *Ledger) Withdraw(presumed Holder) {
-	l.update(presumed.Name, Calls, func(a *accounts) bool {
-		h := a.held[Calls][presumed.Name]
-		return h != nil && h.UID == presumed.UID && h.presumed && a.leave(Calls, presumed.Name)
-	})
-}
-
 // Release says that somebody doesn't have, or want, something any more.
 func (l *Ledger) Release(name types.NamespacedName, whats ...Resource) {
 	for _, what := range whats {
 		l.update(name, what, func(a *accounts) bool {
-			if a.seeding != nil {
+			if a.seeding {
 				a.released[what][name] = struct{}{}
 			}
 			return a.leave(what, name)
@@ -246,7 +187,7 @@ func (l *Ledger) SetBudget(namespace string, rule Rule) {
 // RemoveBudget says that a budget was deleted. A namespace without budgets is forgotten.
 func (l *Ledger) RemoveBudget(budget types.NamespacedName) {
 	l.change(budget.Namespace, func(a *accounts) bool {
-		if a.seeding != nil {
+		if a.seeding {
 			a.removed[budget.Name] = struct{}{}
 		}
 		delete(a.budgets, budget.Name)
@@ -283,8 +224,4 @@ func (l *Ledger) wakeAll(what Resource, names []types.NamespacedName) {
 	for _, name := range names {
 		l.wake(what, name)
 	}
-}
-
-func compareHolders(a, b *holding) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
 }

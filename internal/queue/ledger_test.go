@@ -258,7 +258,7 @@ func TestAChangedBudgetIsSeenByThoseWhoWait(t *testing.T) {
 	}
 }
 
-// What an operator before this one let in counts, whatever the limits are, and what it may have let in until that is known.
+// What an operator before this one let in counts, whatever the limits are.
 func TestWhatWasLetInBeforeCounts(t *testing.T) {
 	t.Parallel()
 	b := &books{at: time.Unix(0, 0)}
@@ -273,8 +273,8 @@ func TestWhatWasLetInBeforeCounts(t *testing.T) {
 			b.RemoveBudget(named("gone"))
 			return LedgerSnapshot{
 				Rules:   []Rule{rule("b", "", callsAtMost(2)), rule("gone", "", callsAtMost(0))},
-				Running: []Holder{holder("u", 1), holder("u", 2)}, Presumed: []Holder{holder("u", 3), holder("u", 4)}, Sessions: []Holder{holder("s", 1)},
-				Pending: []PendingInput{{holder("u", 5), 7}},
+				Running: []Holder{holder("u", 1), holder("u", 2), holder("u", 3), holder("u", 4)}, Sessions: []Holder{holder("s", 1)},
+				Pending: []Pending{{holder("u", 5), 7}},
 			}, nil
 		})
 		if err != nil {
@@ -287,16 +287,9 @@ func TestWhatWasLetInBeforeCounts(t *testing.T) {
 	if b.ask("u", 5) {
 		t.Error("a call is let in over the limit")
 	}
-	// One runs, the other doesn't: it has to ask.
 	b.SetRunning(holder("u", 3))
-	for _, h := range []Holder{holder("u", 2), holder("u", 3), holder("u", 4)} {
-		b.Withdraw(h)
-	}
-	if used := b.used(t, "b")[Calls]; used != 2 || len(b.Presumed("ns")) != 0 {
-		t.Errorf("%d run, presumed: %v", used, b.Presumed("ns"))
-	}
 	if b.ask("u", 4) {
-		t.Error("a call that wasn't handed over has a place")
+		t.Error("a call that asks although it was let in has a place")
 	}
 	b.Release(named("u2"), Calls, PendingBytes)
 	if !slices.Equal(b.woken, []string{"u4"}) {
@@ -442,36 +435,6 @@ func TestCallsThatWaitLearnThatTheCPUTimeIsUsedUp(t *testing.T) {
 	b.at = excess.Until
 	if !b.ask("a", 2) {
 		t.Error("it waits for CPU time that is in the past")
-	}
-}
-
-func TestWhoMustNotWaitTakesMoreThanThereIs(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", func(a *Amounts) { a[PendingBytes] = 100 })}})
-	b.Ask(PendingBytes, holder("a", 2), 80)
-	if b.Ask(PendingBytes, holder("a", 1), 50) == nil {
-		t.Fatal("it has room")
-	}
-	for range 2 {
-		if excess := b.Take(PendingBytes, holder("a", 1), 50); excess != nil {
-			t.Errorf("it waits for %+v", excess)
-		}
-	}
-	if used := b.used(t, "b"); used[PendingBytes] != 130 {
-		t.Errorf("%d bytes are in use", used[PendingBytes])
-	}
-	if excess := b.Take(PendingBytes, holder("a", 3), 101); excess == nil || !excess.Never {
-		t.Errorf("what never has room is let in: %+v", excess)
-	}
-}
-
-func TestWhoRunsIsPresumedNoMore(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, LedgerSnapshot{Rules: []Rule{rule("b", "", callsAtMost(1))}, Presumed: []Holder{holder("a", 1), holder("a", 2)}})
-	b.SetRunning(holder("a", 1))
-	b.Withdraw(holder("a", 2))
-	if n := b.namespaces["ns"].presumed; n != 0 {
-		t.Errorf("%d are presumed", n)
 	}
 }
 

@@ -12,31 +12,37 @@
 //
 // Ledger counts what calls and sessions hold of the budgets of their namespace.
 //
-// The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
-// rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may
-// read the API while it holds a lock.
+// The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. After a
+// restart the caller says, before the first call asks, what an earlier process let in. Nothing in here may read the
+// API while it holds a lock.
 package queue
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Entry is one call that runs or waits.
-type Entry struct {
-	// Call is the call's namespace and name. UID tells it from an earlier call of that name.
-	Call types.NamespacedName
+// Holder is a call or a session: who asks for something.
+type Holder struct {
+	// Name is its namespace and name. UID tells it from an earlier one of that name.
+	Name types.NamespacedName
 	UID  types.UID
-	// Requester is who created the call. Calls without a known requester share the empty one.
-	Requester string
-	// Created and then Revision order the calls of one requester: the call's creation timestamp, which has whole
-	// seconds, and its resource version.
+	// User and Groups are the requester's, who created it. Those without a known requester share the empty one.
+	User   string
+	Groups []string
+	// Created and then Revision order those that wait: the creation timestamp, which has whole seconds, and the resource version.
 	Created  time.Time
 	Revision int64
-	// FirstSeen is when the operator first looked at the call; zero when unknown.
+	// FirstSeen is when the operator first looked at a call; zero when unknown.
 	FirstSeen time.Time
+}
+
+// compareCreation orders holders of one namespace.
+func compareCreation(a, b Holder) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
 // Queues holds the queue of each environment. It is safe for concurrent use.
@@ -47,8 +53,6 @@ type Queues struct {
 	environments map[types.NamespacedName]*environment
 	// in finds the environment of each call that runs or waits.
 	in map[types.NamespacedName]*environment
-	// seeding are the reads of snapshots in progress.
-	seeding map[types.NamespacedName]*seeding
 }
 
 // New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit.
@@ -57,14 +61,13 @@ func New(wake func(types.NamespacedName)) *Queues {
 		wake:         wake,
 		environments: map[types.NamespacedName]*environment{},
 		in:           map[types.NamespacedName]*environment{},
-		seeding:      map[types.NamespacedName]*seeding{},
 	}
 }
 
 // Admit reports whether the call may run now. A call that may not waits, and is woken when it is admitted. Asking
 // again changes nothing: an admitted call stays admitted and a waiting call keeps its position. limit is how many
-// calls of the environment may run at once, 0 for any number. Seed has to succeed for the environment before.
-func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
+// calls of the environment may run at once, 0 for any number.
+func (q *Queues) Admit(name types.NamespacedName, limit int, entry Holder) bool {
 	q.mu.Lock()
 	e := q.environment(name)
 	e.limit, e.removed = limit, false
@@ -72,31 +75,31 @@ func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
 	if q.holds(e, entry) {
 		e.setFirstSeen(entry)
 	} else {
-		if old := q.in[entry.Call]; old != nil {
-			q.remove(entry.Call)
+		if old := q.in[entry.Name]; old != nil {
+			q.remove(entry.Name)
 			admitted = old.admitWaiting()
 		}
 		e.enqueue(entry, e.tick+1)
 		e.withdraw(entry)
-		q.in[entry.Call] = e
+		q.in[entry.Name] = e
 	}
 	admitted = append(admitted, e.admitWaiting()...)
-	_, ok := e.running[entry.Call]
+	_, ok := e.running[entry.Name]
 	q.mu.Unlock()
-	q.wakeAll(admitted, entry.Call)
+	q.wakeAll(admitted, entry.Name)
 	return ok
 }
 
 // Announce says that a call will ask to be admitted, or not, once its guards have answered. Until the caller runs
 // withdraw, later calls of the same requester wait for it. withdraw is to be called in either case.
-func (q *Queues) Announce(name types.NamespacedName, entry Entry) (withdraw func()) {
+func (q *Queues) Announce(name types.NamespacedName, entry Holder) (withdraw func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.environment(name)
 	if q.holds(e, entry) {
 		return func() {}
 	}
-	e.requester(entry.Requester).announced[entry.Call] = entry
+	e.requester(entry.User).announced[entry.Name] = entry
 	return func() {
 		q.mu.Lock()
 		e.withdraw(entry)
@@ -107,16 +110,16 @@ func (q *Queues) Announce(name types.NamespacedName, entry Entry) (withdraw func
 }
 
 // SetRunning says that a call runs already, whatever the limit is.
-func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
+func (q *Queues) SetRunning(name types.NamespacedName, entry Holder) {
 	q.mu.Lock()
-	e, old := q.environment(name), q.in[entry.Call]
-	if old == e && e.running[entry.Call].UID == entry.UID {
+	e, old := q.environment(name), q.in[entry.Name]
+	if old == e && e.running[entry.Name].UID == entry.UID {
 		q.mu.Unlock()
 		return
 	}
-	q.remove(entry.Call)
+	q.remove(entry.Name)
 	e.setRunning(entry)
-	q.in[entry.Call] = e
+	q.in[entry.Name] = e
 	var admitted []types.NamespacedName
 	if old != nil {
 		admitted = old.admitWaiting()
@@ -125,14 +128,21 @@ func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
 	q.wakeAll(admitted, types.NamespacedName{})
 }
 
+// SetWaiting says that an earlier process told a call to wait. It gets its place in the order, and nothing is admitted before
+// the limit is known.
+func (q *Queues) SetWaiting(name types.NamespacedName, entry Holder) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.in[entry.Name] == nil {
+		e := q.environment(name)
+		e.enqueue(entry, e.tick+1)
+		q.in[entry.Name] = e
+	}
+}
+
 // Release says that a call has ended, or was deleted. The next call takes its slot.
 func (q *Queues) Release(call types.NamespacedName) {
 	q.mu.Lock()
-	for name, s := range q.seeding {
-		if name.Namespace == call.Namespace {
-			s.released[call] = struct{}{}
-		}
-	}
 	e := q.in[call]
 	if e == nil {
 		q.mu.Unlock()
@@ -175,12 +185,12 @@ func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
 	q.wakeAll(admitted, types.NamespacedName{})
 }
 
-// IsWaiting reports whether the call waits to be admitted.
+// IsWaiting reports whether the call waits to be admitted. While the limit isn't known it has to ask.
 func (q *Queues) IsWaiting(call types.NamespacedName, uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.in[call]
-	return e != nil && e.waiting[call].UID == uid
+	return e != nil && e.limit != unknownLimit && e.waiting[call].UID == uid
 }
 
 // FirstSeen returns when the operator first looked at a call that runs or waits.
@@ -191,7 +201,7 @@ func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.
 	if e == nil {
 		return time.Time{}, false
 	}
-	for _, entry := range []Entry{e.running[call], e.waiting[call]} {
+	for _, entry := range []Holder{e.running[call], e.waiting[call]} {
 		if entry.UID == uid {
 			return entry.FirstSeen, !entry.FirstSeen.IsZero()
 		}
@@ -213,8 +223,8 @@ func (q *Queues) Waiting() map[types.NamespacedName]int {
 }
 
 // holds reports whether the call runs or waits in the environment already. It needs the lock.
-func (q *Queues) holds(e *environment, entry Entry) bool {
-	return q.in[entry.Call] == e && (e.running[entry.Call].UID == entry.UID || e.waiting[entry.Call].UID == entry.UID)
+func (q *Queues) holds(e *environment, entry Holder) bool {
+	return q.in[entry.Name] == e && (e.running[entry.Name].UID == entry.UID || e.waiting[entry.Name].UID == entry.UID)
 }
 
 // remove needs the lock.

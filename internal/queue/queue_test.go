@@ -12,11 +12,11 @@ import (
 var env = types.NamespacedName{Namespace: "ns", Name: "env"}
 
 // newEntry is the call of a requester that was created n seconds after the epoch.
-func newEntry(requester string, n int) Entry {
+func newEntry(requester string, n int) Holder {
 	name := fmt.Sprintf("%s-%d", requester, n)
-	return Entry{
-		Call: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name),
-		Requester: requester, Created: time.Unix(int64(n), 0),
+	return Holder{
+		Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name),
+		User: requester, Created: time.Unix(int64(n), 0),
 	}
 }
 
@@ -32,20 +32,20 @@ func newRecorder() *recorder {
 	return r
 }
 
-func (r *recorder) admit(limit int, e Entry) bool { return r.Admit(env, limit, e) }
+func (r *recorder) admit(limit int, e Holder) bool { return r.Admit(env, limit, e) }
 
 // release ends a call and returns the calls that were woken by that.
-func (r *recorder) release(e Entry) []string {
+func (r *recorder) release(e Holder) []string {
 	r.woken = nil
-	r.Release(e.Call)
+	r.Release(e.Name)
 	return r.woken
 }
 
 // expectEmpty wants nothing left of calls that have ended.
 func (q *Queues) expectEmpty(t *testing.T) {
 	t.Helper()
-	if len(q.in) != 0 || len(q.seeding) != 0 {
-		t.Errorf("left over: calls %v, reads %v", q.in, q.seeding)
+	if len(q.in) != 0 {
+		t.Errorf("left over: calls %v", q.in)
 	}
 	for name, e := range q.environments {
 		if len(e.running)+len(e.waiting)+len(e.requesters) != 0 {
@@ -103,19 +103,19 @@ func TestCallsOfOneRequesterStartInTheOrderOfTheirCreation(t *testing.T) {
 func TestCallsOfOneSecondStartInTheOrderOfTheirRevisions(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
-	at := func(n int, revision int64) Entry {
+	at := func(n int, revision int64) Holder {
 		e := newEntry("a", n)
 		e.Created, e.Revision = time.Unix(1, 0), revision
 		return e
 	}
 	first, second, third := at(3, 1), at(1, 2), at(2, 10)
 	running := newEntry("a", 0)
-	for _, e := range []Entry{running, third, first, second} {
+	for _, e := range []Holder{running, third, first, second} {
 		r.admit(1, e)
 	}
-	for _, step := range []struct{ ends, starts Entry }{{running, first}, {first, second}, {second, third}} {
-		if got := r.release(step.ends); !slices.Equal(got, []string{step.starts.Call.Name}) {
-			t.Errorf("after %s: woken %q, want %s", step.ends.Call.Name, got, step.starts.Call.Name)
+	for _, step := range []struct{ ends, starts Holder }{{running, first}, {first, second}, {second, third}} {
+		if got := r.release(step.ends); !slices.Equal(got, []string{step.starts.Name.Name}) {
+			t.Errorf("after %s: woken %q, want %s", step.ends.Name.Name, got, step.starts.Name.Name)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestALaterCallWaitsForAnAnnouncedEarlierOne(t *testing.T) {
 			}
 			withdraw()
 			for n := range 3 {
-				r.Release(newEntry("a", n).Call)
+				r.Release(newEntry("a", n).Name)
 			}
 			r.expectEmpty(t)
 		})
@@ -163,7 +163,7 @@ func TestAnAnnouncedCallDelaysNoOtherRequesterAndNoEarlierCall(t *testing.T) {
 	}
 	// An announcement of a call that runs already has no effect.
 	r.Announce(env, newEntry("a", 0))
-	r.Release(newEntry("b", 2).Call)
+	r.Release(newEntry("b", 2).Name)
 	if r.admit(2, newEntry("a", 3)) {
 		t.Error("a later call is admitted before the announced one")
 	}
@@ -210,7 +210,7 @@ func TestAReleasedCallLeavesTheLine(t *testing.T) {
 	if got := r.release(newEntry("a", 1)); got != nil {
 		t.Errorf("woken %q by a call that only waited", got)
 	}
-	if r.IsWaiting(newEntry("a", 1).Call, "a-1") || !r.IsWaiting(newEntry("a", 2).Call, "a-2") {
+	if r.IsWaiting(newEntry("a", 1).Name, "a-1") || !r.IsWaiting(newEntry("a", 2).Name, "a-2") {
 		t.Error("the wrong calls wait")
 	}
 	if got := r.release(newEntry("a", 0)); !slices.Equal(got, []string{"a-2"}) {
@@ -231,7 +231,7 @@ func TestACallWithAUsedNameIsAnotherCall(t *testing.T) {
 	if !slices.Equal(r.woken, []string{"a-1"}) {
 		t.Errorf("woken %q", r.woken)
 	}
-	if r.IsWaiting(again.Call, "a-0") || !r.IsWaiting(again.Call, "another") {
+	if r.IsWaiting(again.Name, "a-0") || !r.IsWaiting(again.Name, "another") {
 		t.Error("the old call waits in place of the new one")
 	}
 }
@@ -276,7 +276,7 @@ func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T)
 		if len(r.environments) != 1 {
 			t.Fatal("the queue is forgotten before its last call")
 		}
-		r.Release(newEntry("a", n).Call)
+		r.Release(newEntry("a", n).Name)
 	}
 	if len(r.environments) != 0 {
 		t.Error("the queue is still known")
@@ -305,7 +305,7 @@ func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
 			if !slices.Equal(r.woken, []string{"a-2"}) {
 				t.Errorf("woken %q", r.woken)
 			}
-			if r.in[newEntry("a", 0).Call].name != other {
+			if r.in[newEntry("a", 0).Name].name != other {
 				t.Error("the call stayed in its old environment")
 			}
 		})
@@ -318,26 +318,26 @@ func TestFirstSeenIsKeptWhileACallRunsOrWaits(t *testing.T) {
 	running, waiting := newEntry("a", 0), newEntry("a", 1)
 	running.FirstSeen, waiting.FirstSeen = time.Unix(100, 0), time.Unix(200, 0)
 	r.SetRunning(env, newEntry("a", 0))
-	if _, ok := r.FirstSeen(running.Call, running.UID); ok {
+	if _, ok := r.FirstSeen(running.Name, running.UID); ok {
 		t.Error("a call without a time has one")
 	}
-	for _, e := range []Entry{running, waiting} {
+	for _, e := range []Holder{running, waiting} {
 		r.admit(1, e)
 		later := e
 		later.FirstSeen = time.Unix(300, 0)
 		r.admit(1, later)
-		if at, ok := r.FirstSeen(e.Call, e.UID); !ok || !at.Equal(e.FirstSeen) {
-			t.Errorf("%s: first seen at %s, %t", e.Call.Name, at, ok)
+		if at, ok := r.FirstSeen(e.Name, e.UID); !ok || !at.Equal(e.FirstSeen) {
+			t.Errorf("%s: first seen at %s, %t", e.Name.Name, at, ok)
 		}
-		if _, ok := r.FirstSeen(e.Call, "another"); ok {
-			t.Errorf("%s: an earlier call's time counts", e.Call.Name)
+		if _, ok := r.FirstSeen(e.Name, "another"); ok {
+			t.Errorf("%s: an earlier call's time counts", e.Name.Name)
 		}
 	}
-	r.Release(running.Call)
-	if at, ok := r.FirstSeen(waiting.Call, waiting.UID); !ok || !at.Equal(waiting.FirstSeen) {
+	r.Release(running.Name)
+	if at, ok := r.FirstSeen(waiting.Name, waiting.UID); !ok || !at.Equal(waiting.FirstSeen) {
 		t.Errorf("after it was admitted it was first seen at %s, %t", at, ok)
 	}
-	if _, ok := r.FirstSeen(running.Call, running.UID); ok {
+	if _, ok := r.FirstSeen(running.Name, running.UID); ok {
 		t.Error("a call that ended is still known")
 	}
 }

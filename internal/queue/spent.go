@@ -69,18 +69,11 @@ func (b *account) passes(now time.Time) time.Time {
 // LedgerSnapshot is what the API says about a namespace.
 type LedgerSnapshot struct {
 	Rules []Rule
-	// Running are the calls that hold a place, Presumed those that an operator before this one may have handed over, Sessions those that
-	// have a pod.
-	Running, Presumed, Sessions []Holder
+	// Running are the calls that hold a place, or may, Sessions those that have a pod.
+	Running, Sessions []Holder
 	// Pending are the calls that were let in and have not started, with the size of their input.
-	Pending []PendingInput
+	Pending []Pending
 	Spent   []Spent
-}
-
-// PendingInput is a call that has not started, and the size of its input in bytes.
-type PendingInput struct {
-	Holder
-	Bytes int64
 }
 
 // ErrSeeding says that what is in use in a namespace is being read.
@@ -90,38 +83,50 @@ var ErrSeeding = errors.New("what is in use of the namespace's budgets is being 
 const SeedingPause = time.Second
 
 // Seed makes a namespace's budgets known, and what is in use of them, once; afterwards it returns at once. What is in use counts whatever
-// the limits are. What Queues.Seed says about errors and what is released meanwhile holds here. A read may take long: who asks during it gets
-// ErrSeeding at once, and has to ask again.
+// the limits are. The read holds no lock. It may take long: who asks during it gets ErrSeeding at once, and has to ask again, as after an
+// error. What is released meanwhile isn't taken from the snapshot, which may be older than what was released before it, as long as that
+// is released again when the newer state arrives.
 func (l *Ledger) Seed(ctx context.Context, namespace string, read func(context.Context) (LedgerSnapshot, error)) error {
-	l.mu.Lock()
-	a := l.namespaces[namespace]
-	if a == nil {
-		a = newAccounts()
-		l.namespaces[namespace] = a
+	a, err := l.beginSeed(namespace)
+	if err != nil || a == nil {
+		return err
 	}
-	if a.seeded {
-		l.mu.Unlock()
-		return nil
-	}
-	if a.seeding != nil {
-		l.mu.Unlock()
-		return ErrSeeding
-	}
-	s := newSeeding()
-	a.seeding = s
-	l.mu.Unlock()
-	return runSeeding(ctx, s, read, func(snapshot LedgerSnapshot) {
+	var snapshot LedgerSnapshot
+	isRead := false
+	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		a.seeding = nil
-		if s.err == nil {
+		a.seeding = false
+		if isRead {
 			a.apply(snapshot, l.now())
 		}
 		if len(a.budgets) == 0 {
 			// It has none any more, or they couldn't be read.
 			delete(l.namespaces, namespace)
 		}
-	})
+	}()
+	snapshot, err = read(ctx)
+	isRead = err == nil
+	return err
+}
+
+// beginSeed gives the accounts of a namespace to who is to seed them; nil when they are.
+func (l *Ledger) beginSeed(namespace string) (*accounts, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.namespaces[namespace]
+	if a == nil {
+		a = newAccounts()
+		l.namespaces[namespace] = a
+	}
+	switch {
+	case a.seeded:
+		return nil, nil
+	case a.seeding:
+		return nil, ErrSeeding
+	}
+	a.seeding = true
+	return a, nil
 }
 
 // apply adds what a snapshot says. What is known already is newer, and stays.
@@ -134,10 +139,7 @@ func (a *accounts) apply(snapshot LedgerSnapshot, now time.Time) {
 	}
 	a.count()
 	for _, h := range snapshot.Running {
-		a.seed(Calls, &holding{Holder: h, amount: 1})
-	}
-	for _, h := range snapshot.Presumed {
-		a.seed(Calls, &holding{Holder: h, amount: 1, presumed: true})
+		a.seed(Calls, &holding{Holder: h, amount: 1, isAssumed: true})
 	}
 	for _, h := range snapshot.Sessions {
 		a.seed(Sessions, &holding{Holder: h, amount: 1})

@@ -56,19 +56,27 @@ func (r *Reader) Place(ctx context.Context, call *v1alpha1.ToolCall, session *v1
 		return s, r.readSession(ctx, s, session)
 	}
 	var err error
-	s.Context, err = Context(ctx, r.Objects, call.Namespace, References{Environment: call.Spec.EnvironmentRef, Skill: call.Spec.SkillRef})
+	s.Context, err = readContext(ctx, r.Objects, call.Namespace, call.Spec.EnvironmentRef, call.Spec.SkillRef)
 	return s, err
 }
 
-// References are the names in a call or a session.
-type References struct{ Environment, Skill *v1alpha1.LocalReference }
+// Beginning reads what a session begins with, but for the policies.
+func Beginning(ctx context.Context, objects apicache.Reader, session *v1alpha1.ToolSession, compile func(*v1alpha1.ExecutionPolicy) (*decide.Policy, error)) (*decide.SessionSnapshot, error) {
+	whole, err := objects.WholeSession(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	s := &decide.SessionSnapshot{Session: whole, Compile: compile}
+	s.Context, err = readContext(ctx, objects, whole.Namespace, whole.Spec.EnvironmentRef, whole.Spec.SkillRef)
+	return s, err
+}
 
-// Context reads what a call or a session names, and the namespace's default environments.
-func Context(ctx context.Context, objects apicache.Reader, namespace string, names References) (c decide.Context, err error) {
-	if c.Named, err = find(ctx, objects, namespace, names.Environment, &v1alpha1.ExecutionEnvironment{}); err != nil {
+// readContext reads what a call or a session names, and the namespace's default environments.
+func readContext(ctx context.Context, objects apicache.Reader, namespace string, environment, skill *v1alpha1.LocalReference) (c decide.Context, err error) {
+	if c.Named, err = find(ctx, objects, namespace, environment, &v1alpha1.ExecutionEnvironment{}); err != nil {
 		return c, err
 	}
-	if c.Skill, err = find(ctx, objects, namespace, names.Skill, &v1alpha1.Skill{}); err != nil {
+	if c.Skill, err = find(ctx, objects, namespace, skill, &v1alpha1.Skill{}); err != nil {
 		return c, err
 	}
 	c.Defaults, err = objects.DefaultEnvironments(ctx, namespace, c.Named == nil)
@@ -120,13 +128,8 @@ func (r *Reader) readSession(ctx context.Context, s *decide.Snapshot, session *v
 // Begin has the snapshot's session, which hasn't begun, begin with what there is now, and under the snapshot's policies if it has some. The
 // error can be a *decide.Refusal.
 func (r *Reader) Begin(ctx context.Context, s *decide.Snapshot) error {
-	session, err := r.Objects.WholeSession(ctx, s.Session.Object)
+	beginning, err := Beginning(ctx, r.Objects, s.Session.Object, s.Compile)
 	if err != nil {
-		return err
-	}
-	beginning := &decide.SessionSnapshot{Session: session, Compile: s.Compile}
-	names := References{Environment: session.Spec.EnvironmentRef, Skill: session.Spec.SkillRef}
-	if beginning.Context, err = Context(ctx, r.Objects, session.Namespace, names); err != nil {
 		return err
 	}
 	s.Session.Current = beginning.Effective()
