@@ -106,8 +106,8 @@ func TestWhatWasLostBeforeTheEndIsTriedAgain(t *testing.T) {
 	o.mu.Lock()
 	o.enter(of).streams[key] = &keptStream{err: errNothingLeft}
 	o.mu.Unlock()
-	for i := range time.Duration(2) {
-		states, since := o.Finish(of, []output.Key{key}, now.Add(i*time.Second), false)
+	for _, at := range []time.Time{now, now.Add(time.Second)} {
+		states, since := o.Finish(of, []output.Key{key}, at, false)
 		if states[key].State != store.Storing || !since.Equal(now) {
 			t.Errorf("after its end it is %+v since %s", states[key], since)
 		}

@@ -305,7 +305,7 @@ func (a *answer) describe(info output.Info) {
 
 // write sends bytes at once.
 func (a *answer) write(p []byte) error {
-	if _, err := a.Write(p); err != nil { //nolint:gosec // it isn't HTML: the type of the answer is octet-stream, and browsers must not guess
+	if _, err := a.Write(p); err != nil {
 		return err
 	}
 	return a.FlushError()

@@ -97,10 +97,10 @@ func newEntry(path string, st *unix.Stat_t, fd int, name string) Entry {
 		ModTime: jsonTime(st.Mtim.Unix()),
 	}
 	e.Path, e.PathBase64 = exact(path)
-	switch e.Type {
-	case TypeFile:
+	if e.Type == TypeFile {
 		e.Size = st.Size
-	case TypeLink:
+	}
+	if e.Type == TypeLink {
 		// It may be something else by now: then it has no target.
 		if target, err := sys.ReadLink(fd, name); err == nil {
 			e.Target, e.TargetBase64 = exact(target)

@@ -121,8 +121,7 @@ func (s *server) receive() {
 			}
 			return
 		case r.Run != nil:
-			last = &received{request: r, files: files, drained: make(chan struct{})}
-			last.ctx, last.stop = context.WithCancelCause(context.Background())
+			last = newReceived(r, files)
 			s.commands <- last
 		case last == nil || r.Number != last.Number:
 		case r.Stop != nil:
@@ -131,6 +130,12 @@ func (s *server) receive() {
 			close(last.drained)
 		}
 	}
+}
+
+func newReceived(r request, files []*os.File) *received {
+	c := &received{request: r, files: files, drained: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	return c
 }
 
 var errFiles = errors.New("a command comes without its files")
