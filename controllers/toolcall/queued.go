@@ -2,10 +2,8 @@ package toolcall
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -13,43 +11,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
 )
-
-// seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
-// for one, and what each requester keeps pending. A call that was accepted before could be refused otherwise when it is decided about again.
-func (r *decider) seed(ctx context.Context) error {
-	r.seeding.Lock()
-	defer r.seeding.Unlock()
-	if r.isSeeded {
-		return nil
-	}
-	calls := &v1alpha1.ToolCallList{}
-	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the calls that have not ended: %w", err)
-	}
-	var queued []*v1alpha1.ToolCall
-	for i := range calls.Items {
-		call := &calls.Items[i]
-		in, err := r.environmentOf(ctx, call)
-		if err != nil {
-			return err
-		}
-		if in != "" {
-			r.Queue.SetRunning(types.NamespacedName{Namespace: call.Namespace, Name: in}, holderOf(call))
-		} else if isQueued(call) && call.Spec.SessionRef == nil {
-			queued = append(queued, call)
-		}
-		// One that says nothing and has no Job is decided about when it is looked at.
-		if call.Status.Runner == nil && (in != "" || len(call.Status.Conditions) > 0) {
-			r.Pending.SetPending(pendingOf(call))
-		}
-	}
-	// All who run are known by now: a limit that becomes known meanwhile lets in nobody too many.
-	for _, call := range queued {
-		r.Queue.SetWaiting(types.NamespacedName{Namespace: call.Namespace, Name: environmentOf(call)}, holderOf(call))
-	}
-	r.isSeeded = true
-	return nil
-}
 
 // environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
 // time to write; empty when it has none.

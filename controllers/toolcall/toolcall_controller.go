@@ -6,7 +6,7 @@
 // pass, and what follows from it comes after the write, so that the operator may be killed at any point.
 //
 // The files use each other in one direction: toolcall_controller.go with watches.go, apply.go, stage.go, the handlers (end.go,
-// run.go, start.go, handover.go, place.go, approval.go) with storing.go, what they decide by (seed.go, queued.go, deadlines.go), what they make (outcome.go,
+// run.go, start.go, handover.go, place.go, approval.go), what they decide by (seed.go, queued.go, deadlines.go), what they make (outcome.go,
 // programs.go, status.go, effects.go), observe.go with session.go, and reconciler.go with what a pass needs.
 package toolcall
 
