@@ -101,7 +101,8 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 		if isRunning {
 			s.Running = append(s.Running, holderOf(call))
 		}
-		if isRunning && call.Status.Runner == nil && call.Spec.SessionRef == nil || !isRunning && meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) {
+		isAccepted := meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionAccepted) || isRunning && call.Spec.SessionRef == nil
+		if isAccepted && call.Status.Runner == nil && call.Status.Phase != v1alpha1.PhaseRunning {
 			s.Pending = append(s.Pending, pendingOf(call))
 		}
 	}

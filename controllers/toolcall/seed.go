@@ -3,13 +3,19 @@ package toolcall
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
 )
+
+// seedTimeout is how long all passes wait for what isn't in the cache of the calls before. Each call's own pass makes known what it takes
+// that isn't read by then.
+const seedTimeout = 10 * time.Second
 
 // seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
 // for one, and what each requester keeps pending. A call that was accepted before could be refused otherwise when it is decided about again.
@@ -23,12 +29,14 @@ func (r *decider) seed(ctx context.Context) error {
 	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the calls that have not ended: %w", err)
 	}
+	within, cancel := context.WithTimeout(ctx, seedTimeout)
+	defer cancel()
 	var queued []*v1alpha1.ToolCall
 	for i := range calls.Items {
 		call := &calls.Items[i]
-		in, err := r.environmentOf(ctx, call)
+		in, err := r.environmentBefore(within, call)
 		if err != nil {
-			return err
+			ctrl.LoggerFrom(ctx).Error(err, "What a call takes isn't known before its first pass", "call", client.ObjectKeyFromObject(call))
 		}
 		if in != "" {
 			r.Queue.SetRunning(types.NamespacedName{Namespace: call.Namespace, Name: in}, holderOf(call))
@@ -46,4 +54,12 @@ func (r *decider) seed(ctx context.Context) error {
 	}
 	r.isSeeded = true
 	return nil
+}
+
+// environmentBefore is the environment in which a call has a place, as far as that can be read. A call of a session has none.
+func (r *decider) environmentBefore(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
+	if call.Spec.SessionRef != nil {
+		return "", nil
+	}
+	return r.environmentOf(ctx, call)
 }

@@ -158,6 +158,29 @@ func TestHostileTextsStayInTheirLine(t *testing.T) {
 	}
 }
 
+type broken struct{ bytes.Buffer }
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.Len() == 0 {
+		n, _ := b.Buffer.Write(p[:10])
+		return n, errors.New("full")
+	}
+	return b.Buffer.Write(p)
+}
+
+func TestALineThatBrokeOffEndsBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	var b broken
+	l := &Lines{To: &b}
+	if l.Write(record(1)) == nil {
+		t.Fatal("it was written")
+	}
+	write(t, l, record(1), record(2))
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 4 || idOf([]byte(lines[1])) != "call/1" || idOf([]byte(lines[2])) != "call/2" {
+		t.Errorf("got %q", lines)
+	}
+}
+
 func TestWhatIsReadBackIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &File{Path: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 1000, MaxFiles: 9}

@@ -224,6 +224,8 @@ func (s *Runner) dismiss(name, except string) {
 		if s.Ack(held.UID) != nil {
 			_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
 		}
+		// One that came on an earlier connection isn't acknowledged: it comes again.
+		s.releaseResult(held.UID)
 	}
 }
 

@@ -44,6 +44,7 @@
 package dispatch
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -83,7 +84,7 @@ type Hub struct {
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
 		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/namespaceShare), newest: cache.NewExpiring(),
+		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/2), newest: cache.NewExpiring(),
 	}
 }
 
@@ -119,6 +120,25 @@ func (h *Hub) RunnerByKey(keyHash string) *Runner {
 		return s
 	}
 	return nil
+}
+
+// arrivalPause is how often who waits for a runner looks for it.
+const arrivalPause = 50 * time.Millisecond
+
+// awaitRunner returns the runner that holds a key, if it comes back within ReconnectWait.
+func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Runner, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ReconnectWait, ErrAway)
+	defer cancel()
+	for {
+		if s := h.RunnerByKey(keyHash); s != nil {
+			return s, nil
+		}
+		select {
+		case <-time.After(arrivalPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // isConnected needs the lock.

@@ -113,10 +113,13 @@ func (o *outbox) close() {
 	o.closed = true
 }
 
-// flush closes the outbox and waits until what is queued was sent, or could not be.
+// flush closes the outbox and waits until what is queued was sent, or could not be. The messages' memory is free then.
 func (o *outbox) flush() {
 	o.close()
 	o.writer.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.frames = nil
 }
 
 // start needs the lock.

@@ -157,5 +157,10 @@ func (r *reads) take(d *wire.Data) error {
 	return nil
 }
 
-// end ends what isn't answered.
-func (r *reads) end() { close(r.over) }
+// end ends what isn't answered. The Runner may be remembered, and what came for its readers takes memory.
+func (r *reads) end() {
+	close(r.over)
+	r.runner.mu.Lock()
+	defer r.runner.mu.Unlock()
+	clear(r.pending)
+}

@@ -319,3 +319,41 @@ func TestARunnerThatSaysThatThereIsMoreAndSendsNothingIsNotAskedForEver(t *testi
 		}
 	})
 }
+
+// A runner of one call exits when its result is acknowledged: its readers turn to where the output is kept then. One whose result
+// is only recorded comes back, and so does one of a session.
+func TestNobodyWaitsForARunnerThatHasExited(t *testing.T) {
+	acknowledge := func(s *dispatch.Runner) { _ = s.Ack("c1") }
+	for name, c := range map[string]struct {
+		owner wire.Owner
+		end   func(*dispatch.Runner)
+		waits time.Duration
+	}{
+		"acknowledged":            {theCall, acknowledge, 0},
+		"recorded":                {theCall, func(s *dispatch.Runner) { s.Record("c1") }, dispatch.ReconnectWait},
+		"not taken":               {theCall, func(*dispatch.Runner) {}, dispatch.ReconnectWait},
+		"acknowledged, a session": {theSession, acknowledge, dispatch.ReconnectWait},
+	} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			p := n.peer(t)
+			p.hasCall(o, "job", c.owner)
+			session := o.event(t)
+			l := &line{peer: p}
+			go l.read()
+			m := &member{t: t, line: l}
+			r := m.opened(sourceOf(o, session.KeyHash()))
+			defer r.Close()
+			waited := make(chan error)
+			go func() { waited <- r.Wait(t.Context(), 0) }()
+			synctest.Wait()
+			p.send(resultOf("c1"))
+			o.event(t)
+			c.end(session)
+			began := time.Now()
+			p.Close()
+			if err := <-waited; !errors.Is(err, dispatch.ErrAway) || time.Since(began) != c.waits {
+				t.Errorf("%s: got %v after %s", name, err, time.Since(began))
+			}
+		})
+	}
+}

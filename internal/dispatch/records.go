@@ -151,7 +151,8 @@ func mayHave(session *v1alpha1.ToolSession, call *v1alpha1.ToolCall) bool {
 }
 
 func get(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {
-	switch err := reader.Get(ctx, key, into); {
+	// What the operator is about to write of it isn't waited for: a runner waits.
+	switch err := reader.Get(ctx, key, into, client.DisableReadYourWritesConsistency); {
 	case err == nil:
 		return true, nil
 	case apierrors.IsNotFound(err):

@@ -21,7 +21,8 @@ var ErrAway = fmt.Errorf("the call's runner isn't connected: %w", output.ErrNotF
 // follow it cost the pod one Read, however many they are, and a reader that is behind has one of its own. Nothing is sent to
 // a reader that doesn't ask: a slow one slows nobody, and reads on from what is kept in the pod.
 //
-// When a connection ends, its readers get ErrAway. Another one goes on at their offset when the runner has come back.
+// When a connection ends, its readers wait for the runner to come back, for ReconnectWait, and go on at their offset. One that was made for
+// a call which has ended doesn't.
 type RunnerSource struct {
 	Hub *Hub
 	// RunnerOf is the hash of the key of the runner that a call is recorded to run on; empty for none. What runners say
@@ -172,16 +173,20 @@ func (r *runnerReader) Wait(ctx context.Context, n int64) error {
 	return errNothing
 }
 
-// ask asks the runner.
+// ask asks the runner, on whichever connection it has.
 func (s *sharedStream) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 	m.CallUID, m.Stream, m.Artifact = string(s.key.UID), string(s.key.Stream), s.key.Artifact
-	runner := s.source.Hub.RunnerByKey(s.keyHash)
-	if runner == nil {
-		return part{}, ErrAway
+	for {
+		runner, err := s.source.Hub.awaitRunner(ctx, s.keyHash)
+		if err != nil {
+			return part{}, err
+		}
+		p, err := runner.reads.ask(ctx, m)
+		switch {
+		case !errors.Is(err, errEnded):
+			return p, err
+		case runner.hasExited():
+			return part{}, ErrAway
+		}
 	}
-	p, err := runner.reads.ask(ctx, m)
-	if errors.Is(err, errEnded) {
-		err = ErrAway
-	}
-	return p, err
 }

@@ -204,7 +204,7 @@ func randomText(random *rand.Rand, n int) []byte {
 	return text
 }
 
-// However the connection breaks: who reads on at its offset gets each byte once, and in order.
+// However the connection breaks: each reader gets each byte once, and in order.
 func TestReadersGetEachByteOnceWhateverBreaks(t *testing.T) {
 	for seed := range uint64(15) {
 		inOutputWorld(t, kept.Limits{Memory: 1000, Disk: 1 << 20, Dir: t.TempDir()}, func(t *testing.T, w *outputWorld) {
@@ -216,32 +216,24 @@ func TestReadersGetEachByteOnceWhateverBreaks(t *testing.T) {
 				dice := rand.New(rand.NewPCG(seed, uint64(100+i)))
 				all.Go(func() {
 					time.Sleep(time.Duration(dice.IntN(3000)) * time.Millisecond)
-					from := dice.IntN(2) * dice.IntN(len(text))
-					var got []byte
-					var missing int64
-					var info output.Info
-					err := dispatch.ErrAway
-					for errors.Is(err, dispatch.ErrAway) {
+					var r output.Reader
+					for r == nil {
+						// It may be away just now.
+						r, _ = w.source.Open(t.Context(), keyOf("c1"))
 						time.Sleep(10 * time.Millisecond)
-						r, failed := w.source.Open(t.Context(), keyOf("c1"))
-						if failed != nil {
-							// It is away just now.
-							continue
-						}
-						var more []byte
-						more, missing, err = copyFrom(t.Context(), r, int64(from+len(got)), func() int {
-							if dice.IntN(4) == 0 {
-								time.Sleep(time.Duration(dice.IntN(100)) * time.Millisecond)
-							}
-							return 1 + dice.IntN(100_000)
-						})
-						got, info = append(got, more...), r.Info()
-						r.Close()
 					}
+					defer r.Close()
+					from := dice.IntN(2) * dice.IntN(len(text))
+					got, missing, err := copyFrom(t.Context(), r, int64(from), func() int {
+						if dice.IntN(4) == 0 {
+							time.Sleep(time.Duration(dice.IntN(100)) * time.Millisecond)
+						}
+						return 1 + dice.IntN(100_000)
+					})
 					if err != nil || missing != 0 || !bytes.Equal(got, text[from:]) {
 						t.Errorf("seed %d: from %d got %d bytes, %d missing, %v", seed, from, len(got), missing, err)
 					}
-					if info != c.stdout.Info() {
+					if info := r.Info(); info != c.stdout.Info() {
 						t.Errorf("seed %d: knows %+v", seed, info)
 					}
 				})
@@ -317,21 +309,33 @@ func TestASourceHasOnlyWhatTheRecordedRunnerHas(t *testing.T) {
 	})
 }
 
-func TestAReaderEndsWithTheConnectionAndAnotherGoesOn(t *testing.T) {
+func TestAReaderWaitsForARunnerThatComesBackAndNoLonger(t *testing.T) {
 	inOutputWorld(t, kept.Limits{Memory: 100}, func(t *testing.T, w *outputWorld) {
 		c := w.start("c1")
 		_, _ = c.stdout.Write([]byte("abc"))
 		r := w.open("c1")
 		defer r.Close()
-		waited := make(chan error)
-		go func() { waited <- r.Wait(t.Context(), 3) }()
-		synctest.Wait()
 		w.setAway(true)
-		if err := <-waited; !errors.Is(err, dispatch.ErrAway) {
-			t.Errorf("got %v", err)
+		synctest.Wait()
+		read := make(chan string)
+		go func() {
+			p := make([]byte, 10)
+			n, err := r.ReadAt(t.Context(), p, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			read <- string(p[:n])
+		}()
+		time.Sleep(dispatch.ReconnectWait - 5*time.Second)
+		w.setAway(false)
+		if got := <-read; got != "abc" {
+			t.Errorf("read %q", got)
 		}
-		if _, err := r.ReadAt(t.Context(), make([]byte, 1), 2); !errors.Is(err, dispatch.ErrAway) {
-			t.Errorf("got %v", err)
+		w.setAway(true)
+		synctest.Wait()
+		began := time.Now()
+		if err := r.Wait(t.Context(), 3); !errors.Is(err, dispatch.ErrAway) || time.Since(began) != dispatch.ReconnectWait {
+			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 		impatient, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -339,15 +343,8 @@ func TestAReaderEndsWithTheConnectionAndAnotherGoesOn(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		w.setAway(false)
-		time.Sleep(dispatch.ReconnectWait)
-		again := w.open("c1")
-		defer again.Close()
-		p := make([]byte, 10)
-		if n, err := again.ReadAt(t.Context(), p, 0); err != nil || string(p[:n]) != "abc" {
-			t.Errorf("read %q, %v", p[:n], err)
-		}
 		close(c.over)
-		if err := again.Wait(t.Context(), 3); err != nil {
+		if err := r.Wait(t.Context(), 3); err != nil {
 			t.Error(err)
 		}
 	})

@@ -55,8 +55,13 @@ func newTransfers(s *Runner) *transfers {
 	return t
 }
 
-// end ends those that haven't ended.
-func (t *transfers) end() { close(t.over) }
+// end ends those that haven't ended. The Runner may be remembered, and their parts take memory.
+func (t *transfers) end() {
+	close(t.over)
+	t.runner.mu.Lock()
+	defer t.runner.mu.Unlock()
+	clear(t.open)
+}
 
 // areOpen says whether parts can come.
 func (t *transfers) areOpen() bool {

@@ -92,7 +92,7 @@ func (c *conversations) keep(req *mcp.CallToolRequest, who *identity.Requester, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.locked(req.Session)
-	if len(of.sessions) >= maxSessionsOfClient {
+	if of.sessions[key] == nil && len(of.sessions) >= maxSessionsOfClient {
 		return false
 	}
 	of.sessions[key] = who
