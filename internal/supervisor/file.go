@@ -32,8 +32,9 @@ const maxFileOperations = 4
 
 var fileSlots = make(chan struct{}, maxFileOperations)
 
-// outputThreads are for the output of a session's calls, some of which may wait for a disk or the pod's log.
-const outputThreads = 8
+// outputThreads are for the output of a session's calls: the two streams of each may wait for a disk, and one of them all at a time for
+// each of the pod's two logs.
+const outputThreads = 2*(wire.MaxConcurrentCalls+wire.MaxBackgroundCalls) + 2
 
 // ReserveThreads starts the threads of all that may wait for a file system in a session, before a command can take all processes
 // that there may be.
