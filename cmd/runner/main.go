@@ -59,7 +59,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	defer end(nil)
 	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
 	executor := &supervisor.Executor{
-		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Outputs: outputs,
+		Environ: os.Environ(), WorkingDir: dir, Stdout: runner.NewLog(os.Stdout), Stderr: runner.NewLog(os.Stderr), Outputs: outputs,
 		Inputs: inputs, Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
 	}
 	s := &supervisor.Supervisor{

@@ -20,7 +20,7 @@ const lastResults = 15 * time.Second
 func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support, terminate context.CancelCauseFunc) supervisor.ExecuteFunc {
 	executor.Session = b
 	shim.KeepSmall()
-	supervisor.ReserveThreads()
+	supervisor.ReserveThreads(b.MaxConcurrentCalls)
 	// Each shim has a stage of its own.
 	runner.Discard()
 	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.

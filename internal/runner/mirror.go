@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -15,13 +16,40 @@ const (
 	mirrorRate = 8 << 20
 )
 
+// Log is a live writer of several commands. Who waits for another one's write can stop that, which nobody can who writes.
+type Log struct {
+	w io.Writer
+	// turn has an element while somebody writes.
+	turn chan struct{}
+}
+
+// NewLog returns a log that is written to w.
+func NewLog(w io.Writer) *Log { return &Log{w: w, turn: make(chan struct{}, 1)} }
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) { return l.writeUnless(nil, p) }
+
+var errGivenUp = errors.New("the log was given up")
+
+// writeUnless writes, unless the turn comes after givenUp is closed.
+func (l *Log) writeUnless(givenUp <-chan struct{}, p []byte) (int, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+		return l.w.Write(p)
+	case <-givenUp:
+		return 0, errGivenUp
+	}
+}
+
 // mirror copies output to a live writer. A writer that fails gets no more output. The process waits for a slow one, but no
 // longer at a time than stallLimit, and no longer in all than that and the time that mirrorRate takes: then the writer misses
 // what comes while its queue is full.
 type mirror struct {
-	w     io.Writer
+	log   *Log
 	queue chan []byte
-	done  chan struct{}
+	// done is closed when all is written, givenUp when that took too long.
+	done, givenUp chan struct{}
 	// taken is how many bytes went into the queue, waited how long the process has waited for that.
 	taken  int64
 	waited time.Duration
@@ -33,12 +61,16 @@ type mirror struct {
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func newMirror(w io.Writer) *mirror {
-	m := &mirror{w: w}
+	m := &mirror{}
 	if w == nil {
 		return m
 	}
-	m.queue = make(chan []byte, mirrorChunks)
-	m.done = make(chan struct{})
+	log, isShared := w.(*Log)
+	if !isShared {
+		log = NewLog(w)
+	}
+	m.log, m.queue = log, make(chan []byte, mirrorChunks)
+	m.done, m.givenUp = make(chan struct{}), make(chan struct{})
 	go m.copy()
 	return m
 }
@@ -48,7 +80,7 @@ func (m *mirror) copy() {
 	failed := false
 	for chunk := range m.queue {
 		if !failed {
-			_, err := m.w.Write(chunk)
+			_, err := m.log.writeUnless(m.givenUp, chunk)
 			failed = err != nil
 		}
 		recycle(chunk)
@@ -68,7 +100,7 @@ func recycle(b []byte) {
 // send passes on a buffer, which then no longer belongs to the caller.
 func (m *mirror) send(b []byte) {
 	size := int64(len(b))
-	if m.w == nil || size == 0 || !m.enqueue(b) {
+	if m.log == nil || size == 0 || !m.enqueue(b) {
 		recycle(b)
 		return
 	}
@@ -100,9 +132,10 @@ func (m *mirror) enqueue(b []byte) bool {
 	}
 }
 
-// finish waits up to limit until everything is written. A writer that hangs keeps its goroutine until it returns.
+// finish waits up to limit until everything is written. A log that hangs gets none of the rest, and keeps the goroutine only of the
+// one that writes.
 func (m *mirror) finish(limit time.Duration) {
-	if m.w == nil {
+	if m.log == nil {
 		return
 	}
 	close(m.queue)
@@ -111,5 +144,9 @@ func (m *mirror) finish(limit time.Duration) {
 	select {
 	case <-m.done:
 	case <-t.C:
+		close(m.givenUp)
+		for chunk := range m.queue {
+			recycle(chunk)
+		}
 	}
 }

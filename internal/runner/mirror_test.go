@@ -118,3 +118,39 @@ func TestAMirrorThatHangsGetsOutputAgainWhenItGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// A log that hangs for hours must not keep what each call since has written, and a goroutine of each.
+func TestALogThatHangsKeepsNothingOfWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := NewLog(&slowWriter{delay: time.Hour})
+		left := 0
+		var mirrors []*mirror
+		for range 100 {
+			m := newMirror(log)
+			sendChunks(m, 3)
+			m.finish(time.Second)
+			mirrors = append(mirrors, m)
+		}
+		synctest.Wait()
+		for _, m := range mirrors {
+			select {
+			case <-m.done:
+			default:
+				left++
+			}
+			if len(m.queue) > 0 {
+				t.Errorf("%d chunks are left", len(m.queue))
+			}
+		}
+		if left != 1 {
+			t.Errorf("%d goroutines are left, want the one that writes", left)
+		}
+		time.Sleep(2 * time.Hour)
+		m := newMirror(log)
+		sendChunks(m, 3)
+		m.finish(10 * time.Hour)
+		if got, want := log.w.(*slowWriter).bytes, int64(4*chunkSize); got != want {
+			t.Errorf("the log got %d bytes, want %d", got, want)
+		}
+	})
+}

@@ -32,13 +32,12 @@ const maxFileOperations = 4
 
 var fileSlots = make(chan struct{}, maxFileOperations)
 
-// outputThreads are for the output of a session's calls, some of which may wait for a disk or the pod's log.
-const outputThreads = 8
-
-// ReserveThreads starts the threads of all that may wait for a file system in a session, before a command can take all processes
-// that there may be.
-func ReserveThreads() {
-	kernel.ReserveThreads(maxFileOperations*files.MaxThreads() + wire.MaxTransfers + outputThreads)
+// ReserveThreads starts the threads of all that may wait for a file system in a session of so many calls at a time, before a command can
+// take all processes that there may be.
+func ReserveThreads(calls int) {
+	// Each of a call's two streams may wait for a disk, and one stream at a time for each of the pod's two logs.
+	outputs := 2*(calls+wire.MaxBackgroundCalls) + 2
+	kernel.ReserveThreads(maxFileOperations*files.MaxThreads() + wire.MaxTransfers + outputs)
 }
 
 // fileRun is one operation on files.

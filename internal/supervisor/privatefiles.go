@@ -46,6 +46,8 @@ type privateFiles struct {
 	// all is the directory of all calls', own that of this one, which has the name in it.
 	all, own *os.Root
 	name     string
+	// ownDir is own again, for what an os.Root does by a path, which needs the right to search the directory.
+	ownDir   *os.File
 	written  []string
 	removing sync.Once
 }
@@ -105,7 +107,11 @@ func newPrivateFiles() (*privateFiles, error) {
 		_ = all.Close()
 		return nil, err
 	}
-	return &privateFiles{path: path.Join(temporaryDir, privateFilesName, name), all: all, own: own, name: name}, nil
+	f := &privateFiles{path: path.Join(temporaryDir, privateFilesName, name), all: all, own: own, name: name}
+	if f.ownDir, err = own.Open("."); err != nil {
+		return nil, errors.Join(err, f.remove())
+	}
+	return f, nil
 }
 
 // makeOwnDir makes a directory and opens it, and makes sure that it isn't a link, and that it is this user's alone. A command may have
@@ -177,8 +183,9 @@ func (f *privateFiles) remove() (err error) {
 func (f *privateFiles) removeAll() error {
 	defer f.all.Close()
 	defer f.own.Close()
+	defer f.ownDir.Close()
 	// The command may have taken the right to remove something. If that matters, removing fails.
-	_ = f.all.Chmod(f.name, privateFilesMode)
+	_ = f.ownDir.Chmod(privateFilesMode)
 	var failed []error
 	// By their own directory, which the command may have moved.
 	for _, name := range f.written {

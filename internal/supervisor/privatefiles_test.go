@@ -173,6 +173,7 @@ func TestWhatACommandDoesToItsFilesKeepsNoneOfThem(t *testing.T) {
 		"it removes the file":         `rm -f "$KEY"`,
 		"it removes the directory":    `rm -rf "${KEY%/*}"`,
 		"it moves the directory":      `mv "${KEY%/*}" "${KEY%/*/*/*}/moved"`,
+		"it moves it and takes all":   `mv "${KEY%/*}" "${KEY%/*/*/*}/moved"; chmod 0 "${KEY%/*/*/*}/moved"`,
 		"it moves the one above":      `mv "${KEY%/*/*}" "${KEY%/*/*/*}/moved"`,
 		"it makes more":               `mkdir "${KEY%/*}/more"; cp "$KEY" "${KEY%/*}/more"`,
 	} {

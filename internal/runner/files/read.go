@@ -25,6 +25,9 @@ const (
 	maxPage = 2 << 20
 )
 
+// maxScanBytes is how far into a file lines are looked for. Tests change it.
+var maxScanBytes int64 = 4 << 30
+
 // openFile opens a regular file for reading.
 func (p *place) openFile() (fd int, err error) {
 	if err := needFile(p.path, &p.st); err != nil {
@@ -162,16 +165,20 @@ func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next 
 func (c *call) linePart(result *Result, path string, fd int) (part sys.Span, err error) {
 	first, most := max(c.req.Offset, 1), c.rules.maxReadAtOnce()
 	s := &lineScan{buffer: bufio.NewReaderSize(sys.NewReader(c.ctx, fd, sys.Span{End: math.MaxInt64}), sys.BufferBytes)}
-	skipped, more, err := s.pass(first-1, math.MaxInt64)
+	skipped, more, err := s.pass(first-1, maxScanBytes)
+	isTooFar := more && skipped < first-1
 	part.Start = s.at
 	lines := int64(0)
-	if err == nil && more {
+	if err == nil && more && !isTooFar {
 		lines, more, err = s.pass(cmp.Or(c.req.Limit, DefaultLines), part.Start+most)
 	}
 	part.End, result.Lines = s.at, int(lines)
 	switch {
 	case err != nil:
 		return part, sys.FileError("read", path, err)
+	case isTooFar:
+		return part, sys.NewError(reason.FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
+			maxScanBytes, sys.Quote(path))
 	case more && lines == 0:
 		return part, sys.NewError(reason.FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
 			"unit Bytes from offset %d.", first, sys.Quote(path), most, part.Start)

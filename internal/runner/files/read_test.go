@@ -137,6 +137,27 @@ func TestReadOfASparseFileIsBounded(t *testing.T) {
 	}
 }
 
+func TestReadLooksForLinesInTheBeginningOfAFileOnly(t *testing.T) {
+	whole := maxScanBytes
+	t.Cleanup(func() { maxScanBytes = whole })
+	maxScanBytes = 4
+	w := newWorld(t)
+	w.file("f", "a\nb\nccc\nd\n")
+	if out, _ := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Offset: 3}); out != "ccc\nd\n" {
+		t.Errorf("got %q", out)
+	}
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f", Offset: 4}, reason.FileTooLarge, "first 4 bytes")
+	w.file("short", "a\nb")
+	if out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "short", Offset: 9}); out != "" || result.Note == "" {
+		t.Errorf("got %q, %+v", out, result)
+	}
+	// Without the bound this one would take minutes.
+	if err := os.Truncate(w.file("f", ""), 1<<40); err != nil {
+		t.Skip(err)
+	}
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f", Offset: 2}, reason.FileTooLarge, "first 4 bytes")
+}
+
 // meanwhile does something when a part of a file was read, and wasn't looked at again.
 func (w *world) meanwhile(do func()) {
 	w.rules.Hidden = func([]byte) []redact.Span { do(); return nil }

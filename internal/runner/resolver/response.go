@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"sort"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -47,8 +48,9 @@ func (r *response) pack(limit int) []byte {
 	if len(msg) > limit && r.rule != "" {
 		msg = r.write(r.addrs, false, false)
 	}
-	for n := len(r.addrs); len(msg) > limit && n >= 0; n-- {
-		msg = r.write(r.addrs[:n], false, true)
+	if len(msg) > limit {
+		fit := sort.Search(len(r.addrs), func(n int) bool { return len(r.write(r.addrs[:n+1], false, true)) > limit })
+		msg = r.write(r.addrs[:fit], false, true)
 	}
 	return msg
 }

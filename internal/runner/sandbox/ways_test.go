@@ -4,7 +4,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -117,6 +119,41 @@ time.sleep(1); print("tried", flush=True); os._exit(0)
 `, publicDir(t))
 		if out != "tried\n" {
 			t.Errorf("got %q", out)
+		}
+	})
+}
+
+// Whoever waits for a busy server takes no descriptor of this process but the one that holds the socket.
+func TestThreadsThatWaitForABusyServerTakeFewDescriptorsInEveryWay(t *testing.T) {
+	inEveryWay(t, connected, func(t *testing.T) {
+		const waiting = 60
+		before, most := descriptors(t), 0
+		ended, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(5 * time.Millisecond):
+					most = max(most, descriptors(t)-before)
+				}
+			}
+		}()
+		out, _ := python(t, &sockets.Network{Connections: allow1()}, `
+U = socket.AF_UNIX; name = "\0busy%d" % os.getpid(); got = []
+l = socket.socket(U); l.bind(name); l.listen(0); first = socket.socket(U); first.connect(name)
+def wait():
+    s = socket.socket(U); s.setsockopt(socket.SOL_SOCKET, 21, struct.pack("qq", 1, 0)); got.append(code(s.connect, name))
+ts = [threading.Thread(target=wait) for _ in range(port(1))]
+for t in ts: t.start()
+for t in ts: t.join()
+print(len(got), set(got))
+`, strconv.Itoa(waiting))
+		close(ended)
+		<-watched
+		if out != "60 {'EAGAIN'}\n" || most >= waiting+40 {
+			t.Errorf("%d descriptors, got %s", most, out)
 		}
 	})
 }

@@ -10,6 +10,18 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
+// waiter is a thread that waits in connect. The timer ends that; nil for never.
+type waiter struct {
+	id    uint64
+	timer *time.Timer
+}
+
+func (w waiter) stopTimer() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
 // maxReady is how many sockets are looked at together.
 const maxReady = 16
 
@@ -114,8 +126,7 @@ func (g *Gate) settle(s *socket, id uint64, a *address, blocks bool, errno unix.
 	isUnderWay := errno == unix.EINPROGRESS || errno == unix.EALREADY
 	switch {
 	case isUnderWay && blocks:
-		s.to, s.waiters = a.raw, append(g.waiting(s), id)
-		g.limitWaiting(s, id)
+		s.to, s.waiters = a.raw, append(g.waiting(s), g.waiterFor(s, id))
 		g.advance(s)
 	case isUnderWay:
 		// The command learns by itself what comes of it.
@@ -127,6 +138,7 @@ func (g *Gate) settle(s *socket, id uint64, a *address, blocks bool, errno unix.
 		}
 		g.answer(id, 0)
 	case errno == 0, errno == unix.EISCONN:
+		g.tellWaiters(s, 0)
 		g.drop(s)
 		g.answerConnect(id, s.inode, errno)
 	default:
@@ -153,24 +165,30 @@ func connectNow(fd int, raw []byte) (blocks bool, errno unix.Errno) {
 }
 
 // waiting are the threads that wait for a socket, without those that were interrupted.
-func (g *Gate) waiting(s *socket) []uint64 {
-	return slices.DeleteFunc(s.waiters, func(id uint64) bool { return !g.listener.IsValid(id) })
+func (g *Gate) waiting(s *socket) []waiter {
+	return slices.DeleteFunc(s.waiters, func(w waiter) bool {
+		isGone := !g.listener.IsValid(w.id)
+		if isGone {
+			w.stopTimer()
+		}
+		return isGone
+	})
 }
 
-// limitWaiting ends a thread's waiting when the socket's limit of time is over. The socket goes on connecting.
-func (g *Gate) limitWaiting(s *socket, id uint64) {
+// waiterFor is a thread that waits for a socket from now on, at most for the socket's limit of time. The socket goes on connecting.
+func (g *Gate) waiterFor(s *socket, id uint64) waiter {
 	limit := sendTimeout(s.fd)
-	if limit == 0 {
-		return
+	if limit <= 0 {
+		return waiter{id: id}
 	}
-	time.AfterFunc(limit, func() {
+	return waiter{id: id, timer: time.AfterFunc(limit, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if i := slices.Index(s.waiters, id); i >= 0 && !g.closed {
+		if i := slices.IndexFunc(s.waiters, func(w waiter) bool { return w.id == id }); i >= 0 {
 			s.waiters = slices.Delete(s.waiters, i, i+1)
 			g.answer(id, unix.EINPROGRESS)
 		}
-	})
+	})}
 }
 
 // sendTimeout is how long a socket waits at most, 0 for ever.
@@ -201,11 +219,10 @@ func (g *Gate) advance(s *socket) {
 // succeed gives up a socket whose connection stands.
 func (g *Gate) succeed(s *socket) {
 	told := false
-	waiters := s.waiters
-	s.waiters = nil
+	waiters := s.takeWaiters()
 	g.drop(s)
-	for _, id := range waiters {
-		told = g.answer(id, 0) || told
+	for _, w := range waiters {
+		told = g.answer(w.id, 0) || told
 	}
 	if !told {
 		g.rememberConnected(s.inode)
@@ -226,12 +243,11 @@ func (g *Gate) fail(s *socket) {
 	g.tellWaiters(s, errno)
 }
 
-// tellWaiters ends the waiting for a socket with an error.
+// tellWaiters ends the waiting for a socket with an error; 0 is none.
 func (g *Gate) tellWaiters(s *socket, errno unix.Errno) {
-	for _, id := range s.waiters {
-		g.answer(id, errno)
+	for _, w := range s.takeWaiters() {
+		g.answer(w.id, errno)
 	}
-	s.waiters = nil
 }
 
 // socketError takes a socket's error, which it has if a thread waits for it and it isn't connecting any more.

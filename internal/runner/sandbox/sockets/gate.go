@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +27,9 @@ type Gate struct {
 	*heldSockets
 	// queries is how many datagrams wait for their answers.
 	queries int
-	// connecting has an element for each Unix socket that is being connected.
+	// connecting has an element for each Unix socket that is being connected, patient is how many are to be.
 	connecting chan struct{}
+	patient    atomic.Int32
 }
 
 // New makes a gate, which answers through a listener. allSockets says that the kernel connects none of the command's sockets.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/runner/proc"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 const (
@@ -22,9 +23,10 @@ const (
 	heldShare = 2
 	// minSweep is how many sockets are held before the first sweep, and between two.
 	minSweep = 64
-	// sweepEvery is the time between two sweeps while sockets are held: what a command closes may hold a port that a process outside
-	// the call waits for.
-	sweepEvery = time.Second
+	// soonSweep is how long a socket is held at most before the next sweep, lateSweep the longest time between two that drop
+	// nothing: what a command closes may hold a port that a process outside the call waits for.
+	soonSweep = time.Second
+	lateSweep = time.Minute
 	// maxConnected is how many given-up sockets are remembered.
 	maxConnected = 64
 )
@@ -38,10 +40,12 @@ type heldSockets struct {
 	connected []uint64
 	// sweeping is held by whoever sweeps, so that a socket has time between two.
 	sweeping sync.Mutex
-	// sweepAt is the number of held sockets at which the next sweep is due. The timer begins one in any case, if isTimed.
+	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when the timer begins it in any case (zero
+	// for never), and sweepEvery the time between two that way.
 	sweepAt    int
+	nextSweep  time.Time
+	sweepEvery time.Duration
 	sweepTimer *time.Timer
-	isTimed    bool
 	// ready is an epoll instance with the sockets that connect.
 	ready int
 	// closed says that the sockets were given up: what still connects one keeps nothing.
@@ -53,7 +57,7 @@ func newHeldSockets() (*heldSockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready}
+	h := &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, sweepEvery: soonSweep, ready: ready}
 	h.sweepTimer = time.AfterFunc(math.MaxInt64, func() {
 		h.sweeping.Lock()
 		defer h.sweeping.Unlock()
@@ -76,13 +80,13 @@ func (h *heldSockets) makeRoom() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err == nil {
 		limit = int(min(maxHeld, own.Cur/heldShare))
 	}
+	if !h.isSweepDue(limit) { // most sockets wait for no sweep that goes on
+		return nil
+	}
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	for range 3 { // the second sweep drops what the first one suspects
-		h.mu.Lock()
-		held, due := len(h.sockets), h.sweepAt
-		h.mu.Unlock()
-		if held < min(due, limit) {
+		if !h.isSweepDue(limit) {
 			return nil
 		}
 		h.sweep()
@@ -95,20 +99,30 @@ func (h *heldSockets) makeRoom() error {
 	return nil
 }
 
-// sweepLater sets the timer, unless it is set.
-func (h *heldSockets) sweepLater() {
-	if !h.isTimed {
-		h.isTimed = true
-		h.sweepTimer.Reset(sweepEvery)
+// isSweepDue reports whether so many sockets are held that there is to be a sweep before the next one.
+func (h *heldSockets) isSweepDue(limit int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sockets) >= min(h.sweepAt, limit)
+}
+
+// sweepWithin sets the timer, unless it is set to an earlier time.
+func (h *heldSockets) sweepWithin(every time.Duration) {
+	next := time.Now().Add(every)
+	if h.nextSweep.IsZero() || h.nextSweep.After(next) {
+		h.nextSweep, h.sweepEvery = next, every
+		h.sweepTimer.Reset(every)
 	}
 }
 
-// sweep drops the sockets that no process has held for two sweeps.
+// sweep drops the sockets that no process has held for two sweeps. The longer nothing changes, the later is the next one: each looks
+// at all descriptors of all processes.
 func (h *heldSockets) sweep() {
 	candidates := h.candidates(func(s *socket) bool { return s.given })
 	used := socketsInUse()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	every := min(2*h.sweepEvery, lateSweep)
 	for _, s := range candidates {
 		switch {
 		case used[s.inode]:
@@ -117,12 +131,13 @@ func (h *heldSockets) sweep() {
 			h.drop(s)
 		default:
 			s.suspect = true
+			every = soonSweep
 		}
 	}
 	h.sweepAt = len(h.sockets) + minSweep
-	h.isTimed = false
+	h.nextSweep = time.Time{}
 	if len(h.sockets) > 0 {
-		h.sweepLater()
+		h.sweepWithin(every)
 	}
 }
 
@@ -180,8 +195,20 @@ func (h *heldSockets) drop(s *socket) {
 		// The command's descriptor would keep it watched.
 		_ = unix.EpollCtl(h.ready, unix.EPOLL_CTL_DEL, s.fd, nil)
 	}
+	s.takeWaiters()
 	unix.Close(s.fd)
 	delete(h.sockets, s.inode)
+}
+
+// duplicate opens another descriptor of a socket, if that is still held.
+func (h *heldSockets) duplicate(s *socket) (int, unix.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sockets[s.inode] != s {
+		return -1, unix.EBADF
+	}
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	return fd, kernel.ErrnoOf(err, 0)
 }
 
 // rememberConnected notes that a socket was given up before its command learned that it is connected.

@@ -50,24 +50,19 @@ func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) un
 	case s.isDatagram:
 		g.answer(c.ID, connectSocket(s.fd, raw)) // datagrams wait for nobody
 	default:
-		fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return kernel.ErrnoOf(err, unix.EBADF)
-		}
 		s.connecting = true
-		go g.connectStream(s, c.ID, fd, raw, peer)
+		go g.connectStream(s, c.ID, sendTimeout(s.fd), raw, peer)
 		peer = noPeer
 	}
 	return 0
 }
 
-// connectStream connects a Unix socket for a thread by a descriptor of its own. It takes that and the peer.
+// connectStream connects a Unix socket for a thread that waits up to limit; 0 is for ever. It takes the peer.
 //
 // It does so apart: a command that takes away the flag by which a connect doesn't wait, at the right moment, makes it wait for as long as
 // the server is there. Nothing else waits then.
-func (g *Gate) connectStream(s *socket, id uint64, fd int, raw []byte, peer int) {
-	errno := g.connectPatiently(id, fd, raw)
-	unix.Close(fd)
+func (g *Gate) connectStream(s *socket, id uint64, limit time.Duration, raw []byte, peer int) {
+	errno := g.connectPatiently(s, id, limit, raw)
 	closePeer(peer)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,12 +80,15 @@ func (g *Gate) connectStream(s *socket, id uint64, fd int, raw []byte, peer int)
 const maxConnecting = 4
 
 // connectPatiently tries again while the server is busy, for as long as the thread wants to wait, and is there.
-func (g *Gate) connectPatiently(id uint64, fd int, raw []byte) unix.Errno {
-	began, limit := time.Now(), sendTimeout(fd)
-	for waits := false; ; time.Sleep(retryLocal) {
+func (g *Gate) connectPatiently(s *socket, id uint64, limit time.Duration, raw []byte) unix.Errno {
+	began := time.Now()
+	g.patient.Add(1)
+	defer g.patient.Add(-1)
+	// However many wait, they try no more often in all than maxConnecting of them would.
+	for waits := false; ; time.Sleep(retryLocal * time.Duration(1+(g.patient.Load()-1)/maxConnecting)) {
 		select {
 		case g.connecting <- struct{}{}:
-			blocks, errno := connectNow(fd, raw)
+			blocks, errno := g.connectOnce(s, raw)
 			<-g.connecting
 			if waits = waits || blocks; errno != unix.EAGAIN || !waits {
 				return errno
@@ -101,6 +99,17 @@ func (g *Gate) connectPatiently(id uint64, fd int, raw []byte) unix.Errno {
 			return unix.EAGAIN
 		}
 	}
+}
+
+// connectOnce tries to connect a Unix socket, by a descriptor of its own: the command may close the other one, and have it swept, while it
+// makes the connect wait.
+func (g *Gate) connectOnce(s *socket, raw []byte) (blocks bool, errno unix.Errno) {
+	fd, errno := g.duplicate(s)
+	if errno != 0 {
+		return false, errno
+	}
+	defer unix.Close(fd)
+	return connectNow(fd, raw)
 }
 
 // isWaiting reports whether a call still waits for its answer.

@@ -21,12 +21,22 @@ type socket struct {
 	given bool
 	// suspect says that no process held it at the last sweep. It may have been on its way through a Unix socket.
 	suspect bool
-	// to is where it connects, waiters are the calls that wait for that, watched says that ready reports it.
+	// to is where it connects, waiters are the threads that wait for that, watched says that ready reports it.
 	to      []byte
-	waiters []uint64
+	waiters []waiter
 	watched bool
 	// connecting says that a Unix socket is being connected.
 	connecting bool
+}
+
+// takeWaiters returns the threads that wait, which wait for nothing any more.
+func (s *socket) takeWaiters() []waiter {
+	waiters := s.waiters
+	s.waiters = nil
+	for _, w := range waiters {
+		w.stopTimer()
+	}
+	return waiters
 }
 
 // handleSocket makes a socket for the command.
@@ -46,7 +56,7 @@ func (g *Gate) handleSocket(c *kernel.Notification) {
 		return
 	}
 	s.given = true
-	g.sweepLater()
+	g.sweepWithin(soonSweep)
 }
 
 // newSocket makes a socket and holds it.
