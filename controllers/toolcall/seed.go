@@ -13,8 +13,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 )
 
-// seedTimeout is how long all passes wait for what isn't in the cache of the calls before. Each call's own pass makes known what it takes
-// that isn't read by then.
+// seedTimeout bounds the reads past the cache, during which no pass runs. A call that wasn't read by then is counted in its own pass.
 const seedTimeout = 10 * time.Second
 
 // seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
@@ -36,7 +35,7 @@ func (r *decider) seed(ctx context.Context) error {
 		call := &calls.Items[i]
 		in, err := r.environmentBefore(within, call)
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "What a call takes isn't known before its first pass", "call", client.ObjectKeyFromObject(call))
+			ctrl.LoggerFrom(ctx).Error(err, "Can't read the environment of a call: its own pass counts it", "call", client.ObjectKeyFromObject(call))
 		}
 		if in != "" {
 			r.Queue.SetRunning(types.NamespacedName{Namespace: call.Namespace, Name: in}, holderOf(call))
@@ -56,7 +55,7 @@ func (r *decider) seed(ctx context.Context) error {
 	return nil
 }
 
-// environmentBefore is the environment in which a call has a place, as far as that can be read. A call of a session has none.
+// environmentBefore is the environment in which a call without a session has a place; empty for none.
 func (r *decider) environmentBefore(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
 	if call.Spec.SessionRef != nil {
 		return "", nil

@@ -122,7 +122,7 @@ func (h *Hub) RunnerByKey(keyHash string) *Runner {
 	return nil
 }
 
-// arrivalPause is how often who waits for a runner looks for it.
+// arrivalPause is the interval at which a reader looks for the runner that it waits for.
 const arrivalPause = 50 * time.Millisecond
 
 // awaitRunner returns the runner that holds a key, if it comes back within ReconnectWait.

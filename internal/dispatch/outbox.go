@@ -113,7 +113,8 @@ func (o *outbox) close() {
 	o.closed = true
 }
 
-// flush closes the outbox and waits until what is queued was sent, or could not be. The messages' memory is free then.
+// flush closes the outbox and waits until what is queued was sent, or could not be. Then it drops the messages, whose memory a remembered
+// Runner would keep.
 func (o *outbox) flush() {
 	o.close()
 	o.writer.Wait()

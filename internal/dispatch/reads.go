@@ -157,7 +157,7 @@ func (r *reads) take(d *wire.Data) error {
 	return nil
 }
 
-// end ends what isn't answered. The Runner may be remembered, and what came for its readers takes memory.
+// end ends what isn't answered, and drops what came for it, whose memory a remembered Runner would keep.
 func (r *reads) end() {
 	close(r.over)
 	r.runner.mu.Lock()

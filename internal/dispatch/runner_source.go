@@ -21,8 +21,8 @@ var ErrAway = fmt.Errorf("the call's runner isn't connected: %w", output.ErrNotF
 // follow it cost the pod one Read, however many they are, and a reader that is behind has one of its own. Nothing is sent to
 // a reader that doesn't ask: a slow one slows nobody, and reads on from what is kept in the pod.
 //
-// When a connection ends, its readers wait for the runner to come back, for ReconnectWait, and go on at their offset. One that was made for
-// a call which has ended doesn't.
+// When a connection ends, its readers wait up to ReconnectWait for the runner to come back, and go on at their offset. They don't wait for
+// the runner of a single call whose result was acknowledged: it exits.
 type RunnerSource struct {
 	Hub *Hub
 	// RunnerOf is the hash of the key of the runner that a call is recorded to run on; empty for none. What runners say

@@ -55,7 +55,7 @@ func newTransfers(s *Runner) *transfers {
 	return t
 }
 
-// end ends those that haven't ended. The Runner may be remembered, and their parts take memory.
+// end ends those that haven't ended, and drops their parts, whose memory a remembered Runner would keep.
 func (t *transfers) end() {
 	close(t.over)
 	t.runner.mu.Lock()

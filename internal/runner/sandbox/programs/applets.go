@@ -88,7 +88,8 @@ func remember(v fileVersion, inside bool) {
 // UnheldApplets are the listed multi-call programs whose applets nothing holds, after AskMultiCall.
 func (l *List) UnheldApplets() []string { return l.unheld }
 
-// runsInside asks a program whether it runs its applets inside, until it has shown it. One that doesn't counts as one that does.
+// runsInside asks a program whether it runs its applets inside, until it has shown it. A program that
+// shows nothing counts as one that does.
 func (p *program) runsInside(ask Ask) (inside, isShown bool, err error) {
 	questions := p.questions()
 	isShown = len(questions) == 0 // none of its names starts anything
