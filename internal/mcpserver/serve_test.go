@@ -20,16 +20,8 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/testing/address"
 )
-
-// freeAddress returns an address that no process listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // writeCertificate creates a certificate for a name, and replaces the files atomically, as the kubelet does.
 func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string) {
@@ -54,7 +46,7 @@ type runningServer struct {
 
 func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTPOptions)) *runningServer {
 	t.Helper()
-	o.Address, o.HealthAddress = freeAddress(t), freeAddress(t)
+	o.Address, o.HealthAddress = address.Free(t), address.Free(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	server := newTestServer(t, nil, 8)
 	s := &runningServer{options: o, server: server, stop: cancel, ended: make(chan error, 1)}
@@ -275,7 +267,7 @@ func TestAServerThatCannotStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
-	free := func() string { return freeAddress(t) }
+	free := func() string { return address.Free(t) }
 	for name, test := range map[string]struct {
 		options HTTPOptions
 		want    string

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/testing/address"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/testing/apitest"
 )
@@ -133,10 +133,10 @@ func startReplica(t *testing.T, c *bareCluster) (*Options, *dispatch.Identity) {
 func newOptions(t *testing.T, namespace string) *Options {
 	t.Helper()
 	return &Options{
-		RunnerImage: "example.com/runner:1", RunnerDelivery: DeliverCopied, DispatchAddress: freeAddress(t), IdentityDir: t.TempDir(),
-		IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: freeAddress(t), LeaderElect: true, ConcurrentCalls: 1,
+		RunnerImage: "example.com/runner:1", RunnerDelivery: DeliverCopied, DispatchAddress: address.Free(t), IdentityDir: t.TempDir(),
+		IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: address.Free(t), LeaderElect: true, ConcurrentCalls: 1,
 		QPS: 1000, Namespace: namespace, PodIP: "127.0.0.1",
-		OutputAPI: true, OutputAPIAddress: freeAddress(t), OutputAPIService: "toolcall-subresources",
+		OutputAPI: true, OutputAPIAddress: address.Free(t), OutputAPIService: "toolcall-subresources",
 	}
 }
 
@@ -156,16 +156,6 @@ func runReplica(t *testing.T, conf *rest.Config, o *Options) {
 		<-ended
 		r.close(context.Background())
 	})
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // peer is a client that shows the certificate of another replica.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/internal/testing/address"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/testing/built"
 )
@@ -56,14 +56,6 @@ func eventually(t *testing.T, what string, is func() error) {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func newWatched(t *testing.T) *watched {
 	t.Helper()
 	server := apiservertest.New(t, apiservertest.Options{})
@@ -78,7 +70,7 @@ func newWatched(t *testing.T) *watched {
 			t.Fatalf("kubectl %s: %v: %s", args, err, said)
 		}
 	}
-	w := &watched{t: t, prometheus: freeAddress(t), admin: server.Admin(t)}
+	w := &watched{t: t, prometheus: address.Free(t), admin: server.Admin(t)}
 	w.startPrometheus(w.startOperator(server.AsOperator()))
 	return w
 }
@@ -87,8 +79,8 @@ func newWatched(t *testing.T) *watched {
 func (w *watched) startOperator(conf *rest.Config) string {
 	w.t.Helper()
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: freeAddress(w.t), DispatchService: "toolcall-dispatch",
-		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: freeAddress(w.t), HealthAddress: "0",
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address.Free(w.t), DispatchService: "toolcall-dispatch",
+		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: address.Free(w.t), HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespace: system, PodIP: "127.0.0.1",
 	}
 	must(w.t, options.Validate())

@@ -3,7 +3,6 @@ package otlptest
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolcall.dev/operator/internal/testing/address"
 	"toolcall.dev/operator/internal/testing/built"
 	"toolcall.dev/operator/internal/testing/full"
 )
@@ -39,9 +39,9 @@ func Collector(t testing.TB) *Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	at := address.Free(t)
 	var said strings.Builder
-	cmd := exec.Command(program, "--config", fmt.Sprintf(passedOn, address, e.URL))
+	cmd := exec.Command(program, "--config", fmt.Sprintf(passedOn, at, e.URL))
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -54,19 +54,9 @@ func Collector(t testing.TB) *Endpoint {
 			t.Logf("the collector: %s", said.String())
 		}
 	})
-	e.URL = "http://" + address
+	e.URL = "http://" + at
 	awaitServing(t, e.URL)
 	return e
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // awaitServing waits until a server answers.
