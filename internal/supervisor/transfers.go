@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -22,6 +23,11 @@ var errTransfers = errors.New("the operator asks for more of files than it may")
 // transferSlots are for the transfers of files that run at a time, whatever connection they came on: one that hangs in a file system
 // keeps its place, so that no more threads than theirs can hang.
 var transferSlots = make(chan struct{}, wire.MaxTransfers)
+
+// slotWait is how long a transfer waits for a place. Those of one connection have places: it waits only for some that hang.
+const slotWait = time.Minute
+
+var errNoSlot = errors.New("other files of the session hang in their file system: try again later, or end the session")
 
 // transfers carry files for the operator on one connection. Each has a goroutine. Parts are sent in turn with output.
 type transfers struct {
@@ -130,6 +136,8 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 	select {
 	case transferSlots <- struct{}{}:
 		defer func() { <-transferSlots }()
+	case <-time.After(slotWait):
+		return end, errNoSlot
 	case <-t.ctx.Done():
 		return end, t.ctx.Err()
 	}
