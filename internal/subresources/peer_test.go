@@ -46,22 +46,29 @@ func exchangeBy(name string, w http.ResponseWriter, r *http.Request) *exchange {
 	}
 }
 
-// A client that takes nothing is cut off, whoever answers.
-func TestEveryWriteHasATime(t *testing.T) {
-	t.Parallel()
+// passingOn is a forwarder to a leader that answers each request in three parts.
+func passingOn(t *testing.T) *forwarder {
+	t.Helper()
 	leader := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 3 {
 			_, _ = w.Write([]byte("a part"))
 			_ = http.NewResponseController(w).Flush()
 		}
 	}))
-	defer leader.Close()
-	passing := &forwarder{
+	t.Cleanup(leader.Close)
+	f := &forwarder{
 		leader:    someLeader(leader.Listener.Addr().String()),
 		transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		moves:     neverMove,
 	}
-	defer passing.transport.CloseIdleConnections()
+	t.Cleanup(f.transport.CloseIdleConnections)
+	return f
+}
+
+// A client that takes nothing is cut off, whoever answers.
+func TestEveryWriteHasATime(t *testing.T) {
+	t.Parallel()
+	passing := passingOn(t)
 	finished := &v1alpha1.ToolCall{Status: v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Stdout: "a part", Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 6}},
 	}}
@@ -99,20 +106,7 @@ func TestEveryWriteHasATime(t *testing.T) {
 // So is one whose file a replica passes on.
 func TestEveryWriteOfAFileThatIsPassedOnHasATime(t *testing.T) {
 	t.Parallel()
-	leader := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for range 3 {
-			_, _ = w.Write([]byte("a part"))
-			_ = http.NewResponseController(w).Flush()
-		}
-	}))
-	defer leader.Close()
-	f := &forwarder{
-		leader:    someLeader(leader.Listener.Addr().String()),
-		transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-		moves:     neverMove,
-	}
-	defer f.transport.CloseIdleConnections()
-	p := &proxy{forwarder: f, clock: clock.RealClock{}}
+	p := &proxy{forwarder: passingOn(t), clock: clock.RealClock{}}
 	to := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	q := exchangeBy("u", to, httptest.NewRequest(http.MethodGet, "/?path=x", nil))
 	q.object, q.path = types.NamespacedName{Namespace: "n", Name: "s"}, "files"
