@@ -86,14 +86,13 @@ type Memory struct {
 	// Nodes holds for five minutes what nodes give the runners of each environment. Runners say it again when they
 	// connect; until then the environment's status says what was found before.
 	Nodes *host.Nodes
-	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight, before the first pass.
+	// Queue holds which calls run and wait in each environment, and what each requester keeps pending. It is seeded from the calls in
+	// flight, before the first pass.
 	Queue *queue.Queues
 	// SessionQueue holds which calls wait in each session. The cache shows them all after a start, in their order.
 	SessionQueue *queue.SessionQueue
 	// Earlier holds which sessions' calls an operator before this one may have handed over. They are listed at the start.
 	Earlier *host.EarlierCalls
-	// Pending holds what each requester keeps pending. It is seeded like Queue.
-	Pending *queue.Budget
 	// Budgets holds what is in use of the ToolBudgets of each namespace that has some. It is seeded from the calls and sessions in flight
 	// and, for CPU, from the calls that have ended.
 	Budgets *queue.Ledger
@@ -117,9 +116,8 @@ type Memory struct {
 }
 
 // NewMemory makes an empty one.
-func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccessReviewInterface, pending queue.BudgetOptions) *Memory {
+func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccessReviewInterface, pending queue.PendingOptions) *Memory {
 	m := &Memory{
-		Pending:  queue.NewBudget(pending),
 		Nodes:    host.NewNodes(),
 		Earlier:  &host.EarlierCalls{},
 		Policies: &apicache.Compiled{},
@@ -131,7 +129,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Pools:    trigger.New("executionenvironment"),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
-	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
+	m.Queue, m.SessionQueue = queue.New(pending, start), queue.NewSessionQueue(start)
 	m.Budgets = queue.NewLedger(c.Now, func(what queue.Resource, name types.NamespacedName) {
 		if what == queue.Sessions {
 			m.Sessions.Enqueue(name, trigger.PriorityStart)
@@ -235,7 +233,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Budgets: m.Budgets, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
+		Queue:       m.Queue, Budgets: m.Budgets, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
 		LookAfterOutput: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
 		Wake:            func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent:      o.ConcurrentCalls,
@@ -255,7 +253,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Client: api, Objects: objects, Clock: o.Clock, Hub: m.Hub, Outputs: o.Outputs, Sessions: servings, Warn: calls.Tell,
 		Done: func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) },
 	}
-	approvals := &approval.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Requesters: &access.Requesters{Reader: api}}
+	approvals := &approval.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Requesters: &access.Requesters{Reader: api}, Tell: calls.Tell}
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	budgets := &toolbudget.Reconciler{Client: api, Objects: objects, Budgets: m.Budgets, Seed: calls.SeedBudgets}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})

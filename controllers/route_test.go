@@ -80,7 +80,7 @@ func serveMemory(t *testing.T, m *controllers.Memory) *dial.Config {
 }
 
 func TestTheNewsOfASessionsRunnerGoesToTheSessionAndItsCalls(t *testing.T) {
-	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
+	m := controllers.NewMemory(clock.RealClock{}, nil, queues.PendingOptions{})
 	calls, sessions := listen(t, m.Calls), listen(t, m.Sessions)
 	owner := wire.Owner{Kind: wire.KindSession, UID: "s1", Name: "session", Incarnation: 1}
 	conn, err := serveMemory(t, m).Dial(context.Background(), &wire.Serving{Owner: owner, Held: 1})
@@ -106,7 +106,7 @@ func TestTheNewsOfASessionsRunnerGoesToTheSessionAndItsCalls(t *testing.T) {
 }
 
 func TestTheNewsOfACallsRunnerGoesToTheCall(t *testing.T) {
-	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
+	m := controllers.NewMemory(clock.RealClock{}, nil, queues.PendingOptions{})
 	calls, sessions := listen(t, m.Calls), listen(t, m.Sessions)
 	owner := wire.Owner{Kind: wire.KindCall, UID: "c1", Name: "call"}
 	conn, err := serveMemory(t, m).Dial(context.Background(), &wire.Serving{Owner: owner})
@@ -131,7 +131,7 @@ func TestTheNewsOfACallsRunnerGoesToTheCall(t *testing.T) {
 
 // The beginning was lost with the connection, whose end nobody has noticed before the runner comes back.
 func TestACallWhoseBeginningWasLostIsLookedAt(t *testing.T) {
-	m := controllers.NewMemory(clock.RealClock{}, nil, queues.BudgetOptions{})
+	m := controllers.NewMemory(clock.RealClock{}, nil, queues.PendingOptions{})
 	calls, pools := listen(t, m.Calls), listen(t, m.Pools)
 	config := serveMemory(t, m)
 	for range 2 {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,25 +37,35 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 	// Requesters vouches for approvers.
 	Requesters *access.Requesters
+	// Tell makes an Event of a call.
+	Tell func(call *v1alpha1.ToolCall, kind, reason, action, message string)
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcallapprovals,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcallapprovals/status,verbs=patch
 
-// statusDelay is how long after a change of its call a decision is looked at: most approved calls have started, or ended, by then, and what
-// is written of the decision doesn't compete with that.
+// statusDelay is how long after a change of it or of its call a decision is looked at: most approved calls have started, or ended, by then,
+// and what is read and written of the decision doesn't compete with that.
 const statusDelay = 250 * time.Millisecond
 
 // SetupWithManager registers the controller. What becomes of a call that people decide about has its decisions looked at.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.ToolCallApproval{}).
+		Named("toolcallapproval").
+		Watches(&v1alpha1.ToolCallApproval{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) { enqueue(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) { enqueue(e.ObjectNew, q) },
+		}).
 		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { r.enqueueDecisions(ctx, e.ObjectNew, q) },
 			// So a call disappears from the cache that has ended.
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
 		}).
 		Complete(r)
+}
+
+func enqueue(decision client.Object, q requests) {
+	q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(decision)}, statusDelay)
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -69,7 +80,7 @@ func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q re
 		return
 	}
 	for i := range decisions {
-		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&decisions[i])}, statusDelay)
+		enqueue(&decisions[i], q)
 	}
 }
 
@@ -101,7 +112,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.setOwner(ctx, decision, call); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(r.writeStatus(ctx, decision, verdict))
+	if err := r.writeStatus(ctx, decision, verdict); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if verdict.Status == metav1.ConditionTrue && decision.Spec.Decision == v1alpha1.DecisionApprove {
+		r.Tell(call, corev1.EventTypeNormal, v1alpha1.ReasonApproved, "Approve", fmt.Sprintf("%q approved the call", approval.CountedOf(decision).Username))
+	}
+	return ctrl.Result{}, nil
 }
 
 // waits says that the controller of calls is about to count a decision. The call's next change has the decision looked at again.

@@ -334,7 +334,7 @@ func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job
 // forget drops what is remembered of a call in flight. It returns the session in whose line others may have waited for the call.
 func (r *applier) forget(call types.NamespacedName) (session types.NamespacedName) {
 	r.Queue.Release(call)
-	r.Pending.Release(call)
+	r.Queue.SetStarted(call)
 	r.Budgets.Release(call, queue.Calls, queue.PendingBytes)
 	r.starts.Forget(call)
 	r.changes.Forget(call)
@@ -351,6 +351,6 @@ func (r *applier) spend(call *v1alpha1.ToolCall) {
 
 // noteStart says that a call isn't pending any more.
 func (r *applier) noteStart(call types.NamespacedName) {
-	r.Pending.Release(call)
+	r.Queue.SetStarted(call)
 	r.Budgets.Release(call, queue.PendingBytes)
 }

@@ -84,7 +84,7 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 	left := request.ExpiresAt.Sub(o.now)
 	switch {
 	case tally.Denial != nil:
-		return o.endUnapproved(o.deniedBy(tally.Denial)), nil
+		return o.endUnapproved(tally.Denial), nil
 	case tally.IsApproved(o.call):
 		return r.startApproved(ctx, o, tally.ApprovedBy), nil
 	case len(tally.ApprovedBy) > len(request.ApprovedBy):
@@ -92,7 +92,7 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 		next.ApprovedBy = tally.ApprovedBy
 		return effects{status: o.awaiting(next), leaveQueue: true, wake: max(left, time.Millisecond)}, nil
 	case left <= 0:
-		return o.endUnapproved(o.expired()), nil
+		return o.endUnapproved(nil), nil
 	default:
 		return effects{leaveQueue: true, wake: left}, nil
 	}
@@ -116,11 +116,6 @@ func (r *Reconciler) startApproved(ctx context.Context, o *observation, by []v1a
 		e.status = &next.call.Status
 	}
 	return e
-}
-
-// endUnapproved ends a call that people didn't approve.
-func (o *observation) endUnapproved(status *v1alpha1.ToolCallStatus) effects {
-	return effects{status: status, leaveQueue: true, leaveLine: o.session != nil}
 }
 
 // readDecisions are the decisions about the call for which admission vouches.
@@ -177,23 +172,20 @@ func (o *observation) approved(by []v1alpha1.CountedApproval) *v1alpha1.ToolCall
 	return s.ToolCallStatus
 }
 
-// deniedBy ends a call that somebody refused, with the note.
-func (o *observation) deniedBy(denial *v1alpha1.ToolCallApproval) *v1alpha1.ToolCallStatus {
-	by := approval.CountedOf(denial)
-	message := fmt.Sprintf("%q denied the call", by.Username)
-	if denial.Spec.Note != "" {
-		message += ": " + denial.Spec.Note
-	}
-	next := *o
-	next.call = o.call.DeepCopy()
-	next.call.Status.Approval.DeniedBy = &by
-	return next.end(v1alpha1.PhaseDenied, v1alpha1.ReasonApprovalDenied, message)
-}
-
-// expired ends a call that too few people approved in time.
-func (o *observation) expired() *v1alpha1.ToolCallStatus {
+// endUnapproved ends a call that somebody refused, with the note, or that too few people approved in time.
+func (o *observation) endUnapproved(denial *v1alpha1.ToolCallApproval) effects {
 	request := o.call.Status.Approval
-	message := fmt.Sprintf("%d of %d needed approvals came within %s: create the call again to ask again",
+	reason, message := v1alpha1.ReasonApprovalExpired, fmt.Sprintf("%d of %d needed approvals came within %s: create the call again to ask again",
 		len(request.ApprovedBy), request.Minimum, request.ExpiresAt.Sub(request.RequestedAt.Time).Round(time.Second))
-	return o.end(v1alpha1.PhaseDenied, v1alpha1.ReasonApprovalExpired, message)
+	if denial != nil {
+		reason, message = v1alpha1.ReasonApprovalDenied, fmt.Sprintf("%q denied the call", approval.CountedOf(denial).Username)
+		if denial.Spec.Note != "" {
+			message += ": " + denial.Spec.Note
+		}
+	}
+	status := o.end(v1alpha1.PhaseDenied, reason, message)
+	if denial != nil {
+		status.Approval.DeniedBy = ptr.To(approval.CountedOf(denial))
+	}
+	return effects{status: status, leaveQueue: true, leaveLine: o.session != nil}
 }

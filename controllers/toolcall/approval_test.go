@@ -141,7 +141,11 @@ func testApprovedCall(t *testing.T) {
 	if fixture.Condition(now, v1alpha1.ConditionApproved) != "True" || len(now.Status.Approval.ApprovedBy) != 1 || now.Status.Approval.ApprovedBy[0].Username != "bob" {
 		t.Fatalf("%+v, %+v", now.Status.Approval, now.Status.Conditions)
 	}
+	a.DrainEvents()
 	a.expect(d, v1alpha1.ApprovalAccepted, v1alpha1.ReasonDecisionCounts)
+	if event := <-a.Events.Events; event != `Normal Approved "bob" approved the call` {
+		t.Errorf("the Event of the approval: %q", event)
+	}
 	a.Reconcile(call)
 	runner := a.Start(call)
 	late := a.Decide(a.Approver("carol"), call, deny)

@@ -14,7 +14,7 @@ func by(user string) func(*v1alpha1.ToolCall) {
 
 func TestARequesterWithTooManyPendingCallsIsDeniedAndNobodyElse(t *testing.T) {
 	w := fixture.NewWorld(t)
-	user := w.WithBudget(callqueue.BudgetOptions{MaxCalls: 2})
+	user := w.WithBudget(callqueue.PendingOptions{MaxCalls: 2})
 	w.Environment("env", fixture.AsDefault)
 	first, second := w.Call("first", by(user)), w.Call("second", by(user))
 	w.LetIn(first)
@@ -36,7 +36,7 @@ func TestARequesterWithTooManyPendingCallsIsDeniedAndNobodyElse(t *testing.T) {
 
 func TestARequesterWithTooMuchPendingInputIsDenied(t *testing.T) {
 	w := fixture.NewWorld(t)
-	user := w.WithBudget(callqueue.BudgetOptions{MaxBytes: 10 << 10})
+	user := w.WithBudget(callqueue.PendingOptions{MaxBytes: 10 << 10})
 	w.Environment("env", fixture.AsDefault)
 	large := func(c *v1alpha1.ToolCall) { c.Spec.Stdin = fixture.LongText(6 << 10) }
 	w.LetIn(w.Call("first", by(user), large))
@@ -49,7 +49,7 @@ func TestARequesterWithTooMuchPendingInputIsDenied(t *testing.T) {
 // A call that waits for its turn was let in before: that a newer one asks the new operator first changes nothing.
 func TestACallThatWasLetInIsNotDeniedByTheNextOperator(t *testing.T) {
 	w := fixture.NewWorld(t)
-	user := w.WithBudget(callqueue.BudgetOptions{MaxCalls: 1})
+	user := w.WithBudget(callqueue.PendingOptions{MaxCalls: 1})
 	w.Environment("env", atMost(1))
 	running := w.Call("running", by(user))
 	w.Reconcile(running)

@@ -82,7 +82,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.Reconciler = NewReconciler(Options{
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
-		Queue: queue.New(func(types.NamespacedName) {}), Pending: queue.NewBudget(queue.BudgetOptions{MaxCalls: 1}),
+		Queue: queue.New(queue.PendingOptions{MaxCalls: 1}, func(types.NamespacedName) {}),
 		Budgets:      queue.NewLedger(time.Now, func(queue.Resource, types.NamespacedName) {}),
 		SessionQueue: queue.NewSessionQueue(func(types.NamespacedName) {}), Earlier: &host.EarlierCalls{},
 		Pools: pools, Concurrent: 4,
@@ -373,7 +373,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	c := newCluster(t, o.call)
 	env := types.NamespacedName{Namespace: "ns", Name: "env"}
 	c.Queue.Admit(env, 1, holderOf(o.call))
-	reservePending(c.Pending, o.call)
+	reservePending(c.Queue, o.call)
 	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), release: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	}
 	next := o.call.DeepCopy()
 	next.Name, next.UID = "next", "next-uid"
-	if refusal := reservePending(c.Pending, next); refusal != nil {
+	if refusal := reservePending(c.Queue, next); refusal != nil {
 		t.Errorf("the requester's next call: %v", refusal)
 	}
 	if !c.Queue.Admit(env, 1, holderOf(next)) {

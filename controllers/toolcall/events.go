@@ -38,7 +38,8 @@ func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.
 	r.Tell(after, kind, s.Reason, string(s.Phase), s.Message)
 }
 
-// announceApproval tells that people are asked about a call, and what they decided. The end of a call has an Event of its own.
+// announceApproval tells that people are asked about a call, and counts what they decided. The end of a call has an Event of its own, and
+// the controller of decisions tells of approvals: such a write beside the start would slow it.
 func (r *applier) announceApproval(before, after *v1alpha1.ToolCall) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionApproved)
 	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionApproved)
@@ -50,7 +51,6 @@ func (r *applier) announceApproval(before, after *v1alpha1.ToolCall) {
 	case was != nil && was.Status == is.Status:
 	case is.Status == metav1.ConditionTrue:
 		metrics.CountApproval(metrics.Approved)
-		r.Tell(after, corev1.EventTypeNormal, v1alpha1.ReasonApproved, "Approve", is.Message)
 	case is.Reason == v1alpha1.ReasonApprovalDenied:
 		metrics.CountApproval(metrics.ApprovalDenied)
 	case is.Reason == v1alpha1.ReasonApprovalExpired:

@@ -62,7 +62,7 @@ type judged struct {
 
 // judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
 func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, otherwise *effects, err error) {
-	if over := reservePending(r.Pending, o.call); over != nil {
+	if over := reservePending(r.Queue, o.call); over != nil {
 		return nil, &effects{status: o.refuse(over)}, nil
 	}
 	if over, err := r.overBudget(ctx, o, queue.PendingBytes); err != nil || over != nil {

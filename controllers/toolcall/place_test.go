@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -368,7 +369,7 @@ func TestACallSaysThatItWaitsForAPlace(t *testing.T) {
 
 func TestARequesterWithTooMuchPendingIsDenied(t *testing.T) {
 	t.Parallel()
-	p := queue.NewBudget(queue.BudgetOptions{MaxCalls: 1, MaxBytes: 100})
+	p := queue.New(queue.PendingOptions{MaxCalls: 1, MaxBytes: 100}, func(types.NamespacedName) {})
 	if refusal := reservePending(p, observed().call); refusal != nil {
 		t.Fatalf("the first: %v", refusal)
 	}
@@ -381,7 +382,7 @@ func TestARequesterWithTooMuchPendingIsDenied(t *testing.T) {
 	if again := reservePending(p, observed().call); again != nil {
 		t.Errorf("the first again: %v", again)
 	}
-	p.Release(holderOf(observed().call).Name)
+	p.SetStarted(holderOf(observed().call).Name)
 	second.Spec.Shell.Command = strings.Repeat("x", 101)
 	if refusal := reservePending(p, second); refusal == nil || !strings.Contains(refusal.Message, "101 bytes") {
 		t.Errorf("a large one: %v", refusal)

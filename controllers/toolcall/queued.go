@@ -34,8 +34,8 @@ func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
 }
 
 // reservePending counts a call as pending, or says why it is refused.
-func reservePending(pending *queue.Budget, call *v1alpha1.ToolCall) *decide.Refusal {
-	message := pending.Reserve(pendingOf(call))
+func reservePending(queues *queue.Queues, call *v1alpha1.ToolCall) *decide.Refusal {
+	message := queues.Reserve(pendingOf(call))
 	if message == "" {
 		return nil
 	}

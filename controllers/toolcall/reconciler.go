@@ -82,9 +82,8 @@ type Options struct {
 	Placers []host.Placer
 	// Nodes learns what the node of each cold call's runner can hold.
 	Nodes *host.Nodes
-	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
-	Queue   *queue.Queues
-	Pending *queue.Budget
+	// Queue holds calls back whose environment runs as many as it may, and refuses those of a requester who has too many pending.
+	Queue *queue.Queues
 	// Budgets counts what is in use of the ToolBudgets of each namespace.
 	Budgets *queue.Ledger
 	// Sessions looks up the sessions of calls, SessionQueue holds the order of their calls, Earlier those that an operator before

@@ -44,7 +44,7 @@ func (r *decider) seed(ctx context.Context) error {
 		}
 		// One that says nothing and has no Job is decided about when it is looked at.
 		if call.Status.Runner == nil && (in != "" || len(call.Status.Conditions) > 0) {
-			r.Pending.SetPending(pendingOf(call))
+			r.Queue.SetPending(pendingOf(call))
 		}
 	}
 	// All who run are known by now: a limit that becomes known meanwhile lets in nobody too many.

@@ -245,7 +245,7 @@ func testUnacknowledged(t *testing.T) {
 
 func testPendingBudget(t *testing.T) {
 	b := newCallBench(t)
-	b.Pending = callqueue.BudgetOptions{MaxCalls: 2}
+	b.Pending = callqueue.PendingOptions{MaxCalls: 2}
 	b.Rebuild()
 	// Those of other namespaces count.
 	requester := "requester-" + b.Namespace

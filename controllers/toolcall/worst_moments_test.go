@@ -268,7 +268,7 @@ func TestAnEndWhoseAnswerIsLostFreesTheCallsPlace(t *testing.T) {
 
 func TestAnEndWhoseAnswerIsLostFreesTheRequestersBudget(t *testing.T) {
 	w := fixture.NewWorld(t)
-	w.Pending = callqueue.BudgetOptions{MaxCalls: 1, MaxBytes: 1 << 20}
+	w.Pending = callqueue.PendingOptions{MaxCalls: 1, MaxBytes: 1 << 20}
 	w.Rebuild()
 	w.Environment("env", fixture.AsDefault)
 	first := w.Call("first", by(w.Namespace))

@@ -345,7 +345,7 @@ func (h *Hub) leave(s *Runner) {
 
 // settle forgets a runner that isn't connected, and of which nothing is remembered.
 func (h *Hub) settle(s *Runner) {
-	if !h.isConnected(s) && !(h.processes[s.keyHash] == s && s.isRemembered()) {
+	if !h.isConnected(s) && !(h.processes[s.keyHash] == s && inServed(s, (*served).isRemembered)) {
 		h.forget(s)
 	}
 }

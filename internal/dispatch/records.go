@@ -76,11 +76,11 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runn
 	case owner.IsSession():
 		session := &v1alpha1.ToolSession{}
 		found, err := get(ctx, reader, s.objectName(owner.Name), session)
-		return s.checkRecord(found && string(session.UID) == owner.UID, session.Status.Runner, err, errNoServer)
+		return checkRecord(s.keyHash, found && string(session.UID) == owner.UID, session.Status.Runner, err, errNoServer)
 	case owner.IsCall():
 		call := &v1alpha1.ToolCall{}
 		found, err := get(ctx, reader, s.objectName(owner.Name), call)
-		return s.checkRecord(found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
+		return checkRecord(s.keyHash, found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
 	}
 	job := &metav1.PartialObjectMetadata{}
 	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
@@ -96,9 +96,9 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runn
 	return err
 }
 
-// checkRecord returns an error that was met, or else otherwise where the owner wasn't found, or doesn't record the runner.
-func (s *Runner) checkRecord(found bool, recorded *v1alpha1.RunnerBinding, err, otherwise error) error {
-	if err == nil && (!found || recorded == nil || recorded.KeyHash != s.keyHash) {
+// checkRecord returns an error that was met, or else otherwise where the owner wasn't found, or doesn't record the runner with a key.
+func checkRecord(keyHash string, found bool, recorded *v1alpha1.RunnerBinding, err, otherwise error) error {
+	if err == nil && (!found || recorded == nil || recorded.KeyHash != keyHash) {
 		return otherwise
 	}
 	return err

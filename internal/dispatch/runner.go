@@ -163,12 +163,6 @@ func (s *Runner) end() {
 	}
 }
 
-// isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
-// and its results count in any case.
-func (s *Runner) isRemembered() bool {
-	return inServed(s, func(v *served) bool { return v.IsSession() || v.hasResult() })
-}
-
 // continueFrom takes over what was known of the runner when its last connection ended.
 func (s *Runner) continueFrom(last *Runner) {
 	last.mu.Lock()

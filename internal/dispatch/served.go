@@ -137,6 +137,10 @@ func (v *served) markAll() {
 	}
 }
 
+// isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
+// and its results count in any case.
+func (v *served) isRemembered() bool { return v.IsSession() || v.hasResult() }
+
 // hasResult says that a result is there which nobody has acknowledged.
 func (v *served) hasResult() bool {
 	for _, call := range v.calls {

@@ -102,7 +102,7 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Log
 	if r.identity, err = loadIdentity(ctx, o, clients, log); err != nil {
 		return nil, err
 	}
-	r.memory = controllers.NewMemory(clock.RealClock{}, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
+	r.memory = controllers.NewMemory(clock.RealClock{}, clients.AuthorizationV1().SubjectAccessReviews(), queue.PendingOptions{
 		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
 	if r.kept, err = openOutputStore(ctx, o, r.memory, log.WithName("output-store")); err != nil {

@@ -26,7 +26,7 @@ func newCluster(seed uint64) *cluster {
 		random: random, limit: 1 + random.IntN(4),
 		running: map[string]Holder{}, waiting: map[string]Holder{},
 	}
-	c.Queues = New(c.wake)
+	c.Queues = New(PendingOptions{}, c.wake)
 	return c
 }
 
@@ -90,7 +90,7 @@ func (c *cluster) step() {
 // restart replaces the queues by new ones, and has the calls asked for again in a random order.
 func (c *cluster) restart(t *testing.T) {
 	t.Helper()
-	c.Queues = New(c.wake)
+	c.Queues = New(PendingOptions{}, c.wake)
 	var all []Holder
 	for _, entry := range c.running {
 		c.SetRunning(env, entry)

@@ -45,22 +45,24 @@ func compareCreation(a, b Holder) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
-// Queues holds the queue of each environment. It is safe for concurrent use.
+// Queues holds the queue of each environment, and counts what each requester keeps pending. It is safe for concurrent use.
 type Queues struct {
 	wake func(types.NamespacedName)
 
 	mu           sync.Mutex
 	environments map[types.NamespacedName]*environment
 	// in finds the environment of each call that runs or waits.
-	in map[types.NamespacedName]*environment
+	in      map[types.NamespacedName]*environment
+	pending pending
 }
 
 // New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit.
-func New(wake func(types.NamespacedName)) *Queues {
+func New(bounds PendingOptions, wake func(types.NamespacedName)) *Queues {
 	return &Queues{
 		wake:         wake,
 		environments: map[types.NamespacedName]*environment{},
 		in:           map[types.NamespacedName]*environment{},
+		pending:      pending{bounds, map[types.NamespacedName]Pending{}, map[string]usage{}},
 	}
 }
 

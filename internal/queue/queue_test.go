@@ -28,7 +28,7 @@ type recorder struct {
 
 func newRecorder() *recorder {
 	r := &recorder{}
-	r.Queues = New(func(c types.NamespacedName) { r.woken = append(r.woken, c.Name) })
+	r.Queues = New(PendingOptions{}, func(c types.NamespacedName) { r.woken = append(r.woken, c.Name) })
 	return r
 }
 

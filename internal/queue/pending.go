@@ -2,13 +2,12 @@ package queue
 
 import (
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BudgetOptions bound what one requester keeps pending, over all namespaces. 0 is no bound.
-type BudgetOptions struct {
+// PendingOptions bound what one requester keeps pending, over all namespaces. 0 is no bound.
+type PendingOptions struct {
 	// MaxCalls bounds the number of pending calls.
 	MaxCalls int
 	// MaxBytes bounds the input of the pending calls together: scripts, sources, arguments, variables, stdin.
@@ -21,12 +20,9 @@ type Pending struct {
 	Bytes int64
 }
 
-// Budget bounds the pending calls of each requester, so that nobody can fill the operator's memory. It keeps its state
-// in memory, and is safe for concurrent use.
-type Budget struct {
-	options BudgetOptions
-
-	mu         sync.Mutex
+// pending counts the calls that have not started, so that no requester can fill the operator's memory with them. It needs the lock of Queues.
+type pending struct {
+	options    PendingOptions
 	calls      map[types.NamespacedName]Pending
 	requesters map[string]usage
 }
@@ -36,31 +32,42 @@ type usage struct {
 	bytes int64
 }
 
-// NewBudget returns a budget without calls.
-func NewBudget(options BudgetOptions) *Budget {
-	return &Budget{options: options, calls: map[types.NamespacedName]Pending{}, requesters: map[string]usage{}}
-}
-
 // Reserve counts a call as pending, or says to the requester why it may not be; the message is empty for a call that is
 // counted. A call that is counted already stays counted, whatever the bounds are.
-func (b *Budget) Reserve(p Pending) (message string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known, ok := b.calls[p.Name]; ok {
+func (q *Queues) Reserve(p Pending) (message string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if known, ok := q.pending.calls[p.Name]; ok {
 		if known.UID == p.UID {
 			return ""
 		}
-		b.remove(p.Name)
+		q.pending.remove(p.Name)
 	}
-	if message := b.excess(p); message != "" {
+	if message := q.pending.excess(p); message != "" {
 		return message
 	}
-	b.add(p)
+	q.pending.add(p)
 	return ""
 }
 
-// excess says which bound the call would exceed; empty for none. It needs the lock.
-func (b *Budget) excess(p Pending) string {
+// SetPending counts a call that an earlier process let in, whatever the bounds are.
+func (q *Queues) SetPending(p Pending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, known := q.pending.calls[p.Name]; !known {
+		q.pending.add(p)
+	}
+}
+
+// SetStarted says that a call isn't pending: it has started, has ended or was deleted.
+func (q *Queues) SetStarted(call types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pending.remove(call)
+}
+
+// excess says which bound the call would exceed; empty for none.
+func (b *pending) excess(p Pending) string {
 	used := b.requesters[p.User]
 	if limit := b.options.MaxCalls; limit > 0 && used.calls >= limit {
 		return fmt.Sprintf("%d calls of this requester are pending, and %d is the limit: wait until some have started, or cancel some",
@@ -78,37 +85,19 @@ func (b *Budget) excess(p Pending) string {
 	}
 }
 
-// Release says that a call has started, has ended or was deleted.
-func (b *Budget) Release(call types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.remove(call)
-}
-
-// SetPending counts a call that an earlier process let in, whatever the bounds are.
-func (b *Budget) SetPending(p Pending) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, known := b.calls[p.Name]; !known {
-		b.add(p)
-	}
-}
-
-// add needs the lock.
-func (b *Budget) add(p Pending) {
+func (b *pending) add(p Pending) {
 	b.calls[p.Name] = p
 	b.change(p.User, usage{1, p.Bytes})
 }
 
-// remove needs the lock.
-func (b *Budget) remove(call types.NamespacedName) {
+func (b *pending) remove(call types.NamespacedName) {
 	if p, ok := b.calls[call]; ok {
 		delete(b.calls, call)
 		b.change(p.User, usage{-1, -p.Bytes})
 	}
 }
 
-func (b *Budget) change(requester string, by usage) {
+func (b *pending) change(requester string, by usage) {
 	u := b.requesters[requester]
 	if u = (usage{u.calls + by.calls, u.bytes + by.bytes}); u.calls > 0 {
 		b.requesters[requester] = u

@@ -14,16 +14,18 @@ func newPending(requester string, n int, bytes int64) Pending {
 	return Pending{Holder{Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), User: requester}, bytes}
 }
 
-// total counts the calls anew.
-func (b *Budget) total() (calls int, bytes int64) {
-	return budgetModel(b.calls).sum(func(Pending) bool { return true })
+func newQueues(options PendingOptions) *Queues { return New(options, func(types.NamespacedName) {}) }
+
+// total counts the pending calls anew.
+func (q *Queues) total() (calls int, bytes int64) {
+	return pendingModel(q.pending.calls).sum(func(Pending) bool { return true })
 }
 
-// expectNothing wants a budget without calls.
-func (b *Budget) expectNothing(t *testing.T) {
+// expectNothing wants no pending calls.
+func (q *Queues) expectNothing(t *testing.T) {
 	t.Helper()
-	if len(b.calls)+len(b.requesters) != 0 {
-		t.Errorf("left over: %v, %v", b.calls, b.requesters)
+	if len(q.pending.calls)+len(q.pending.requesters) != 0 {
+		t.Errorf("left over: %v, %v", q.pending.calls, q.pending.requesters)
 	}
 }
 
@@ -40,10 +42,10 @@ func tooMuch(used, wanted, limit int) string {
 	return fmt.Sprintf("the pending calls of this requester hold %d bytes of input and this call has %d, and %d is the limit: wait until some have started, or cancel some", used, wanted, limit)
 }
 
-func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
+func TestTheCallsAndTheBytesOfEachRequesterAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		options BudgetOptions
+		options PendingOptions
 		before  []Pending
 		call    Pending
 		// want is the message; empty when the call passes.
@@ -53,41 +55,41 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 			before: []Pending{newPending("a", 0, 1<<40)}, call: newPending("a", 1, 1<<40),
 		},
 		"the last call that fits": {
-			options: BudgetOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 9),
+			options: PendingOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 9),
 		},
 		"one call too many": {
-			options: BudgetOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9), newPending("a", 1, 9)}, call: newPending("a", 2, 0),
+			options: PendingOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9), newPending("a", 1, 9)}, call: newPending("a", 2, 0),
 			want: tooMany(2, 2),
 		},
 		"the last byte that fits": {
-			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1),
+			options: PendingOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1),
 		},
 		"one byte too many": {
-			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 2),
+			options: PendingOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 2),
 			want: tooMuch(9, 2, 10),
 		},
 		"a call that never fits": {
-			options: BudgetOptions{MaxBytes: 10}, call: newPending("a", 1, 11), want: tooLarge(11, 10),
+			options: PendingOptions{MaxBytes: 10}, call: newPending("a", 1, 11), want: tooLarge(11, 10),
 		},
 		"as many bytes as a number holds": {
-			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1<<63-1),
+			options: PendingOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1<<63-1),
 			want: tooLarge(1<<63-1, 10),
 		},
 		"another requester's calls": {
-			options: BudgetOptions{MaxCalls: 1, MaxBytes: 10}, before: []Pending{newPending("b", 0, 10)}, call: newPending("a", 0, 10),
+			options: PendingOptions{MaxCalls: 1, MaxBytes: 10}, before: []Pending{newPending("b", 0, 10)}, call: newPending("a", 0, 10),
 		},
 		"another namespace's calls of the requester": {
-			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Holder: Holder{Name: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", User: "a"}}},
+			options: PendingOptions{MaxCalls: 1}, before: []Pending{{Holder: Holder{Name: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", User: "a"}}},
 			call: newPending("a", 0, 0), want: tooMany(1, 1),
 		},
 		"calls without a requester together": {
-			options: BudgetOptions{MaxCalls: 1}, before: []Pending{newPending("", 0, 0)}, call: newPending("", 1, 0),
+			options: PendingOptions{MaxCalls: 1}, before: []Pending{newPending("", 0, 0)}, call: newPending("", 1, 0),
 			want: tooMany(1, 1),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := NewBudget(test.options)
+			b := newQueues(test.options)
 			for _, p := range test.before {
 				if excess := b.Reserve(p); excess != "" {
 					t.Fatalf("%s: %s", p.Name.Name, excess)
@@ -101,7 +103,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 				t.Errorf("%d calls are counted", calls)
 			}
 			for _, p := range append(test.before, test.call) {
-				b.Release(p.Name)
+				b.SetStarted(p.Name)
 			}
 			b.expectNothing(t)
 		})
@@ -110,7 +112,7 @@ func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
 
 func TestReservingAgainChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(BudgetOptions{MaxCalls: 1, MaxBytes: 10})
+	b := newQueues(PendingOptions{MaxCalls: 1, MaxBytes: 10})
 	for range 3 {
 		if excess := b.Reserve(newPending("a", 0, 10)); excess != "" {
 			t.Fatal(excess)
@@ -119,14 +121,14 @@ func TestReservingAgainChangesNothing(t *testing.T) {
 	if calls, bytes := b.total(); calls != 1 || bytes != 10 {
 		t.Errorf("%d calls with %d bytes", calls, bytes)
 	}
-	b.Release(newPending("a", 0, 10).Name)
-	b.Release(newPending("a", 0, 10).Name)
+	b.SetStarted(newPending("a", 0, 10).Name)
+	b.SetStarted(newPending("a", 0, 10).Name)
 	b.expectNothing(t)
 }
 
 func TestACallWithAUsedNameReplacesTheOldOne(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(BudgetOptions{MaxCalls: 1, MaxBytes: 10})
+	b := newQueues(PendingOptions{MaxCalls: 1, MaxBytes: 10})
 	b.Reserve(newPending("a", 0, 10))
 	again := newPending("a", 0, 3)
 	again.UID = "another"
@@ -145,7 +147,7 @@ func TestACallWithAUsedNameReplacesTheOldOne(t *testing.T) {
 
 func TestCallsThatWereLetInBeforeCountWhateverTheBoundsAre(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(BudgetOptions{MaxCalls: 2, MaxBytes: 10})
+	b := newQueues(PendingOptions{MaxCalls: 2, MaxBytes: 10})
 	for range 2 {
 		for n := range 3 {
 			b.SetPending(newPending("a", n, 9))
@@ -165,7 +167,7 @@ func TestCallsThatWereLetInBeforeCountWhateverTheBoundsAre(t *testing.T) {
 func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	const limit = 10
-	b := NewBudget(BudgetOptions{MaxCalls: limit})
+	b := newQueues(PendingOptions{MaxCalls: limit})
 	var group sync.WaitGroup
 	passed := make(chan Pending, 100)
 	for n := range 100 {
@@ -180,7 +182,7 @@ func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
 	count := 0
 	for p := range passed {
 		count++
-		group.Go(func() { b.Release(p.Name) })
+		group.Go(func() { b.SetStarted(p.Name) })
 	}
 	group.Wait()
 	if count != limit {
@@ -189,14 +191,14 @@ func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
 	b.expectNothing(t)
 }
 
-// FuzzBudget runs any sequence of events against a list of calls that is counted anew each time.
-func FuzzBudget(f *testing.F) {
+// FuzzPending runs any sequence of events against a list of calls that is counted anew each time.
+func FuzzPending(f *testing.F) {
 	f.Add([]byte{0, 1, 5, 0, 1, 5, 1, 1, 0})
 	f.Add([]byte{0, 0, 255, 0, 4, 255, 2, 3, 200, 0, 3, 1, 1, 0, 0})
 	f.Add([]byte{3, 0, 9, 0, 0, 9, 2, 0, 9, 1, 0, 0, 2, 0, 9})
 	f.Fuzz(func(t *testing.T, events []byte) {
-		options := BudgetOptions{MaxCalls: 3, MaxBytes: 300}
-		b, model := NewBudget(options), budgetModel{}
+		options := PendingOptions{MaxCalls: 3, MaxBytes: 300}
+		b, model := newQueues(options), pendingModel{}
 		for ; len(events) >= 3; events = events[3:] {
 			p := newPending(string('a'+rune(events[1]%3)), int(events[1]/3%8), int64(events[2]))
 			switch events[0] % 4 {
@@ -205,7 +207,7 @@ func FuzzBudget(f *testing.F) {
 					t.Fatalf("reserve %v: %q, want it to pass: %t", p, got, want)
 				}
 			case 1:
-				b.Release(p.Name)
+				b.SetStarted(p.Name)
 				delete(model, p.Name)
 			case 2:
 				// The same name is used by a new call.
@@ -215,7 +217,7 @@ func FuzzBudget(f *testing.F) {
 				}
 			case 3:
 				// The process is replaced.
-				b = NewBudget(options)
+				b = newQueues(options)
 				for _, p := range model {
 					b.SetPending(p)
 				}
@@ -226,15 +228,15 @@ func FuzzBudget(f *testing.F) {
 			}
 		}
 		for call := range model {
-			b.Release(call)
+			b.SetStarted(call)
 		}
 		b.expectNothing(t)
 	})
 }
 
-type budgetModel map[types.NamespacedName]Pending
+type pendingModel map[types.NamespacedName]Pending
 
-func (m budgetModel) sum(of func(Pending) bool) (calls int, bytes int64) {
+func (m pendingModel) sum(of func(Pending) bool) (calls int, bytes int64) {
 	for _, p := range m {
 		if of(p) {
 			calls++
@@ -244,7 +246,7 @@ func (m budgetModel) sum(of func(Pending) bool) (calls int, bytes int64) {
 	return calls, bytes
 }
 
-func (m budgetModel) reserve(options BudgetOptions, p Pending) bool {
+func (m pendingModel) reserve(options PendingOptions, p Pending) bool {
 	if m[p.Name].UID == p.UID {
 		return true
 	}
