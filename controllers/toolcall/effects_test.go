@@ -82,7 +82,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.Reconciler = NewReconciler(Options{
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
-		Queue: queue.New(queue.PendingOptions{MaxCalls: 1}, func(types.NamespacedName) {}),
+		Queue:        queue.New(queue.PendingOptions{MaxCalls: 1}, func(types.NamespacedName) {}),
 		Budgets:      queue.NewLedger(time.Now, func(queue.Resource, types.NamespacedName) {}),
 		SessionQueue: queue.NewSessionQueue(func(types.NamespacedName) {}), Earlier: &host.EarlierCalls{},
 		Pools: pools, Concurrent: 4,

@@ -15,7 +15,6 @@ import (
 var asks = map[string][]string{
 	"Client":       nil,
 	"Queue":        {"Announce", "Admit", "FirstSeen", "IsWaiting"},
-	"Pending":      nil,
 	"Budgets":      {"Seed", "Ask"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
