@@ -261,7 +261,7 @@ func TestReachableAsksForAnyPort(t *testing.T) {
 		reason Reason
 	}{
 		"a listed name":                    {public, "a.example.com", ""},
-		"a public name in the cluster":     {clustered, "a.example.com", ReasonInCluster},
+		"a public name in the cluster":     {clustered, "a.example.com", ""},
 		"a name of the cluster":            {clustered, "a.ns.svc.cluster.local", ""},
 		"a wildcard's name in the cluster": {clustered, "a.example.org", ReasonInCluster},
 		"a name that points at metadata":   {netip.MustParseAddr("169.254.169.254"), "a.example.com", ReasonMetadata},
