@@ -165,7 +165,8 @@ type ToolSessionStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// environment is what was resolved when the session began: names and sources, never values.
+	// environment is what was resolved when the session began, for calls that set nothing themselves: names and sources, never
+	// values. Without what only a pod knows: the working directory and the image's variables.
 	// +optional
 	Environment *ResolvedEnvironment `json:"environment,omitempty"`
 
