@@ -30,7 +30,7 @@ type ToolSessionSpec struct {
 	WorkingDir string `json:"workingDir,omitempty"`
 
 	// env are variables of the session's calls, under each call's own and over those of the environment. Literal values
-	// only, at most 32768 bytes of names and values.
+	// only, at most 131072 bytes of names and values.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name

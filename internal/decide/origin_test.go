@@ -139,6 +139,23 @@ func TestASessionSaysWhichEnvironmentItsCallsHave(t *testing.T) {
 	}
 }
 
+// What the API takes for a session's variables is stored, with what it began with and with each decision.
+func TestTheLargestVariablesOfASessionAreStored(t *testing.T) {
+	t.Parallel()
+	largest := callEnv("A", strings.Repeat("x", v1alpha1.MaxEnvBytes-1))
+	o := mustBegin(t, begin(func(s *decide.SessionSnapshot) { s.Session.Spec.Env = largest }))
+	if _, err := o.Encode(); err != nil {
+		t.Error(err)
+	}
+	d, err := decide.Decide(snapshot(inSession(began(func(o *decide.Origin) { o.Env = largest }))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Encode(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestASessionKeepsWhatItBeganWith(t *testing.T) {
 	t.Parallel()
 	s := begin(func(s *decide.SessionSnapshot) {
