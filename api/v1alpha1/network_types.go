@@ -42,7 +42,7 @@ type NetworkRules struct {
 	DeniedCIDRs []string `json:"deniedCIDRs,omitempty"`
 
 	// allowInCluster treats the networks of the cluster's services and pods like all others. Without it calls reach in them
-	// only what allowed names: an address, a CIDR, or a full name or wildcard in the cluster's domain. Default false.
+	// only what allowed names: an address, a CIDR, a name that is written out, or a wildcard in the cluster's domain. Default false.
 	// +kubebuilder:default=false
 	// +optional
 	AllowInCluster *bool `json:"allowInCluster,omitempty"`

@@ -30,7 +30,7 @@ type ToolSessionSpec struct {
 	WorkingDir string `json:"workingDir,omitempty"`
 
 	// env are variables of the session's calls, under each call's own and over those of the environment. Literal values
-	// only, at most 32768 bytes of names and values.
+	// only, at most 131072 bytes of names and values.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
@@ -165,7 +165,8 @@ type ToolSessionStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// environment is what was resolved when the session began: names and sources, never values.
+	// environment is what was resolved when the session began, for calls that set nothing themselves: names and sources, never
+	// values. Without what only a pod knows: the working directory and the image's variables.
 	// +optional
 	Environment *ResolvedEnvironment `json:"environment,omitempty"`
 

@@ -32,7 +32,7 @@ func (o *observation) status(phase v1alpha1.SessionPhase, reason, message string
 		s.Timings = &v1alpha1.SessionTimingsStatus{}
 	}
 	if o.origin != nil && s.Environment == nil {
-		s.Environment = &v1alpha1.ResolvedEnvironment{Name: o.origin.Effective().Name}
+		s.Environment = o.origin.Resolved()
 	}
 	o.set(s, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	o.set(s, v1alpha1.ConditionEnded, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "the session has not ended")

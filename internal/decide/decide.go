@@ -12,6 +12,7 @@ package decide
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -213,11 +214,25 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, var
 		otherwise := denied(denial)
 		otherwise.Environment = env.Name
 		return &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
+	case denial != nil && denial.Reason == v1alpha1.ReasonEnvNotAllowed:
+		return denied(s.ofSession(denial, policy, variables))
 	case denial != nil:
 		return denied(s.explain(denial))
 	default:
 		return nil
 	}
+}
+
+// ofSession says of a protected variable that the call doesn't set itself that its session does.
+func (s *Snapshot) ofSession(denial *guards.Denial, policy *guards.Policy, variables []v1alpha1.CallEnvVar) *guards.Denial {
+	i := slices.IndexFunc(variables, func(v v1alpha1.CallEnvVar) bool { return policy.Protects(v.Name) })
+	if i < 0 || slices.Contains(s.Call.Spec.Env, variables[i]) {
+		return denial
+	}
+	explained := *denial
+	explained.Message = fmt.Sprintf("the session %q sets the variable %s, which the policy's protectedEnv lists because it can change which program runs: create a session without it",
+		s.Call.Spec.SessionRef.Name, variables[i].Name)
+	return &explained
 }
 
 // explain adds to a denial for an unknown requester why nobody is known to have created the call.

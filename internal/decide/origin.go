@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 )
 
 // Origin is what a session begins with. All its pods are made from it, and the variables of its calls come from it,
@@ -22,6 +23,8 @@ type Origin struct {
 	// Refs are the variables that the kubelet resolves in the session's pods, under internal names: those that a call
 	// of the session may get which sets nothing itself.
 	Refs []corev1.EnvVar
+	// Blocklist is the policy's, as the session began.
+	Blocklist []string `json:",omitempty"`
 	// Unrestricted says that the session's pods are made for calls whose network nothing of the runner's holds.
 	Unrestricted bool `json:",omitempty"`
 }
@@ -55,12 +58,41 @@ func Begin(s *SessionSnapshot) (*Origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, refs := s.plan(asked, policy.EnvBlocklist())
+	blocklist := policy.EnvBlocklist()
+	plan, refs := s.plan(asked, blocklist)
 	if err := plan.Validate(); err != nil {
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's variables: %s", err.Error())
 	}
 	refs = withSecrets(refs, s.Effective(), &plan)
-	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs, Unrestricted: !RestrictsNetwork(object)}, nil
+	return &Origin{
+		Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs, Blocklist: blocklist,
+		Unrestricted: !RestrictsNetwork(object),
+	}, nil
+}
+
+// Resolved is the environment of a call that sets nothing itself, as far as it is known without a pod: names and sources of what the
+// session, its environments and its skill set.
+func (o *Origin) Resolved() *v1alpha1.ResolvedEnvironment {
+	plan, _ := o.plan(&request{workingDir: o.WorkingDir, env: o.Env}, o.Blocklist)
+	sources := map[string]v1alpha1.EnvSource{}
+	for _, layer := range plan.Layers {
+		for _, v := range layer.Vars {
+			sources[v.Name] = v1alpha1.EnvSource(layer.Source)
+		}
+	}
+	var kept []v1alpha1.ResolvedEnvVar
+	var stripped []string
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		if plan.Blocks(name) {
+			stripped = append(stripped, name)
+			continue
+		}
+		kept = append(kept, v1alpha1.ResolvedEnvVar{Name: name, Source: sources[name]})
+	}
+	e := &v1alpha1.ResolvedEnvironment{Name: o.Effective().Name, Trusted: plan.Trusted}
+	e.Env, e.OmittedEnv = bounds.Variables(kept)
+	e.StrippedEnv, e.OmittedStrippedEnv = bounds.Names(stripped)
+	return e
 }
 
 // copied keeps of the objects what pods and calls are made from.

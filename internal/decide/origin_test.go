@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
@@ -92,6 +93,66 @@ func TestASessionsPodHasWhatACallThatSetsNothingMayGet(t *testing.T) {
 		if diff := cmp.Diff(tc.want, keysOf(mustBegin(t, begin(tc.change...)).Refs)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// A status has names and sources, and no values.
+func TestASessionSaysWhichEnvironmentItsCallsHave(t *testing.T) {
+	t.Parallel()
+	layers := func(s *decide.SessionSnapshot) {
+		s.Defaults = []v1alpha1.ExecutionEnvironment{environment("default", value("D", "d"), value("A", "hidden"))}
+		s.Session.Spec.SkillRef = &v1alpha1.LocalReference{Name: "skill"}
+		s.Skill = &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{value("S", "s")}}}
+		s.Session.Spec.Env = callEnv("C", "c")
+	}
+	unnamed := func(s *decide.SessionSnapshot) {
+		s.Defaults, s.Named, s.Session.Spec.EnvironmentRef = []v1alpha1.ExecutionEnvironment{*s.Named}, nil, nil
+		s.Defaults[0].Spec.PolicyRef = nil
+	}
+	inDirectory := func(s *decide.SessionSnapshot) { s.Session.Spec.WorkingDir = "/w" }
+	for name, tc := range map[string]struct {
+		change []func(*decide.SessionSnapshot)
+		want   v1alpha1.ResolvedEnvironment
+	}{
+		"all layers": {[]func(*decide.SessionSnapshot){layers}, v1alpha1.ResolvedEnvironment{
+			Name: "env", StrippedEnv: []string{"AWS_KEY"},
+			Env: []v1alpha1.ResolvedEnvVar{{Name: "A", Source: "Environment"}, {Name: "B", Source: "Environment"}, {Name: "C", Source: "Call"}, {Name: "D", Source: "Default"}, {Name: "S", Source: "Skill"}},
+		}},
+		"the platform's environment, as is": {[]func(*decide.SessionSnapshot){unnamed}, v1alpha1.ResolvedEnvironment{
+			Name: "env", Trusted: true, Env: []v1alpha1.ResolvedEnvVar{{Name: "A", Source: "Default"}, {Name: "AWS_KEY", Source: "Default"}, {Name: "B", Source: "Default"}},
+		}},
+		"the platform's, in a directory of the session's": {[]func(*decide.SessionSnapshot){unnamed, inDirectory}, v1alpha1.ResolvedEnvironment{
+			Name: "env", StrippedEnv: []string{"AWS_KEY"}, Env: []v1alpha1.ResolvedEnvVar{{Name: "A", Source: "Default"}, {Name: "B", Source: "Default"}},
+		}},
+	} {
+		raw, err := mustBegin(t, begin(tc.change...)).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := decide.DecodeOrigin(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&tc.want, o.Resolved(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// What the API takes for a session's variables is stored, with what it began with and with each decision.
+func TestTheLargestVariablesOfASessionAreStored(t *testing.T) {
+	t.Parallel()
+	largest := callEnv("A", strings.Repeat("x", v1alpha1.MaxEnvBytes-1))
+	o := mustBegin(t, begin(func(s *decide.SessionSnapshot) { s.Session.Spec.Env = largest }))
+	if _, err := o.Encode(); err != nil {
+		t.Error(err)
+	}
+	d, err := decide.Decide(snapshot(inSession(began(func(o *decide.Origin) { o.Env = largest }))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Encode(); err != nil {
+		t.Error(err)
 	}
 }
 

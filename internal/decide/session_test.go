@@ -113,7 +113,12 @@ func sessionRefusals() map[string]refusalCase {
 			both(func(s *decide.Snapshot) { s.Call.Spec.Background = true }), v1alpha1.ReasonInvalidArguments, true, "background needs sessionRef",
 		},
 		"a protected variable of the session": {
-			one(began(func(o *decide.Origin) { o.Env = callEnv("PATH", "/x") })), v1alpha1.ReasonEnvNotAllowed, true, "PATH",
+			one(began(func(o *decide.Origin) { o.Env = callEnv("PATH", "/x") })), v1alpha1.ReasonEnvNotAllowed, true,
+			`the session "work" sets the variable PATH, which the policy's protectedEnv lists`,
+		},
+		"a protected variable of the call, over its session's": {
+			one(began(func(o *decide.Origin) { o.Env = callEnv("PATH", "/x") }), func(s *decide.Snapshot) { s.Call.Spec.Env = callEnv("PATH", "/y") }),
+			v1alpha1.ReasonEnvNotAllowed, true, "the call may not set the variable PATH",
 		},
 		"a tool that the requester may not use, in a session that the requester may": {
 			one(stranger, mayUseSession, under(v1alpha1.ExecutionPolicySpec{Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}})),

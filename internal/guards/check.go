@@ -131,13 +131,16 @@ func (p *Policy) othersListed(action *Action) []string {
 	return slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return name == action.Tool() })
 }
 
+// Protects says whether a call may not set a variable, as it can change which program runs.
+func (p *Policy) Protects(name string) bool { return matchesName(p.protectedEnv, name) }
+
 func (p *Policy) checkEnv(in *Input) *Denial {
 	for _, variable := range in.Env {
 		if !syntax.ValidName(variable.Name) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"variable name %s is not allowed: use letters, digits and underscores, not starting with a digit", quote(variable.Name))
 		}
-		if matchesName(p.protectedEnv, variable.Name) {
+		if p.Protects(variable.Name) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}

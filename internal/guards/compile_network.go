@@ -21,7 +21,9 @@ func (p *Policy) compileNetwork(c *compiler) {
 	if rules.Mode != v1alpha1.NetworkNone && isTrue(rules.UDP) {
 		p.warnings = append(p.warnings, "network.udp is true, and nothing holds UDP to what is allowed and denied: leave it out, or use NetworkPolicies")
 	}
-	if err := network.Validate(NetworkRules(rules, v1alpha1.NetworkListed)); err != nil {
+	compiled := NetworkRules(rules, v1alpha1.NetworkListed)
+	p.warnings = append(p.warnings, network.Warnings(compiled)...)
+	if err := network.Validate(compiled); err != nil {
 		c.fail("spec.network.%w", err)
 	}
 }

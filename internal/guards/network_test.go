@@ -17,7 +17,7 @@ func TestAPolicysNetworkIsChecked(t *testing.T) {
 		`{"network":{"allowed":[{"host":"a.test"},{"host":"*"}]}}`:    "spec.network.allowed[1].host",
 		`{"network":{"allowed":[{"host":"a.test","ports":[0]}]}}`:     "spec.network.allowed[0].ports[0]",
 		`{"network":{"deniedCIDRs":["10.0.0.1"]}}`:                    "spec.network.deniedCIDRs[0]",
-		`{"network":{"allowed":[{"host":"169.254.169.254"}]}}`:        "metadata",
+		`{"network":{"allowed":[{"host":"169.254.169.254"}]}}`:        "",
 		`{"network":{"mode":"Listed","allowed":[{"host":"10.1/8"}]}}`: "spec.network.allowed[0].host",
 	} {
 		_, err := Compile(specFrom(t, spec))
@@ -58,6 +58,9 @@ func TestWarningsNameWhatOfTheNetworkIsOpen(t *testing.T) {
 		`{"network":{"mode":"Unrestricted"}}`:    "Unrestricted",
 		`{"network":{"udp":true}}`:               "network.udp",
 		`{"network":{"mode":"None","udp":true}}`: "",
+		`{"network":{"allowed":[{"host":"a.test"},{"host":"169.254.169.254"}]}}`: "network.allowed[1].host: 169.254.169.254 is a link-local or metadata address",
+		`{"network":{"allowed":[{"host":"fe80::/16"}]}}`:                         "network.allowed[0].host: fe80::/16 is",
+		`{"network":{"allowed":[{"host":"169.254.0.0/15"}]}}`:                    "",
 	} {
 		policy, err := Compile(specFrom(t, spec))
 		if err != nil {

@@ -35,7 +35,7 @@ func (p *Policy) Enforcement() v1alpha1.Enforcement { return p.binaries.enforcem
 // HoldsPrograms reports whether calls may run listed programs only.
 func (p *Policy) HoldsPrograms() bool { return p.binaries.enforced || p.allowlisted }
 
-// Warnings say what of the policy is usable but weaker than it looks. They are the same for the same policy.
+// Warnings say what of the policy is usable but weaker than it looks, or opens nothing. They are the same for the same policy.
 func (p *Policy) Warnings() []string { return slices.Clone(p.warnings) }
 
 // codeRules are the rules for code calls.

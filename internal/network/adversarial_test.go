@@ -75,7 +75,7 @@ func TestTheClusterInDisguise(t *testing.T) {
 		"a wildcard's name that is rebound":              {"10.96.0.10", "a.test", false},
 		"a wildcard's name that is rebound by NAT64":     {"64:ff9b::10.96.0.10", "a.test", false},
 		"a public name by NAT64":                         {"64:ff9b::10.96.0.10", "exact.test", false},
-		"a public name":                                  {"10.96.0.10", "exact.test", false},
+		"a public name that is written out":              {"10.96.0.10", "exact.test", true},
 		"a name of the cluster by NAT64":                 {"64:ff9b::10.96.0.10", "a.ns.svc.cluster.local", false},
 		"a name of the cluster":                          {"10.96.0.10", "a.ns.svc.cluster.local", true},
 		"a listed service by NAT64":                      {"64:ff9b::10.96.0.11", "", false},

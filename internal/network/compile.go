@@ -140,12 +140,20 @@ func (d *Decider) compileAllowed(list []Entry, p *problems) {
 			p.add(field+".host", "%v", err)
 			continue
 		}
-		if denied := containing(metadata, h.prefix); denied.IsValid() {
-			p.add(field+".host", "%s is a link-local or metadata address (%s), which every policy denies: remove it", h, denied)
-		}
 		ports := compilePorts(list[i].Ports, field+".ports", p)
 		d.allowed.list = append(d.allowed.list, &entry{h, ports})
 	}
+}
+
+// Warnings say which entries of allowed open nothing.
+func Warnings(r *Rules) (list []string) {
+	for i := range r.Allowed {
+		h, err := parseHost(r.Allowed[i].Host)
+		if denied := containing(metadata, h.prefix); err == nil && denied.IsValid() {
+			list = append(list, fmt.Sprintf("network.allowed[%d].host: %s is a link-local or metadata address (%s), which every policy denies: remove it", i, h, denied))
+		}
+	}
+	return list
 }
 
 func compilePorts(list []int, field string, p *problems) []uint16 {

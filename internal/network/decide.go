@@ -170,23 +170,24 @@ func (d *Decider) closedCluster(q *question) (netip.Prefix, netip.Addr) {
 }
 
 // opensCluster says whether an entry of allowed names the address in, which is one of the cluster: a CIDR that contains it, or
-// an entry for a name of the cluster that it was looked up by. Where that name is an alias, the name that it stands for must
-// be allowed too: whoever may add an alias to one namespace must not lead into another. Nothing opens an address that is
+// an entry for a name that it was looked up by. Where that is a name of the cluster and an alias, the name that it stands for
+// must be allowed too: whoever may add an alias to one namespace must not lead into another. Nothing opens an address that is
 // only embedded in another one.
 func (d *Decider) opensCluster(q *question, in netip.Addr) bool {
 	if in != q.addr {
 		return false
 	}
 	return d.allowed.matches(byAddr(in), q.port) || slices.ContainsFunc(q.names, func(n LookedUp) bool {
-		return d.opensName(n.Name, q.port) && d.opensName(n.Target, q.port)
+		foreign := d.domain != "" && !d.isOfCluster(n.Name)
+		return d.opensName(n.Name, q.port) && (foreign || d.opensName(n.Target, q.port))
 	})
 }
 
-// opensName says whether a name of the cluster is allowed by an entry below the cluster's domain. A wider wildcard doesn't
-// mean the cluster.
+// opensName says whether an entry of allowed opens the cluster for what a name was looked up to: one that writes the name out, or a
+// wildcard below the cluster's domain. Names below another wildcard can be anybody's.
 func (d *Decider) opensName(name string, port uint16) bool {
-	return d.isOfCluster(name) && d.covers(byName(name)) && slices.ContainsFunc(d.allowed.naming(byName(name)), func(e *entry) bool {
-		return e.hasPort(port) && (e.name == d.domain || isBelow(e.name, d.domain))
+	return d.covers(byName(name)) && slices.ContainsFunc(d.allowed.naming(byName(name)), func(e *entry) bool {
+		return e.hasPort(port) && (!e.below || e.name == d.domain || isBelow(e.name, d.domain))
 	})
 }
 

@@ -136,6 +136,7 @@ var connections = []connectionCase{
 	{"an address beside isn't denied", open(), "100.100.100.201:80", "", "", ""},
 	{"link-local addresses are denied", open(), "[fe80::1]:80", "", ReasonMetadata, "fe80::1 is a link-local address, which no policy allows: use another address of the host"},
 	{"a listed network doesn't open the metadata address", listed(Entry{Host: "0.0.0.0/0", Ports: []int{80}}), "169.254.169.254:80", "", ReasonMetadata, ""},
+	{"nor does an entry with the address itself", listed(Entry{Host: "169.254.169.254", Ports: []int{80}}), "169.254.169.254:80", "", ReasonMetadata, ""},
 	{"the node is denied", open(), "192.168.5.10:10250", "", ReasonNode, "192.168.5.10 is an address of the node, which no policy allows: put a Service before what listens there, and allow that one"},
 	{"the node is denied though listed", listed(Entry{Host: "192.168.5.10", Ports: []int{10250}}), "192.168.5.10:10250", "", ReasonNode, ""},
 	{"the node is denied in IPv6", open(), "[2001:db8:5::10]:10250", "", ReasonNode, ""},
@@ -261,7 +262,7 @@ func TestReachableAsksForAnyPort(t *testing.T) {
 		reason Reason
 	}{
 		"a listed name":                    {public, "a.example.com", ""},
-		"a public name in the cluster":     {clustered, "a.example.com", ReasonInCluster},
+		"a public name in the cluster":     {clustered, "a.example.com", ""},
 		"a name of the cluster":            {clustered, "a.ns.svc.cluster.local", ""},
 		"a wildcard's name in the cluster": {clustered, "a.example.org", ReasonInCluster},
 		"a name that points at metadata":   {netip.MustParseAddr("169.254.169.254"), "a.example.com", ReasonMetadata},

@@ -9,9 +9,10 @@
 //   - deniedCIDRs, link-local and metadata addresses, the node's own addresses and the API server's win over everything;
 //   - hosts only narrow: what Rules with hosts allow, the same Rules without hosts allow too;
 //   - an address in the cluster's networks needs allowInCluster, or an entry of allowed that names it: a CIDR that
-//     contains it, or a name or wildcard below the cluster's own domain that it was looked up by. Whoever owns a name
-//     outside could point it into the cluster, so such a name opens nothing there. Of a chain of aliases the first and
-//     the last name must be allowed, or an ExternalName Service would lead from a namespace that is allowed into another;
+//     contains it, or what it was looked up by, as a name that is written out or a wildcard below the cluster's own
+//     domain. Whoever owns a name can point it into the cluster, so other wildcards open nothing there. Where a name of the
+//     cluster is an alias, the last name of the chain must be allowed too, or an ExternalName Service would lead from a
+//     namespace that is allowed into another;
 //   - a name below the cluster's domain allows addresses in the cluster's networks only. Below pod.<domain>, where a name
 //     spells the address that it has, no wildcard matches;
 //   - an IPv4-mapped IPv6 address is the IPv4 address. An IPv6 address that embeds an IPv4 one (NAT64 with a well-known

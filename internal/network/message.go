@@ -144,7 +144,7 @@ func (q *question) subject(addr netip.Addr) string {
 	return text
 }
 
-// messageInCluster tells what would open the address in: a name of the cluster only if the address was looked up by one.
+// messageInCluster tells what would open the address in: the name that it was looked up by, if there is one.
 func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.Addr) string {
 	text := fmt.Sprintf("%s is in the cluster's network %s", q.subject(in), network)
 	if slices.Contains(d.guessed, network) {
@@ -164,14 +164,10 @@ func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.A
 		text += ", and " + n.Name + " is an alias of " + n.Target
 		closed = n.Target
 	}
-	switch {
-	case !d.isOfCluster(closed):
-		return text + ", which no name outside the cluster opens: add " + d.openedBy(q, host)
-	case d.withoutHosts().opensName(closed, q.port):
+	if d.withoutHosts().opensName(closed, q.port) {
 		return text + ": add " + closed + " to the call's network.hosts, or leave hosts out"
-	default:
-		return text + ": add " + d.openedBy(q, closed)
 	}
+	return text + ": add " + d.openedBy(q, closed)
 }
 
 const toAllowed = " to the policy's network.allowed"

@@ -133,9 +133,9 @@ func (o oracle) opens(addr netip.Addr, port uint16, n LookedUp) bool {
 		return false
 	}
 	names := func(name string) bool {
-		return name != "" && o.covers(name, false) && slices.ContainsFunc(o.entries(name, port, false), func(host string) bool { return strings.HasSuffix(host, ".cluster.local") })
+		return name != "" && o.covers(name, false) && slices.ContainsFunc(o.entries(name, port, false), func(host string) bool { return host == name || strings.HasSuffix(host, ".cluster.local") })
 	}
-	return len(o.entries(bits(addr), port, true)) > 0 || names(n.Name) && names(n.Target)
+	return len(o.entries(bits(addr), port, true)) > 0 || names(n.Name) && (!strings.HasSuffix(n.Name, ".cluster.local") || names(n.Target))
 }
 
 func (o oracle) covers(what string, address bool) bool {

@@ -78,7 +78,7 @@ type Surroundings struct {
 	Pods            []netip.Prefix `json:"pods,omitempty"`
 	ServicesUnknown bool           `json:"servicesUnknown,omitempty"`
 	PodsUnknown     bool           `json:"podsUnknown,omitempty"`
-	// Domain is the cluster's DNS domain, such as cluster.local. Without one, no name opens the cluster's networks.
+	// Domain is the cluster's DNS domain, such as cluster.local. Without one, no wildcard opens the cluster's networks.
 	Domain string `json:"domain,omitempty"`
 }
 

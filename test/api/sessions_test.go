@@ -47,9 +47,9 @@ func TestSessionsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"a NUL in the working directory":  {func(s *spec) { s.WorkingDir = "\x00" }, "spec.workingDir"},
 		"a function in a variable":        {func(s *spec) { s.Env = []v1alpha1.CallEnvVar{{Name: "BASH_FUNC_x%%"}} }, "spec.env[0].name"},
 		"the same variable twice":         {func(s *spec) { s.Env = []v1alpha1.CallEnvVar{{Name: "A"}, {Name: "A"}} }, "Duplicate value"},
-		"32 KiB of variables":             {two(32 << 10), ""},
-		"more than 32 KiB of variables":   {two(32<<10 + 2), "32 KiB"},
-		"two-byte characters in them":     {func(s *spec) { s.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: strings.Repeat("é", 16384)}} }, "32 KiB"},
+		"128 KiB of variables":            {two(128 << 10), ""},
+		"more than 128 KiB of variables":  {two(128<<10 + 2), "128 KiB"},
+		"two-byte characters in them":     {func(s *spec) { s.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: strings.Repeat("é", 65536)}} }, "128 KiB"},
 		"a workspace":                     {claim("10Gi"), ""},
 		"a workspace of nothing":          {claim("0"), "workspace.size must be more than 0"},
 		"a workspace of less":             {claim("-1Gi"), "workspace.size must be more than 0"},
@@ -101,13 +101,14 @@ func TestASessionShowsItsDefaults(t *testing.T) {
 func TestSessionsAreBoundedInSize(t *testing.T) {
 	s := newSpace(t)
 	session := newSession(s.namespace, "large")
+	session.Spec.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: strings.Repeat("x", 127<<10)}}
 	session.Annotations = map[string]string{"example.com/a": strings.Repeat("x", 120<<10)}
 	s.create(session)
-	for size, refused := range map[int]string{100 << 10: "", 200 << 10: "128 KiB"} {
+	for size, refused := range map[int]string{100 << 10: "", 200 << 10: "256 KiB"} {
 		session.Annotations["example.com/a"] = strings.Repeat("x", size)
 		expectRefused(t, s.admin.Update(t.Context(), session.DeepCopy(), client.DryRunAll), refused)
 		fresh := newSession(s.namespace, "fresh")
-		fresh.Annotations = session.Annotations
+		fresh.Annotations, fresh.Spec.Env = session.Annotations, session.Spec.Env
 		expectRefused(t, s.admin.Create(t.Context(), fresh, client.DryRunAll), refused)
 	}
 }

@@ -229,12 +229,38 @@ func benchWorst(b *testing.B, isForeign bool) {
 	}
 }
 
+// BenchmarkNew makes matchers: for values as they are found, and for the longest.
 func BenchmarkNew(b *testing.B) {
-	values := benchValues()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := New(values); err != nil {
-			b.Fatal(err)
+	r := rand.New(rand.NewPCG(10, 10))
+	long := []byte("x" + wrapAt(randomBase64(r, MaxLength), 64))[:MaxLength-1]
+	alike := bytes.Repeat([]byte("a<\n"), MaxLength/3)
+	many := func(value []byte) (values []Value) {
+		for i := range MaxTotalLength / MaxLength {
+			one := bytes.Clone(value)
+			one[0] += byte(i)
+			values = append(values, Value{Name: fmt.Sprintf("value-%d", i), Value: one})
 		}
+		return values
+	}
+	for _, tc := range []struct {
+		name   string
+		values []Value
+	}{
+		{"usual", benchValues()}, {"long", many(long)[:1]}, {"many long", many(long)}, {"long, alike", many(alike)[:1]}, {"many long, alike", many(alike)},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				m, err := New(tc.values)
+				if err != nil {
+					b.Fatal(err)
+				}
+				kept := 0
+				for i := range m.needles {
+					kept += cap(m.needles[i].text) + 4*cap(m.needles[i].repeats)
+				}
+				b.ReportMetric(float64(kept)/(1<<20), "kept-MiB")
+			}
+		})
 	}
 }

@@ -159,6 +159,7 @@ func TestListsOutOfBoundsAreRefused(t *testing.T) {
 	}
 	for name, values := range map[string][]Value{
 		"as long as possible":                 many(MaxTotalLength/MaxLength, value),
+		"of a variable as long as possible":   many(1, bytes.Repeat([]byte("v"), 128<<10-len("A="))),
 		"of a name as long as the API allows": {{Name: strings.Repeat("n", 256), Value: value}},
 	} {
 		if _, err := New(values); err != nil {

@@ -9,9 +9,10 @@ import (
 // Bounds of the values of one Matcher.
 const (
 	// MinLength is the length of the shortest value that is matched. Shorter ones occur by chance.
-	MinLength      = 8
-	MaxValues      = 320
-	MaxLength      = 64 << 10
+	MinLength = 8
+	MaxValues = 320
+	// MaxLength is that of the longest variable. For MaxTotalLength of values, New takes about a second, and up to 100 MiB of memory.
+	MaxLength      = 128 << 10
 	MaxTotalLength = 256 << 10
 	maxNameLength  = 256
 )

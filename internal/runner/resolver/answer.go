@@ -3,6 +3,7 @@ package resolver
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +16,14 @@ import (
 // maxAddresses bounds the addresses of one answer, which all are given out, and its other records.
 const maxAddresses = 128
 
-// localTTL is the time to live of localhost.
-const localTTL = time.Minute
+const (
+	// minTTL and maxTTL bound the time to live that addresses are given out with. Programs keep what they looked up for at least minTTL. In
+	// the cluster it has no lower bound, as another pod soon has an address.
+	minTTL = time.Minute
+	maxTTL = time.Hour
+	// localTTL is the time to live of localhost.
+	localTTL = time.Minute
+)
 
 // answer works out the response to a client's message. It is nil for what must not be answered.
 func (r *Resolver) answer(ctx context.Context, msg []byte) *response {
@@ -119,6 +126,9 @@ func (r *Resolver) answerAddrs(ctx context.Context, q *query) *response {
 			answer.rule = v.Rule
 			r.denials.add(q.name, q.question.Type, v, true)
 		}
+	}
+	if !slices.ContainsFunc(answer.addrs, r.rules.InCluster) {
+		answer.ttl = max(answer.ttl, minTTL)
 	}
 	if len(answer.addrs) > 0 {
 		answer.rule = ""

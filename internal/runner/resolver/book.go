@@ -10,14 +10,8 @@ import (
 )
 
 const (
-	// minValid is how long an address is valid whatever its time to live: clients keep what they looked up for so long. Not so
-	// in the cluster, where another pod soon has an address.
-	minValid = 60 * time.Second
 	// grace is the time between an answer and the connection that follows it.
 	grace = 5 * time.Second
-	// maxTTL bounds the time to live of answers, for clients and for the book.
-	maxTTL = time.Hour
-
 	// maxGrants bounds what is remembered. maxHostsGrants leaves room for what is looked up.
 	maxGrants      = 4096
 	maxHostsGrants = 1024
@@ -27,8 +21,6 @@ const (
 // room, so that a refusal can say so. Then they go first, before those that end soonest. Those without an end stay.
 type book struct {
 	now func() time.Time
-	// inCluster says which addresses are the cluster's.
-	inCluster func(netip.Addr) bool
 
 	mu     sync.Mutex
 	grants map[netip.Addr][]grant
@@ -49,21 +41,13 @@ func (g *grant) endsBefore(other *grant) bool {
 	return !g.until.IsZero() && (other.until.IsZero() || g.until.Before(other.until))
 }
 
-func (b *book) validity(addr netip.Addr, ttl time.Duration) time.Duration {
-	ttl = min(ttl, maxTTL)
-	if !b.inCluster(addr) {
-		ttl = max(ttl, minValid)
-	}
-	return ttl + grace
-}
-
-// give records that the addresses were given out for a name.
+// give records that the addresses were given out for a name, with a time to live.
 func (b *book) give(name network.LookedUp, addrs []netip.Addr, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
+	until := b.now().Add(ttl + grace)
 	for _, addr := range addrs {
-		b.add(addr, grant{name, now.Add(b.validity(addr, ttl))})
+		b.add(addr, grant{name, until})
 	}
 }
 

@@ -2,15 +2,15 @@
 //
 // Its input are compiled rules (package network), the nameservers that it asks, the search list of the command's
 // resolv.conf, and entries of /etc/hosts. The gate of the sandbox brings it streams (DNS over TCP) and datagrams of the
-// command, and asks Decide for each connection. An address counts as looked up for the time to live of the answer, but for
-// at least minValid, since clients keep addresses without regard to their time to live (Java for 30 s, curl for 60 s).
-// Addresses in the cluster are given to other pods too soon for that, and count for their time to live and a short grace.
+// command, and asks Decide for each connection. An address counts as looked up for the time to live of the answer and a short
+// grace. The answer gives out addresses for at least minTTL, since clients keep them without regard to their time to live (Java
+// for 30 s, curl for 60 s). Addresses in the cluster are given to other pods too soon for that.
 //
 // # Answers
 //
 //   - A and AAAA of a name that may be looked up are asked of the nameservers. The addresses at the end of a chain of
 //     aliases count for the asked name: the names between needn't be listed, because whoever listed the first trusts its
-//     owner to say where it leads. The last name counts where it leads into the cluster: there the rules must allow it
+//     owner to say where it leads. Where a name of the cluster leads into the cluster, the rules must allow the last name
 //     too. The chain itself isn't passed on; the answer has the asked name for its owner.
 //   - An address that the rules deny is left out of the answer, and the refusal is counted. If none is left, there is no
 //     data.

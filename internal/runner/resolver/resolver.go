@@ -80,7 +80,7 @@ func New(c Config) (*Resolver, error) {
 	r := &Resolver{
 		rules:    c.Rules,
 		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
-		book:     &book{now: c.Now, inCluster: c.Rules.InCluster},
+		book:     &book{now: c.Now},
 		denials:  &denials{search: search},
 		streams:  make(chan struct{}, maxStreams),
 		queries:  make(chan struct{}, maxQueries),

@@ -177,7 +177,7 @@ func TestTimesToLive(t *testing.T) {
 					msg.Answers = append(msg.Answers, record(asksFor, tc.ttls[0], &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(owner)}))
 				}
 				for i, ttl := range tc.ttls[1:] {
-					msg.Answers = append(msg.Answers, record(owner, ttl, addrBody(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))))
+					msg.Answers = append(msg.Answers, record(owner, ttl, addrBody(netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}))))
 				}
 				return one(msg)
 			})
