@@ -40,6 +40,9 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	n := &runner.Network{Network: *a.Network, Hosts: e.Hosts}
 	around := &n.Rules.Surroundings
 	around.Node = addAddresses(around.Node, runner.Variable(e.Environ, wire.EnvHostIPs))
+	if len(around.Node) > 0 {
+		around.Node = append(around.Node, gateways()...)
+	}
 	around.APIServerService = addAddresses(around.APIServerService, runner.Variable(e.Environ, kubernetesHost))
 	around.Pod = podAddresses()
 	if !slices.ContainsFunc(around.Pod, func(own netip.Addr) bool {
