@@ -149,7 +149,8 @@ type FileAction struct {
 	// +optional
 	RespectGitIgnore bool `json:"respectGitIgnore,omitempty"`
 
-	// recursive has a List descend into directories, and lets a Delete delete a directory with all that is in it.
+	// recursive has a List descend into directories, as a Glob and a Grep do anyway, and lets a Delete delete a directory with all
+	// that is in it.
 	// +optional
 	Recursive bool `json:"recursive,omitempty"`
 
@@ -244,7 +245,7 @@ type FileStatus struct {
 	// +optional
 	Replaced *int64 `json:"replaced,omitempty"`
 
-	// binary says that what a Read of lines returned isn't text. The call's output describes the file then, in place of its content.
+	// binary says that what a Read returned isn't text. The call's output describes the file then, in place of its content.
 	// +optional
 	Binary bool `json:"binary,omitempty"`
 

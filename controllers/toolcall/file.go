@@ -26,11 +26,11 @@ func fileStatus(f *result.File) *v1alpha1.FileStatus {
 // fileOutput is one text for a model: what was read or found, then what it has to know about it.
 func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
 	paragraphs := []string{strings.TrimSuffix(stdout, "\n")}
-	if stdout == "" || f.Binary {
+	if strings.TrimSpace(stdout) == "" || f.Binary {
 		paragraphs[0] = message
 	}
 	switch {
-	case f.Binary:
+	case f.Binary && f.Lines != nil:
 	case f.NextOffset != nil && f.Lines != nil:
 		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d.", *f.NextOffset))
 	case f.NextOffset != nil:

@@ -41,6 +41,19 @@ func TestAFileActionsResultBecomesTheCallsEnd(t *testing.T) {
 			file(result.Completed, "/w/p.png is a binary file of 9 bytes", "\x89PNG\x00\xff\xff\xff\n", result.File{Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2)), Binary: true}),
 			v1alpha1.PhaseSucceeded, "/w/p.png is a binary file of 9 bytes", v1alpha1.FileStatus{Lines: ptr.To(int64(1)), Truncated: true, NextOffset: ptr.To(int64(2)), Binary: true},
 		},
+		"a part of a binary file in bytes": {
+			file(result.Completed, "/w/p.png is a binary file of 9 bytes", "\x89PNG\x00", result.File{Truncated: true, NextOffset: new(int64(5)), Binary: true}),
+			v1alpha1.PhaseSucceeded, "/w/p.png is a binary file of 9 bytes\n\nThere is more: read on from offset 5 with unit Bytes.",
+			v1alpha1.FileStatus{Truncated: true, NextOffset: ptr.To(int64(5)), Binary: true},
+		},
+		"an empty line": {
+			file(result.Completed, "read 1 bytes of /w/a", "\n", result.File{Bytes: new(int64(1)), Lines: new(int64(1))}),
+			v1alpha1.PhaseSucceeded, "Read 1 bytes of /w/a", v1alpha1.FileStatus{Bytes: ptr.To(int64(1)), Lines: ptr.To(int64(1))},
+		},
+		"blanks": {
+			file(result.Completed, "read 4 bytes of /w/a", " \t\n\n", result.File{Bytes: new(int64(4)), Lines: new(int64(2))}),
+			v1alpha1.PhaseSucceeded, "Read 4 bytes of /w/a", v1alpha1.FileStatus{Bytes: ptr.To(int64(4)), Lines: ptr.To(int64(2))},
+		},
 		"a search": {
 			file(result.Completed, "found", `{"path":"a"}`+"\n", result.File{Matches: new(int64(1)), Truncated: true, Skipped: result.SkippedFiles{Binary: 2, Denied: 3}}),
 			v1alpha1.PhaseSucceeded, `{"path":"a"}` + "\n\nThere are more results than these: narrow the search.\n\nLeft out: 2 binary files, 3 that the policy denies.",

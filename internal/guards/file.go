@@ -13,12 +13,14 @@ const maxWrite = 512 << 10
 
 // fileFields says which fields an operation takes; needs are those that it can't do without.
 var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs []string }{
-	v1alpha1.FileRead:          {takes: []string{"offset", "limit", "unit"}},
-	v1alpha1.FileWrite:         {takes: []string{"content", "contentBase64", "mode", "ifSHA256"}},
-	v1alpha1.FileEdit:          {takes: []string{"oldString", "newString", "replaceAll", "edits", "ifSHA256"}},
-	v1alpha1.FileList:          {takes: []string{"recursive", "maxResults", "respectGitIgnore"}},
-	v1alpha1.FileGlob:          {takes: []string{"maxResults", "respectGitIgnore"}, needs: []string{"pattern"}},
-	v1alpha1.FileGrep:          {takes: []string{"literal", "glob", "maxResults", "contextLines", "respectGitIgnore"}, needs: []string{"pattern"}},
+	v1alpha1.FileRead:  {takes: []string{"offset", "limit", "unit"}},
+	v1alpha1.FileWrite: {takes: []string{"content", "contentBase64", "mode", "ifSHA256"}},
+	v1alpha1.FileEdit:  {takes: []string{"oldString", "newString", "replaceAll", "edits", "ifSHA256"}},
+	v1alpha1.FileList:  {takes: []string{"recursive", "maxResults", "respectGitIgnore"}},
+	v1alpha1.FileGlob:  {takes: []string{"recursive", "maxResults", "respectGitIgnore"}, needs: []string{"pattern"}},
+	v1alpha1.FileGrep: {
+		takes: []string{"recursive", "literal", "glob", "maxResults", "contextLines", "respectGitIgnore"}, needs: []string{"pattern"},
+	},
 	v1alpha1.FileStat:          {},
 	v1alpha1.FileDelete:        {takes: []string{"recursive"}},
 	v1alpha1.FileMakeDirectory: {takes: []string{"mode"}},

@@ -42,6 +42,8 @@ func TestFileActionsThatNoFileSystemCouldMakeRight(t *testing.T) {
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "*", Literal: true}, "file.literal means nothing to Glob"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a", Literal: true, Glob: "*.go", MaxResults: ptr(int32(3))}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: ".", Recursive: true}, ""},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "*", Recursive: true}, ""},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a", Recursive: true}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: ".", Recursive: true}, "file.recursive means nothing to Stat"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileDelete, Path: "a", Recursive: true}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileMakeDirectory, Path: "a", Mode: "0700"}, ""},

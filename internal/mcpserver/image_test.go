@@ -76,7 +76,7 @@ func TestAnImageIsShownAsOne(t *testing.T) {
 		"as the call read it":     {"/w/p.png", png, sumOf(png), "image/png", true},
 		"changed since":           {"/w/p.png", png, sumOf(png[1:]), "", false},
 		"later, without a hash":   {"/w/p.png", png, func(*v1alpha1.ToolCall) {}, "", true},
-		"in bytes":                {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Binary = false }, "", false},
+		"text":                    {"/w/p.png", png, func(c *v1alpha1.ToolCall) { c.Status.File.Binary = false }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,6 +26,9 @@ const (
 	UnitBytes Unit = "Bytes"
 )
 
+// AnySHA256 is an IfSHA256 that every content meets.
+const AnySHA256 = "*"
+
 // File is an operation on files that the runner does itself. Fields that the operation doesn't know are ignored.
 type File struct {
 	Operation Operation `json:"operation"`
@@ -51,7 +54,7 @@ type File struct {
 	// replaced, and stands for 0644 and 0755 otherwise.
 	Mode *uint32 `json:"mode,omitempty"`
 	// IfSHA256 makes a Write, an Edit, or a Delete of a file conditional on the file's content, in hexadecimal digits. An empty
-	// string lets a Write create the file only.
+	// string lets a Write create the file only, AnySHA256 replace it only.
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
 
 	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set. A line end "\n" in it

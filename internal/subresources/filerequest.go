@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Parameters of a request for files.
@@ -23,7 +24,8 @@ const (
 type fileRequest struct {
 	path string
 	kind wire.TransferKind
-	// ifSHA256 is the condition of a write or a deletion; empty for a file that must not be there, nil without one.
+	// ifSHA256 is the condition of a write or a deletion; empty for a file that must not be there, spec.AnySHA256 for one that must, nil
+	// without one.
 	ifSHA256 *string
 	// ifMatch and ifNoneMatch are the conditions of a read, as they came.
 	ifMatch, ifNoneMatch string
@@ -88,8 +90,11 @@ func parseFileRequest(r *http.Request) (*fileRequest, error) {
 		return q, nil
 	}
 	sum, ok := sumOfTag(match)
-	if !ok {
-		return nil, badRequest("If-Match %.100q can't be served: it must be the ETag of one answer", match)
+	switch {
+	case match == "*":
+		sum = spec.AnySHA256
+	case !ok:
+		return nil, badRequest("If-Match %.100q can't be served: it must be the ETag of one answer, or * for a file that must be there", match)
 	}
 	q.ifSHA256 = &sum
 	return q, nil

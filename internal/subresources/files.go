@@ -308,7 +308,8 @@ func transferFailed(err error, asked *fileRequest) error {
 	}
 	code, isKnown := codes[failed.Reason]
 	switch {
-	case failed.Reason == v1alpha1.ReasonFileChanged && asked.ifSHA256 != nil:
+	case failed.Reason == v1alpha1.ReasonFileChanged && asked.ifSHA256 != nil,
+		failed.Reason == v1alpha1.ReasonFileNotFound && ptr.Deref(asked.ifSHA256, "") != "":
 		code = http.StatusPreconditionFailed
 	case failed.Reason == v1alpha1.ReasonFileChanged, failed.Reason == v1alpha1.ReasonFileExists && asked.ifSHA256 == nil:
 		code = http.StatusConflict

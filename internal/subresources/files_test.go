@@ -78,6 +78,14 @@ func TestAFileGoesUpAndDownThroughTheAPIServer(t *testing.T) {
 	if r := p.send(p.owner, http.MethodDelete, p.fileURL("sub/file", ""), nil, "If-Match", tag("0123456789")); r.StatusCode != http.StatusNoContent {
 		t.Errorf("delete: %d: %s", r.StatusCode, body(t, r))
 	}
+	for _, code := range []int{http.StatusNoContent, http.StatusPreconditionFailed} {
+		if code == http.StatusNoContent {
+			p.put("other", "x")
+		}
+		if r := p.send(p.owner, http.MethodDelete, p.fileURL("other", ""), nil, "If-Match", "*"); r.StatusCode != code {
+			t.Errorf("delete any: %d, want %d: %s", r.StatusCode, code, body(t, r))
+		}
+	}
 	if r := p.send(p.owner, http.MethodGet, p.fileURL("sub/file", ""), nil); r.StatusCode != http.StatusNotFound {
 		t.Errorf("after it was deleted: %d", r.StatusCode)
 	}
@@ -96,7 +104,10 @@ func TestConditionsOfAWrite(t *testing.T) {
 		{"file", "two", []string{"If-Match", tag("other")}, http.StatusPreconditionFailed, "one"},
 		{"file", "two", []string{"If-Match", tag("one")}, http.StatusOK, "two"},
 		{"absent", "two", []string{"If-Match", tag("one")}, http.StatusPreconditionFailed, "two"},
-		{"file", "three", []string{"If-Match", "*"}, http.StatusBadRequest, "two"},
+		{"absent", "two", []string{"If-Match", "*"}, http.StatusPreconditionFailed, "two"},
+		{"sub/absent", "two", []string{"If-Match", "*"}, http.StatusPreconditionFailed, "two"},
+		{"file", "three", []string{"If-Match", "*, " + tag("two")}, http.StatusBadRequest, "two"},
+		{"file", "two", []string{"If-Match", "*"}, http.StatusOK, "two"},
 		{"file", "three", []string{"If-Match", `"` + strings.Repeat("x", 64) + `"`}, http.StatusBadRequest, "two"},
 		{"file", "three", []string{"If-None-Match", tag("one")}, http.StatusBadRequest, "two"},
 		{"file", "three", []string{"Content-Range", "bytes 0-4/10"}, http.StatusBadRequest, "two"},

@@ -123,7 +123,7 @@ func TestInputThatCannotBeTaken(t *testing.T) {
 	for query, code := range map[string]int{
 		"own&offset=0": http.StatusConflict, "elsewhere&offset=0": http.StatusNotFound, "foreground&offset=0": http.StatusConflict,
 		"none&offset=0": http.StatusNotFound, "&offset=0": http.StatusBadRequest, "own": http.StatusBadRequest, "own&offset=-1": http.StatusBadRequest,
-		"own&offset=0&eof=yes": http.StatusBadRequest, "own&offset=0&x=1": http.StatusBadRequest,
+		"own&offset=0&eof=": http.StatusConflict, "own&offset=0&eof=yes": http.StatusBadRequest, "own&offset=0&x=1": http.StatusBadRequest,
 	} {
 		if r := p.typed(query, "", "x"); r.StatusCode != code {
 			t.Errorf("%s: %d, want %d: %s", query, r.StatusCode, code, body(t, r))

@@ -128,7 +128,7 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	if s.File != nil {
 		// Of these the output has no times, and a sentence where there is nothing else to show.
 		begin := strings.TrimSuffix(s.Stdout, "\n")
-		if s.Stdout == "" || s.File.Binary {
+		if strings.TrimSpace(s.Stdout) == "" || s.File.Binary {
 			begin = s.Message
 		}
 		if !strings.HasPrefix(s.Output, begin) {

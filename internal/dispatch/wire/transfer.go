@@ -79,7 +79,7 @@ func (t *Transfer) Check() error {
 		return errors.New("a path must be UTF-8")
 	case t.Rules.MaxReadBytes < 0 || t.Rules.MaxWriteBytes < 0:
 		return errors.New("a limit of less than nothing")
-	case t.IfSHA256 != nil && !isSHA256(*t.IfSHA256):
+	case t.IfSHA256 != nil && *t.IfSHA256 != spec.AnySHA256 && !isSHA256(*t.IfSHA256):
 		return errors.New("the condition isn't a SHA-256")
 	}
 	return nil

@@ -6,7 +6,11 @@ import (
 	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files/sys"
 )
+
+// headBytes is how much of a file, or around a part of one, shows whether it is text.
+const headBytes = 8 << 10
 
 // isBinary says that nobody could read a text: it has NUL bytes, or more than a quarter of it isn't UTF-8.
 func isBinary(text []byte) bool {
@@ -19,6 +23,15 @@ func isBinary(text []byte) bool {
 		rest = rest[size:]
 	}
 	return 4*broken > len(text) || bytes.IndexByte(text, 0) >= 0
+}
+
+// isBinaryAt says so of a part of a file. What is short, or begins inside a character, may be text all the same: what is around it tells.
+func (c *call) isBinaryAt(fd int, at int64, text []byte) (bool, error) {
+	if !isBinary(text) {
+		return false, nil
+	}
+	around, err := sys.ReadSpan(c.ctx, fd, sys.Span{Start: max(at-headBytes, 0), End: at + int64(len(text)) + headBytes})
+	return isBinary(around), err
 }
 
 // describeBinary says of a binary file what it is, and how to get it.

@@ -54,8 +54,38 @@ func TestABinaryFileIsDescribed(t *testing.T) {
 		if !strings.HasPrefix(content, out) || out == "" {
 			t.Errorf("%.20q: it reads %.20q", content, out)
 		}
-		if _, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes}); result.Binary || result.Note != "" {
-			t.Errorf("%.20q in bytes: %q", content, result.Note)
+		_, inBytes := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes})
+		if inBytes.Binary != result.Binary || inBytes.Note != result.Note {
+			t.Errorf("%.20q in bytes: %t, %q", content, inBytes.Binary, inBytes.Note)
 		}
+	}
+}
+
+func TestAShortPartOfATextIsNotBinary(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("utf8", strings.Repeat("\u65e5\u672c\u8a9e", 10_000))
+	w.file("latin", "caf\xe9 one\n\xe9\xe8\nplain two, and more of it\n")
+	for _, r := range []spec.File{
+		{Path: "utf8", Offset: 1, Limit: 1, Unit: spec.UnitBytes}, {Path: "utf8", Offset: 1, Limit: 2, Unit: spec.UnitBytes},
+		{Path: "utf8", Offset: 50_000, Limit: 4, Unit: spec.UnitBytes}, {Path: "latin", Offset: 3, Limit: 2, Unit: spec.UnitBytes},
+		{Path: "latin", Offset: 2, Limit: 1},
+	} {
+		r.Operation = spec.OperationRead
+		if out, result := w.must(r); result.Binary || result.Note != "" || out == "" {
+			t.Errorf("%+v: %q, %+v", r, out, result)
+		}
+	}
+}
+
+func TestABinaryFileWithoutLinesIsDescribed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.rules.MaxOutputBytes = 64 << 10
+	w.file("f", "first\n"+strings.Repeat("\x00", 1<<20))
+	out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Offset: 2})
+	isDescribed := result.Binary && strings.HasPrefix(result.Note, "is a binary file of 1048582 bytes")
+	if !isDescribed || !result.Truncated || result.NextOffset != nil || len(out) != headBytes {
+		t.Errorf("%d bytes, %+v", len(out), result)
 	}
 }

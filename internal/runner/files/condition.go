@@ -19,9 +19,9 @@ import (
 
 // condition is what must hold when a file is replaced.
 type condition struct {
-	// absent says that nothing may be there; sha256 is the content that must be there, if it isn't empty.
-	absent bool
-	sha256 string
+	// absent says that nothing may be there, present that something must; sha256 is the content that must be there, if it isn't empty.
+	absent, present bool
+	sha256          string
 }
 
 // conditionOf returns the condition of a request.
@@ -29,8 +29,11 @@ func conditionOf(r *spec.File) (condition, error) {
 	if r.IfSHA256 == nil {
 		return condition{}, nil
 	}
-	if *r.IfSHA256 == "" {
+	switch *r.IfSHA256 {
+	case "":
 		return condition{absent: true}, nil
+	case spec.AnySHA256:
+		return condition{present: true}, nil
 	}
 	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
 		return condition{}, sys.NewError(reason.InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
@@ -40,7 +43,7 @@ func conditionOf(r *spec.File) (condition, error) {
 }
 
 // needsFile says that the condition can only hold where a file is.
-func (c condition) needsFile() bool { return c.sha256 != "" }
+func (c condition) needsFile() bool { return c.sha256 != "" || c.present }
 
 // needReplaceable refuses what can't become a file, and a file that the user may not write to: a rename would not ask.
 func (p *place) needReplaceable(condition condition) error {
@@ -49,6 +52,8 @@ func (p *place) needReplaceable(condition condition) error {
 		return sys.NewError(reason.IsDirectory, "%s is an allowed directory: name a file in it.", sys.Quote(p.path))
 	case !p.exists() && p.mustBeDir:
 		return sys.NewError(reason.IsDirectory, "%s ends like a directory: leave out the slash to write a file.", sys.Quote(p.path+"/"))
+	case !p.exists() && condition.present:
+		return p.isNotThere()
 	case !p.exists() && condition.needsFile():
 		return sys.NewError(reason.FileChanged, "%s doesn't exist, so that it can't have the checksum %s.", sys.Quote(p.path), condition.sha256)
 	case !p.exists():
@@ -72,8 +77,16 @@ func (p *place) existsAlready() error {
 		"replaced.", sys.Quote(p.path))
 }
 
+// isNotThere refuses what a request may only do to a file that is there.
+func (p *place) isNotThere() error {
+	return sys.NewError(reason.FileChanged, "%s doesn't exist, and the request is only for a file that does.", sys.Quote(p.path))
+}
+
 // check compares what is at a place with a condition. That nothing is there is checked by the rename itself.
 func (c *call) check(p *place, condition condition) error {
+	if condition.present && unix.Faccessat(p.dir, p.name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
+		return p.isNotThere()
+	}
 	if condition.sha256 == "" {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
@@ -115,7 +117,8 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	t := newEditText(content, e.OldString)
 	count := bytes.Count(t.text, []byte(e.OldString))
 	if count == 0 {
-		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path), t.whyNotFound(e.OldString))
+		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path),
+			t.whyNotFound(e.OldString, c.rules.Hidden != nil))
 	}
 	if first := bytes.Index(t.text, []byte(e.OldString)); count == 1 && !e.ReplaceAll && bytes.Contains(t.text[first+1:], []byte(e.OldString)) {
 		// Two occurrences can overlap.
@@ -211,8 +214,15 @@ func (t *editText) lineEnd(offset int) (end int, hasReturn bool) {
 	return offset + next, hasReturn
 }
 
-// whyNotFound says why a text may not be in the file, and what to do.
-func (t *editText) whyNotFound(old string) string {
+// whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
+func (t *editText) whyNotFound(old string, hides bool) string {
+	if head := t.content[:min(len(t.content), headBytes)]; isBinary(head) {
+		return "the file " + describeBinary(head, int64(len(t.content)))
+	}
+	if hides && strings.Contains(old, strings.TrimSuffix(cutMark, "]")) {
+		return "a mark such as " + cutMark + " stands for another text in the file: leave it out of oldString, and name the text before or " +
+			"behind it"
+	}
 	if line := t.invalidLine(old); line > 0 {
 		return fmt.Sprintf("line %d has bytes that aren't UTF-8, which Read shows as U+FFFD and no text matches; change the line with a "+
 			"program such as sed or perl, convert the file with iconv, or write it anew", line)
@@ -220,31 +230,55 @@ func (t *editText) whyNotFound(old string) string {
 	if strings.Contains(old, "\r\n") && !bytes.Contains(t.text, []byte("\r\n")) {
 		return `the file's lines end with "\n", not with "\r\n"`
 	}
+	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(t.text), norm.NFC.Bytes([]byte(old))) {
+		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
+			"leave the letters with accents out of oldString"
+	}
 	return "compare it with what Read returns, white space included"
 }
 
-// invalidLine returns the number of a line that isn't UTF-8 and has the ASCII of the first line of a text that has other characters; 0 if
+// invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if
 // there is none. Whoever has seen the line as text has another character there, or guesses it.
 func (t *editText) invalidLine(old string) int {
-	lines := strings.Split(old, "\n")
-	first := slices.IndexFunc(lines, func(line string) bool { return onlyASCII(line) != line })
-	if first < 0 {
-		return 0
+	lines, number := strings.Split(old, "\n"), 0
+	// The first and the last line of the text can be parts of lines.
+	var parts []string
+	whole := map[string]bool{}
+	for i, line := range lines {
+		seen := strings.TrimSuffix(outlined(line), "\r")
+		switch {
+		case !strings.Contains(seen, otherMark), strings.TrimSpace(seen) == otherMark && !strings.Contains(line, otherMark):
+			// It is ASCII, or has none that a line could be told by.
+		case i == 0, i == len(lines)-1:
+			parts = append(parts, seen)
+		default:
+			whole[seen] = true
+		}
 	}
-	wanted, number := strings.TrimSuffix(onlyASCII(lines[first]), "\r"), 0
 	for line := range bytes.Lines(t.text) {
-		if number++; !utf8.Valid(line) && strings.Contains(onlyASCII(string(line)), wanted) {
+		if number++; utf8.Valid(line) {
+			continue
+		}
+		seen := strings.TrimRight(outlined(string(line)), "\r\n")
+		if whole[seen] || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(seen, part) }) {
 			return number
 		}
 	}
 	return 0
 }
 
-// onlyASCII leaves out what isn't ASCII.
-func onlyASCII(text string) string {
+const otherMark = "\uFFFD"
+
+// outlined has a mark for each run of characters that aren't ASCII.
+func outlined(text string) string {
+	inRun := false
 	return strings.Map(func(c rune) rune {
-		if c >= utf8.RuneSelf {
+		wasInRun := inRun
+		switch inRun = c >= utf8.RuneSelf; {
+		case inRun && wasInRun:
 			return -1
+		case inRun:
+			return utf8.RuneError
 		}
 		return c
 	}, text)

@@ -109,8 +109,12 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Sp
 	if err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
-	if result.Bytes = int64(len(text)); readsLines(c.req) && isBinary(text) {
-		result.Binary, result.Note = true, describeBinary(text, before.Size)
+	result.Bytes = int64(len(text))
+	if result.Binary, err = c.isBinaryAt(fd, part.Start, text); err != nil {
+		return sys.FileError("read", result.Path, err)
+	}
+	if result.Binary {
+		result.Note = describeBinary(text, before.Size)
 	}
 	isWhole, err := c.showPart(result, fd, part.Start, text)
 	if err != nil {
@@ -180,6 +184,12 @@ func (c *call) linePart(result *Result, path string, fd int) (part sys.Span, err
 		return part, sys.NewError(reason.FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
 			maxScanBytes, sys.Quote(path))
 	case more && lines == 0:
+		head := sys.Span{Start: part.Start, End: part.Start + min(most, headBytes)}
+		text, _ := sys.ReadSpan(c.ctx, fd, head)
+		if isBinary, err := c.isBinaryAt(fd, head.Start, text); err == nil && isBinary {
+			result.Truncated = true
+			return head, nil
+		}
 		return part, sys.NewError(reason.FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
 			"unit Bytes from offset %d.", first, sys.Quote(path), most, part.Start)
 	case more:

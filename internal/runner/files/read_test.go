@@ -130,7 +130,9 @@ func TestReadOfASparseFileIsBounded(t *testing.T) {
 	if result.Bytes != 1<<20 || *result.NextOffset != 1<<20 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, reason.FileTooLarge, "unit Bytes")
+	if _, result = w.must(spec.File{Operation: spec.OperationRead, Path: "f"}); result.Bytes != headBytes || !result.Binary {
+		t.Errorf("in lines: %+v", result)
+	}
 	out, _, err := w.do(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "x"})
 	if err != nil || out != "" {
 		t.Errorf("%q, %v", out, err)

@@ -23,7 +23,7 @@ func (c *call) remove(p *place) (Result, error) {
 			return Result{}, sys.FileError("delete", p.path, err)
 		}
 		return Result{Path: p.path, Matches: 1}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
-	case condition.needsFile():
+	case condition.sha256 != "":
 		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
 			sys.Quote(p.path), condition.sha256)
 	case !c.req.Recursive:

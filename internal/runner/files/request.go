@@ -74,7 +74,7 @@ type Result struct {
 	Redacted map[string]int64
 	// Skipped is what List, Glob and Grep left out.
 	Skipped Skipped
-	// Binary says that what a Read of lines returned isn't text.
+	// Binary says that what a Read returned isn't text.
 	Binary bool
 	// Note says more about a Read that returned no text, as a predicate of the file, or about a search that found nothing, as a
 	// sentence; empty if there is nothing to say.

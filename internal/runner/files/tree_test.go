@@ -59,6 +59,33 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestResultsAreInTheOrderOfTheirPathsBytes(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a/x", "a/b/z", "a/b c", "a-b/y", "a.txt", "a0", "ab/x"} {
+		w.file(name, "needle\n")
+	}
+	all := []string{"a", "a-b", "a-b/y", "a.txt", "a/b", "a/b c", "a/b/z", "a/x", "a0", "ab", "ab/x"}
+	for _, limit := range []int{0, 5} {
+		want := all
+		if limit > 0 {
+			want = all[:limit]
+		}
+		out, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: "**", MaxResults: limit})
+		if got := found(t, out); !slices.Equal(got, want) || result.Truncated != (limit > 0) {
+			t.Errorf("Glob: %q, %+v", got, result)
+		}
+		out, result = w.must(spec.File{Operation: spec.OperationList, Path: ".", Recursive: true, MaxResults: limit})
+		if got := entries(t, out); !slices.Equal(got, want) || result.Truncated != (limit > 0) {
+			t.Errorf("List: %q, %+v", got, result)
+		}
+	}
+	out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "needle"})
+	got := paths(decode[Match](t, out), func(m Match) string { return m.Path })
+	if !slices.Equal(got, []string{"a-b/y", "a.txt", "a/b c", "a/b/z", "a/x", "a0", "ab/x"}) {
+		t.Errorf("Grep: %q", got)
+	}
+}
+
 func TestStat(t *testing.T) {
 	w := newWorld(t)
 	w.file("d/f", "text")
@@ -312,7 +339,8 @@ func TestNamesThatAreHeldAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk := walker{c: &call{ctx: t.Context(), rules: rules}, held: maxHeldBytes - 10*(entryBytes+3)}
+	// A directory is held twice.
+	walk := walker{c: &call{ctx: t.Context(), rules: rules}, held: maxHeldBytes - 10*(2*entryBytes+7)}
 	visited := 0
 	err = walk.walk(p, func(string, int) bool { return true }, func(string, *directory, dirent) error { visited++; return nil })
 	// Leaving a directory gives its share back.

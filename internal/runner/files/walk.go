@@ -28,6 +28,7 @@ const (
 
 // dirent is an entry as the kernel lists it.
 type dirent struct {
+	// name ends with a slash where a walk goes down into the directory.
 	name string
 	// kind is one of unix.DT_*. It may have changed since.
 	kind byte
@@ -85,7 +86,7 @@ func (d *directory) release() {
 	}
 }
 
-// walker visits a tree in the order of its paths' names, by descriptors and without following links.
+// walker visits a tree in the order of its paths' bytes, by descriptors and without following links.
 type walker struct {
 	c *call
 	// denied says of a path below the directory that it is denied.
@@ -139,7 +140,7 @@ func (w *walker) open(at int, name string) (*directory, error) {
 // walkDir visits the entries of a directory, and goes down.
 func (w *walker) walkDir(dir *directory, prefix string, depth int) error {
 	defer w.ignored.enter(dir, prefix)()
-	entries, err := w.list(dir, prefix)
+	entries, err := w.list(dir, prefix, depth)
 	if err != nil {
 		return err
 	}
@@ -147,10 +148,10 @@ func (w *walker) walkDir(dir *directory, prefix string, depth int) error {
 		if err := w.c.ctx.Err(); err != nil {
 			return err
 		}
-		relative := prefix + e.name
-		err := w.visit(relative, dir, e)
-		if err == nil && e.kind == unix.DT_DIR && w.descend(relative, depth) {
-			err = w.walkChild(dir, relative, e.name, depth)
+		if name, isDescent := strings.CutSuffix(e.name, "/"); isDescent {
+			err = w.walkChild(dir, prefix+name, name, depth)
+		} else {
+			err = w.visit(prefix+name, dir, e)
 		}
 		if err != nil {
 			return err
@@ -179,8 +180,9 @@ func (w *walker) walkChild(dir *directory, relative, name string, depth int) err
 	return w.walkDir(child, relative+"/", depth+1)
 }
 
-// list returns the entries of a directory that aren't left out, sorted.
-func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
+// list returns the entries of a directory that aren't left out, sorted. One that the walk goes down into comes again, with a slash, where
+// what is in it belongs: "a-b" is before "a/b".
+func (w *walker) list(dir *directory, prefix string, depth int) ([]dirent, error) {
 	var entries []dirent
 	err := readDir(w.c.ctx, dir.fd, func(e dirent) error {
 		if e.kind == unix.DT_UNKNOWN {
@@ -205,8 +207,13 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 			w.skipped.Denied++
 			return nil
 		}
-		w.held += len(e.name) + entryBytes
-		entries = append(entries, e)
+		hold := func(e dirent) {
+			w.held += len(e.name) + entryBytes
+			entries = append(entries, e)
+		}
+		if hold(e); e.kind == unix.DT_DIR && w.descend(prefix+e.name, depth) {
+			hold(dirent{e.name + "/", e.kind})
+		}
 		return nil
 	})
 	switch {

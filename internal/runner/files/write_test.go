@@ -126,6 +126,8 @@ func TestConditionalWrite(t *testing.T) {
 	w.must(write("d/f", "2", strings.ToUpper(sumOf([]byte("1")))))
 	w.refused(write("d/missing", "2", sumOf(nil)), reason.FileChanged, "exist")
 	w.refused(write("e/f", "2", sumOf(nil)), reason.FileNotFound, "e")
+	w.must(write("d/f", "2", "*"))
+	w.refused(write("d/missing", "2", "*"), reason.FileChanged, "exist")
 	w.refused(write("d/f", "2", "abc"), reason.InvalidRequest, "64")
 	w.refused(write("d/f", "2", strings.Repeat("g", 64)), reason.InvalidRequest, "64")
 	w.dir("dir")
@@ -153,6 +155,12 @@ func TestWriteIsExclusive(t *testing.T) {
 	err = c.replace(p, strings.NewReader("x"), 0o644, condition{sha256: sumOf([]byte("made meanwhile"))})
 	if reasonOf(err) != reason.FileChanged {
 		t.Errorf("%v", err)
+	}
+	if err := os.Remove(w.root + "/f"); err != nil {
+		t.Fatal(err)
+	}
+	if err = c.replace(p, strings.NewReader("x"), 0o644, condition{present: true}); reasonOf(err) != reason.FileChanged {
+		t.Errorf("gone meanwhile: %v", err)
 	}
 	w.checkNothingLeft()
 }
