@@ -60,7 +60,7 @@ func (s *Server) addImage(ctx context.Context, extra *mcp.RequestExtra, who *ide
 	})
 }
 
-// imageOf shows a whole artifact that is an image; nil for everything else, which is read as text.
+// imageOf shows a whole artifact that is an image; nil for everything else.
 func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
 	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
 	if query.Artifact == "" || query.Offset != 0 || at < 0 || !slices.Contains(imageTypes, call.Status.Artifacts[at].MediaType) {

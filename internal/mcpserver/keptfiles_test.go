@@ -16,6 +16,8 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/reply"
+	"toolcall.dev/operator/internal/output"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // A call's kept files have links, whose URIs read_output takes; an image is shown.
@@ -59,6 +61,36 @@ func TestKeptFilesAreRead(t *testing.T) {
 		arguments := fields{"artifact": artifact, "call": result.Call}
 		if got, failed := use(t, session, "read_output", arguments); !got.IsError || failed.Reason != reply.ReasonNotFound || !*failed.RetrySafe || !strings.Contains(textOf(got), says) {
 			t.Errorf("%s: %s", artifact, textOf(got))
+		}
+	}
+}
+
+// What isn't text is described. A text may have bytes that aren't.
+func TestBinaryOutputIsDescribed(t *testing.T) {
+	t.Parallel()
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "agents", Name: "c"}}
+	call.Status.Artifacts = []v1alpha1.Artifact{{Path: "out.zip", Bytes: 99, MediaType: "application/zip"}, {Path: "a.log", Bytes: 99, MediaType: "text/plain"}}
+	const file = `"out.zip" is a binary file of 99 bytes (application/zip), which isn't shown as text: kubectl toolcall artifacts c "out.zip" -n agents gets it;`
+	for name, test := range map[string]struct {
+		data, artifact string
+		offset         int64
+		want           string
+	}{
+		"a NUL in a file":           {"PK\x00", "out.zip", 0, file},
+		"another byte in a file":    {"PK\xffxxxxxxx", "out.zip", 7, file},
+		"a file's cut characters":   {"\xa9é\xc3", "out.zip", 7, "\uFFFDé"},
+		"a file that begins so":     {"\xa9é", "out.zip", 0, file},
+		"a text with a NUL":         {"abc\x00d", "a.log", 0, "abc\x00d"},
+		"a text with another byte":  {"abcd\xffe", "a.log", 0, "abcd\uFFFDe"},
+		"a command's other byte":    {"abcd\xffe", "", 0, "abcd\uFFFDe"},
+		"a command's cut character": {"\xa9", "", 7, "\uFFFD"},
+		"little but other bytes":    {"\xff\n", "", 7, "\uFFFD\n"},
+		"a command's binary output": {strings.Repeat("\x00\xffab", 8), "", 7, "(32 bytes of stdout from offset 7, which are binary and aren't shown as text: kubectl toolcall logs c -n agents --stream stdout gets them)"},
+	} {
+		query := &outputclient.Query{Artifact: test.artifact, Offset: test.offset, Stream: output.Stdout}
+		got := (&part{data: []byte(test.data), next: test.offset + int64(len(test.data))}).result(call, query)
+		if !strings.HasPrefix(got.Output, test.want) || !got.Succeeded || got.Stream == nil {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -1,13 +1,16 @@
 package mcpserver
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +31,8 @@ const (
 	readTimeout  = 30 * time.Second
 	// maxShownPath bounds a path in a message, in bytes.
 	maxShownPath = 256
+	// aFew is how many bytes of a text may be wrong, however short it is.
+	aFew = 8
 )
 
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
@@ -120,10 +125,10 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 		Stream:    &reply.Stream{Name: cmp.Or(query.Artifact, string(query.Stream)), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
 		Succeeded: true,
 	}
-	if len(p.data) > 0 {
-		return r
-	}
 	switch {
+	case p.isBinary(call, query):
+		r.Output = p.describe(call, query)
+	case len(p.data) > 0:
 	case !follow.Finished(call):
 		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
 	case query.Artifact == "" && p.beyond && call.Status.Streams != nil:
@@ -132,6 +137,45 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 		r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
 	}
 	return r
+}
+
+// isBinary reports whether a part is no text. A file is none if anything in it isn't UTF-8 or is a NUL; what commands write, and what was
+// kept as a text, only if that is more than a few bytes and than a quarter of it. Characters that the ends of the part cut don't count.
+func (p *part) isBinary(call *v1alpha1.ToolCall, query *outputclient.Query) bool {
+	rest := result.TrimPartialEnd(p.data)
+	for n := 0; query.Offset > 0 && n < utf8.UTFMax-1 && len(rest) > 0 && !utf8.RuneStart(rest[0]); n++ {
+		rest = rest[1:]
+	}
+	length, wrong := len(rest), bytes.Count(rest, []byte{0})
+	for len(rest) > 0 {
+		c, size := utf8.DecodeRune(rest)
+		if c == utf8.RuneError && size == 1 {
+			wrong++
+		}
+		rest = rest[size:]
+	}
+	if query.Artifact == "" || strings.HasPrefix(artifactOf(call, query).MediaType, "text/") {
+		return wrong > aFew && 4*wrong > length
+	}
+	return wrong > 0
+}
+
+// describe says what a part is that isn't shown, and how to get it.
+func (p *part) describe(call *v1alpha1.ToolCall, query *outputclient.Query) string {
+	if query.Artifact == "" {
+		return fmt.Sprintf("(%d bytes of %s from offset %d, which are binary and aren't shown as text: kubectl toolcall logs %s -n %s "+
+			"--stream %s gets them)", len(p.data), query.Stream, query.Offset, call.Name, call.Namespace, query.Stream)
+	}
+	a := artifactOf(call, query)
+	return fmt.Sprintf("%q is a binary file of %d bytes (%s), which isn't shown as text: kubectl toolcall artifacts %s %q -n %s gets it; "+
+		"in a session, look into it with a program such as file or xxd.",
+		a.Path, a.Bytes, cmp.Or(a.MediaType, "of no known type"), call.Name, a.Path, call.Namespace)
+}
+
+// artifactOf returns the file that a query is for. checkKept has made sure that there is one.
+func artifactOf(call *v1alpha1.ToolCall, query *outputclient.Query) v1alpha1.Artifact {
+	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
+	return call.Status.Artifacts[at]
 }
 
 // lengthOf returns the length of a stream of a call whose status has it.

@@ -125,13 +125,13 @@ func TestInvalidArgumentsCreateNoCall(t *testing.T) {
 	f.none()
 }
 
-// The answer has the reason why the API server rejected a call.
+// The answer has the reason why the API server rejected a call, in the words of this server.
 func TestTheAPIServerRejectsACall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	answer, result := use(t, session, "run_program", fields{"program": strings.Repeat("x", 257)})
-	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Output, "spec.structured.binary") {
+	answer, result := use(t, session, "run_program", fields{"program": "x", "collect": []string{""}})
+	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Output, " collect[0]: ") || strings.Contains(result.Output, "spec.") {
 		t.Errorf("%+v", result)
 	}
 	if len(result.Output) > reply.MaxMessage+100 {

@@ -131,14 +131,16 @@ func startedResult(session *v1alpha1.ToolSession) *reply.Result {
 		r.Reason, r.Succeeded = v1alpha1.ReasonReady, true
 		r.Output = fmt.Sprintf("Session %s is ready. Pass it as the argument session; end it with end_session.", session.Name)
 	case v1alpha1.SessionEnded:
-		r.RetrySafe = ptr.To(false)
-		r.Output = fmt.Sprintf("session %s has ended: %s", session.Name, session.Status.Message)
+		// It has run nothing for this request: its calls are requests of their own.
+		r.RetrySafe = ptr.To(true)
+		r.Output = fmt.Sprintf("session %s has ended: %s", session.Name, reply.OwnWords(session.Status.Message))
 	default:
 		r.Succeeded = true
 		if r.Reason == "" {
 			r.Reason = v1alpha1.ReasonSessionStarting
 		}
-		r.Output = fmt.Sprintf("Session %s is not ready yet. You can pass it as the argument session already: its calls wait. %s", session.Name, session.Status.Message)
+		r.Output = fmt.Sprintf("Session %s is not ready yet. You can pass it as the argument session already: its calls wait. %s", session.Name,
+			reply.OwnWords(session.Status.Message))
 	}
 	return r
 }

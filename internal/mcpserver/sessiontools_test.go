@@ -37,7 +37,7 @@ func (f *fixture) operateSessions(first v1alpha1.SessionPhase) {
 			case session.Spec.End:
 				session.Status.Phase, session.Status.Reason = v1alpha1.SessionEnded, v1alpha1.ReasonEndRequested
 			case was == "":
-				session.Status.Phase, session.Status.Reason, session.Status.Message = first, v1alpha1.ReasonReady, "as the test wants it"
+				session.Status.Phase, session.Status.Reason, session.Status.Message = first, v1alpha1.ReasonReady, "as the test wants it: set spec.environmentRef"
 			}
 			if session.Status.Phase == was {
 				continue
@@ -133,7 +133,7 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 	f := newFixture(t)
 	f.operateSessions(v1alpha1.SessionEnded)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	if answer, result := use(t, session, "start_session", nil); !answer.IsError || result.Phase != "Ended" || !strings.Contains(result.Output, "as the test wants it") || ptr.Deref(result.RetrySafe, true) {
+	if answer, result := use(t, session, "start_session", nil); !answer.IsError || result.Phase != "Ended" || !strings.HasSuffix(result.Output, "as the test wants it: set environment") || !ptr.Deref(result.RetrySafe, false) {
 		t.Errorf("one that ended: %+v", result)
 	}
 	f = newFixture(t)

@@ -101,18 +101,37 @@ func TestOwnWords(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{
 		`The oldString was found 0 times in "/workspace/oldString \" replaceAll": x.`:                    `The old_string was found 0 times in "/workspace/oldString \" replaceAll": x.`,
-		`add lines around it until there is one, or set replaceAll.`:                                     `add lines around it until there is one, or set replace_all.`,
-		`file.edits[1].oldString is empty: name the text to replace`:                                     `edits[1].old_string is empty: name the text to replace`,
+		`Add lines around it until there is one, or set replaceAll.`:                                     `Add lines around it until there is one, or set replace_all.`,
+		`File.edits[1].oldString is empty: name the text to replace`:                                     `edits[1].old_string is empty: name the text to replace`,
+		`File.content has 9 bytes, and a call carries 8 at most`:                                         `content has 9 bytes, and a call carries 8 at most`,
+		`Collect[0]: "Network.hosts" is not a glob of files`:                                             `collect[0]: "Network.hosts" is not a glob of files`,
+		`Set exactly one of file.content and file.contentBase64; x`:                                      `Set exactly one of content and content_base64; x`,
+		`Network.hosts[0]: a isn't covered`:                                                              `network_hosts[0]: a isn't covered`,
+		`Network.hosts can't narrow the call's network: leave hosts out`:                                 `network_hosts can't narrow the call's network: leave network_hosts out`,
+		`The call's network.hosts leaves it out`:                                                         `network_hosts leaves it out`,
+		`The binary is empty: name the program to run`:                                                   `Program is empty: name the program to run`,
+		`Binary "ls -la" is not listed; binary is one program: binary "ls"`:                              `Program "ls -la" is not listed; program is one program: program "ls"`,
+		`"a" isn't there. A structured call's binary is one program`:                                     `"a" isn't there. Program is one program`,
+		`"/a" exists already: leave out ifSHA256 to replace it, or give the checksum of what is there.`:  `"/a" exists already: leave out create_only to replace it, or give if_sha256 instead, the checksum of what is there.`,
 		`"/a" is a directory: name a file in it, or use List.`:                                           `"/a" is a directory: name a file in it, or use list_files.`,
 		`There is more: read on from offset 5 with unit Bytes.`:                                          `There is more: read on from offset 5 with unit bytes.`,
 		`spec.timeoutSeconds: Invalid value: 0`:                                                          `timeout_seconds: Invalid value: 0`,
-		`shell calls are disabled (shell.enabled is false): use a structured call, with binary and args`: `shell calls are disabled (shell.enabled is false): use run_program`,
+		`Shell calls are disabled (shell.enabled is false): use a structured call, with binary and args`: `Shell calls are disabled (shell.enabled is false): use run_program`,
 		`Can't find "/List or Glob": check the path, or look with List or Glob for what is there.`:       `Can't find "/List or Glob": check the path, or look with list_files for what is there.`,
-		`compare it with what Read returns, white space included.`:                                       `compare it with what read_file returns, white space included.`,
+		`Compare it with what Read returns, white space included.`:                                       `Compare it with what read_file returns, white space included.`,
 		`12 binary files`:                             `12 binary files`,
 		`/src/oldString.go is empty`:                  `/src/oldString.go is empty`,
-		`background needs sessionRef: only a pod`:     `background needs session: only a pod`,
-		`code calls are disabled (code.enabled is a)`: `code calls are disabled (code.enabled is a)`,
+		`Background needs sessionRef: only a pod`:     `Background needs session: only a pod`,
+		`Code calls are disabled (code.enabled is a)`: `Code calls are disabled (code.enabled is a)`,
+		`Line 1, column 2: "x" has no file.read`:      `Line 1, column 2: "x" has no file.read`,
+		// What the API server says of fields.
+		`ToolCall.toolcall.dev "a" is invalid: [spec.file.mode: Too long, spec.file.mode: Invalid value: "spec.file.mode": spec.file.mode in body]`:    `ToolCall.toolcall.dev "a" is invalid: [mode: Too long, mode: Invalid value: "spec.file.mode": mode in body]`,
+		`spec.shell.command: Too long, spec.structured.binary: Too long, spec.structured.args[0]: Too long, spec.structured.args: Too many`:            `command: Too long, program: Too long, args[0]: Too long, args: Too many`,
+		`spec.code.source, spec.code.language, spec.code.networkAccess, spec.stdin, spec.env[0].value, spec.workingDir, spec.collect[1]`:               `code, language, network, stdin, env[0].value, working_dir, collect[1]`,
+		`spec.file.oldString, spec.file.contentBase64, spec.file.ifSHA256, spec.file.edits[10].newString, spec.file.path, (spec.file.content)`:         `old_string, content_base64, if_sha256, edits[10].new_string, path, (content)`,
+		`spec.sessionRef.name, spec.environmentRef.name, spec.network.hosts[0], spec.workspace.size, spec.idleTimeoutSeconds, spec.maxLifetimeSeconds`: `session, environment, network_hosts[0], workspace, idle_timeout_seconds, max_lifetime_seconds`,
+		// Those of policies stay.
+		`spec.binaries.allowed[0]: x; spec.code.languages[1]: y`: `spec.binaries.allowed[0]: x; spec.code.languages[1]: y`,
 	} {
 		if got := OwnWords(message); got != want {
 			t.Errorf("%s\n got %s\nwant %s", message, got, want)

@@ -3,14 +3,23 @@ package reply
 import (
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// ownNames are the names of the API of what this server calls otherwise.
+// ownNames are the names of the API of what this server calls otherwise. Without "spec.", some of those would be fields of policies.
 var ownNames = map[string]string{
 	"oldString": "old_string", "newString": "new_string", "replaceAll": "replace_all", "contentBase64": "content_base64", "ifSHA256": "if_sha256",
 	"maxResults": "max_results", "contextLines": "context_lines", "respectGitIgnore": "respect_gitignore", "workingDir": "working_dir",
 	"timeoutSeconds": "timeout_seconds", "networkAccess": "network", "sessionRef": "session", "environmentRef": "environment",
-	"network.hosts": "network_hosts",
+	"network.hosts": "network_hosts", "environmentRef.name": "environment", "sessionRef.name": "session",
+	"spec.shell.command": "command", "spec.structured.binary": "program", "spec.structured.args": "args",
+	"spec.code.language": "language", "spec.code.source": "code", "spec.code.networkAccess": "network",
+	"spec.env": "env", "spec.stdin": "stdin", "spec.collect": "collect", "spec.background": "background",
+	"file.path": "path", "file.content": "content", "file.mode": "mode", "file.edits": "edits", "file.pattern": "pattern", "file.glob": "glob",
+	"file.literal": "literal", "file.recursive": "recursive", "file.offset": "offset", "file.limit": "limit", "file.unit": "unit",
+	"spec.workspace": "workspace", "spec.workspace.size": "workspace", "idleTimeoutSeconds": "idle_timeout_seconds",
+	"maxLifetimeSeconds": "max_lifetime_seconds",
 }
 
 // ownPhrases are those that take more than one word.
@@ -20,24 +29,45 @@ var ownPhrases = strings.NewReplacer(
 	"use Read", "use read_file", "use Write", "use write_file", "use Edit", "use edit_file", "the binary is empty", "program is empty",
 	"set code.networkAccess of the call", "set network", "the call's network.hosts", "network_hosts", "leave hosts out", "leave network_hosts out",
 	"List or Glob", "list_files", "what Read returns", "what read_file returns", "which Read shows", "which read_file shows",
-	"Stat shows the file's mode", "ls -l shows the file's mode", "A structured call's binary", "program",
-	"; binary is one program", "; program is one program", ": binary ", ": program ",
+	"Stat shows the file's mode", "ls -l shows the file's mode", "A structured call's binary", "Program",
+	"; binary is one program", "; program is one program",
+	"leave out ifSHA256 to replace it, or give the checksum", "leave out create_only to replace it, or give if_sha256 instead, the checksum",
 )
 
 var (
 	quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	// word matches a word with the brackets and marks around it.
-	word = regexp.MustCompile(`([(\[]?)(?:spec\.|file\.)?([A-Za-z0-9]+(?:\.[a-z]+)?)((?:\[\d+\])?(?:\.[a-zA-Z]+)?[,;:.)\]]*)$`)
+	// word matches a name, perhaps with an index and a field of that element, and the brackets and marks around it.
+	word = regexp.MustCompile(`^([(\[]?)((?:[A-Za-z0-9]+\.)*[A-Za-z0-9]+)(\[\d+\])?(?:\.([A-Za-z0-9]+))?([,;:.)\]]*)$`)
 	// moreOfStream is the line in which the operator says how to read the rest of a stream.
 	moreOfStream = regexp.MustCompile(`(More of (?:stdout|stderr) \(\d+ bytes in all\)): kubectl toolcall logs (\S+) [^\n]*--stream (stdout|stderr), [^\n]*`)
 )
 
-// OwnWords calls tools and arguments in a message of the operator as this server does. What is quoted stays: it is the caller's own.
+// OwnWords calls tools and arguments in a message of the operator as this server does. What is quoted stays: it is the caller's own. What
+// begins with an upper-case letter still does, unless it begins with an argument.
 func OwnWords(message string) string {
+	initial, size := utf8.DecodeRuneInString(message)
+	if !unicode.IsUpper(initial) {
+		return renamedOutsideQuotes(message)
+	}
+	small := string(unicode.ToLower(initial)) + message[size:]
+	own := renamedOutsideQuotes(small)
+	first, _, _ := strings.Cut(small, " ")
+	if ownFirst, _, _ := strings.Cut(own, " "); renamedWord(first) != first || strings.ContainsAny(ownFirst, "_[") {
+		return own
+	}
+	initial, size = utf8.DecodeRuneInString(own)
+	return string(unicode.ToUpper(initial)) + own[size:]
+}
+
+func renamedOutsideQuotes(message string) string {
 	var b strings.Builder
 	at := 0
 	for _, quote := range quotation.FindAllStringIndex(message, -1) {
-		b.WriteString(renamed(message[at:quote[0]]))
+		before := renamed(message[at:quote[0]])
+		if rest, isBinary := strings.CutSuffix(before, "binary "); isBinary {
+			before = rest + "program "
+		}
+		b.WriteString(before)
 		b.WriteString(message[quote[0]:quote[1]])
 		at = quote[1]
 	}
@@ -56,26 +86,24 @@ func renamed(text string) string {
 
 func renamedWord(one string) string {
 	m := word.FindStringSubmatch(one)
-	if m == nil || m[0] != one {
+	if m == nil {
 		return one
 	}
-	name, known := ownNames[m[2]]
-	switch {
-	case known:
-		return m[1] + name + renamedEnd(m[3])
-	case strings.HasPrefix(strings.TrimLeft(one, "(["), "file."):
-		return m[1] + m[2] + renamedEnd(m[3])
-	default:
-		return one
+	end := m[3]
+	if m[4] != "" {
+		end += "." + ownName(m[4])
 	}
+	return m[1] + ownName(m[2]) + end + m[5]
 }
 
-// renamedEnd replaces the name of a field in an element of a list, as in edits[1].oldString.
-func renamedEnd(end string) string {
-	for name, own := range ownNames {
-		end = strings.ReplaceAll(end, "."+name, "."+own)
+// ownName is what this server calls a field, whose path may begin with "spec." and "file.".
+func ownName(path string) string {
+	for _, asked := range []string{path, strings.TrimPrefix(path, "spec."), strings.TrimPrefix(strings.TrimPrefix(path, "spec."), "file.")} {
+		if name, known := ownNames[asked]; known {
+			return name
+		}
 	}
-	return end
+	return path
 }
 
 // ownEnd replaces what the operator says behind the output of a command: how to read the rest, and how to reach a host.

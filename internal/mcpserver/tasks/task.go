@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
 // Extension is the name of the extension, in the capabilities of clients and servers.
@@ -83,9 +84,9 @@ func describe(i id, call *v1alpha1.ToolCall) *task {
 // statusMessage says what a call waits for, or how it ended.
 func statusMessage(call *v1alpha1.ToolCall) string {
 	s := &call.Status
-	message := s.Message
+	message := reply.OwnWords(s.Message)
 	if call.AwaitsApproval() {
-		message = awaitedApproval(call) + ": " + s.Message
+		message = awaitedApproval(call) + ": " + message
 	}
 	if s.Reason != "" && message != "" {
 		message = s.Reason + ": " + message

@@ -30,9 +30,12 @@ func TestStates(t *testing.T) {
 		"waiting": {
 			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: "QuotaExceeded", Message: "of pods"}, working, "QuotaExceeded: of pods", "2026-01-02T03:04:05Z", 2000,
 		},
+		"for a field": {
+			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: "R", Message: "Network.hosts[0]: x"}, working, "R: network_hosts[0]: x", "2026-01-02T03:04:05Z", 2000,
+		},
 		"for people": {
-			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: "AwaitingApproval", Message: "m", Approval: asked, Conditions: unknown},
-			working, `AwaitingApproval: 1 of 2 approvals, until 2026-01-02T03:05:00Z; ask ["the owners"]: m`, "2026-01-02T03:05:00Z", 5000,
+			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: "AwaitingApproval", Message: "Set workingDir", Approval: asked, Conditions: unknown},
+			working, `AwaitingApproval: 1 of 2 approvals, until 2026-01-02T03:05:00Z; ask ["the owners"]: Set working_dir`, "2026-01-02T03:05:00Z", 5000,
 		},
 		"succeeded": {v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseSucceeded}, completed, "", "2026-01-02T03:04:05Z", 0},
 		"failed":    {v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed}, completed, "", "2026-01-02T03:04:05Z", 0},

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,6 +31,19 @@ var (
 
 // maxWait is how many seconds a tool waits at most.
 const maxWait = 600
+
+// The largest numbers of environment variables, of characters in the name of one, and of arguments of a program that the API allows.
+const (
+	maxVariables    = 256
+	maxVariableName = 256
+	maxWords        = 1024
+)
+
+// longest says how many characters the API allows in texts, in each element of lists, and in the values of variables.
+var longest = map[string]int{
+	"command": 128<<10 - 1, "program": 256, "args": 128<<10 - 1, "language": 64, "code": 512 << 10, "stdin": 512 << 10, "env": 128 << 10,
+	"collect": 256, "working_dir": 4096, "path": 4096, "old_string": 256 << 10, "new_string": 256 << 10, "pattern": 8192, "glob": 8192,
+}
 
 // arguments are the arguments of a tool as a client sent them. Each method that reads one also declares it, so that the code that reads
 // the arguments of a tool defines their schema. Reading an invalid one records what is valid, and err returns everything recorded. Null
@@ -106,10 +120,13 @@ func joinNames(names []string) string {
 // maxErrors bounds the messages.
 const maxErrors = 10
 
-// fail records an error about an argument.
+// fail records an error about an argument, which has one alone: what follows from it would be another.
 func (a *arguments) fail(name, format string, args ...any) {
 	if a.failed == nil {
 		a.failed = map[string]bool{}
+	}
+	if a.failed[name] {
+		return
 	}
 	a.failed[name] = true
 	switch len(a.errors) {
@@ -181,6 +198,7 @@ func (a *arguments) text(name, description string) string {
 func (a *arguments) raw(name, description string) (text string) {
 	a.declare(name, description, jsonschema.Schema{Type: "string"})
 	a.read(name, "a string", &text)
+	a.checkLength(name, name, text)
 	return text
 }
 
@@ -202,6 +220,13 @@ func (a *arguments) checkNUL(name, text string) {
 	}
 }
 
+// checkLength looks at the text of an argument, or at a part of it that has a label of its own.
+func (a *arguments) checkLength(name, label, text string) {
+	if most := longest[name]; most > 0 && utf8.RuneCountInString(text) > most {
+		a.fail(label, "has %d characters, and may have %d", utf8.RuneCountInString(text), most)
+	}
+}
+
 // texts reads a list of strings.
 func (a *arguments) texts(name, description string) (all []string) {
 	a.declare(name, description, jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
@@ -215,6 +240,7 @@ func (a *arguments) texts(name, description string) (all []string) {
 			continue
 		}
 		a.checkNUL(label, text)
+		a.checkLength(name, label, text)
 		all = append(all, text)
 	}
 	return all
@@ -225,6 +251,10 @@ func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
 	a.declare("env", "", jsonschema.Schema{Type: "object"})
 	var values map[string]json.RawMessage
 	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
+	if len(values) > maxVariables {
+		a.fail("env", "has %d variables, and may have %d", len(values), maxVariables)
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		label := "env." + bounds.Text(name, 64)
 		text, ok := wordOf(values[name])
@@ -233,17 +263,21 @@ func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
 			continue
 		}
 		a.checkNUL(label, text)
-		if !variableName.MatchString(name) {
-			a.fail(label, "is not a valid name: use letters, digits and underscores, and don't start with a digit")
+		a.checkLength("env", label, text)
+		if !variableName.MatchString(name) || len(name) > maxVariableName {
+			a.fail(label, "is not a valid name: use at most %d letters, digits and underscores, and don't start with a digit", maxVariableName)
 		}
 		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: text})
 	}
 	return env
 }
 
-// flag reads true or false, nil if absent.
+// flag reads true or false, nil if absent. As a text it may have upper-case letters.
 func (a *arguments) flag(name, description string) *bool {
 	a.declare(name, description, jsonschema.Schema{Type: "boolean"})
+	if a.has(name) {
+		a.values[name] = bytes.ToLower(a.values[name])
+	}
 	var value bool
 	if !a.read(name, "true or false", &value) {
 		return nil

@@ -118,6 +118,12 @@ func TestInvalidArguments(t *testing.T) {
 		"too many hosts":                 {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
 		"a background without session":   {runCommandSpec, `{"command":"ls","background":true,"environment":"e"}`, []string{"background: is not used together with environment"}},
 		"too many files to keep":         {runCommandSpec, `{"command":"ls","collect":["a"` + strings.Repeat(`,"a"`, 16) + `]}`, []string{"collect: has 17 globs, and may have 16"}},
+		"a long command":                 {runCommandSpec, `{"command":"` + strings.Repeat("é", 128<<10) + `"}`, []string{"command: has 131072 characters, and may have 131071"}},
+		"a long argument":                {runProgramSpec, `{"program":"` + strings.Repeat("x", 257) + `","args":["` + strings.Repeat("x", 128<<10) + `"]}`, []string{"program: has 257 characters", "args[0]: has 131072 characters"}},
+		"too many arguments":             {runProgramSpec, `{"program":"x","args":["x"` + strings.Repeat(`,"x"`, 1024) + `]}`, []string{"args: has 1025 arguments, and may have 1024"}},
+		"a long variable":                {runCommandSpec, `{"command":"ls","env":{"A":"` + strings.Repeat("x", 1+128<<10) + `"}}`, []string{"env.A: has 131073 characters"}},
+		"long code":                      {runCodeSpec, `{"language":"python","code":"` + strings.Repeat("x", 1+512<<10) + `"}`, []string{"code: has 524289 characters"}},
+		"a NUL in a name":                {runCommandSpec, `{"command":"ls","environment":"\u0000"}`, []string{"environment: must not contain a NUL"}},
 		"a command's arguments for code": {runCodeSpec, `{"language":"python","code":"1","command":"ls"}`, []string{"command: is unknown: use language, code, network"}},
 	} {
 		t.Run(name, func(t *testing.T) {

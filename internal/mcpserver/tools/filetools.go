@@ -2,12 +2,16 @@ package tools
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 )
 
 const (
@@ -19,9 +23,18 @@ const (
 	maxContextLines = 20
 	maxResults      = 1000
 
+	// maxContent is how many bytes a call carries to a file.
+	maxContent = 512 << 10
+
 	aFile      = "absolute, ~/ for the home directory, or relative to working_dir"
 	onlyIfSame = "fail unless the file has this sha256 of read_file"
 	gitIgnored = "leave out what .gitignore names"
+)
+
+// fileMode and checksum match the permissions and checksums that the API accepts.
+var (
+	fileMode = regexp.MustCompile(`^0?[0-7]{3}$`)
+	checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // ReadFile returns a file or a part of it.
@@ -61,13 +74,17 @@ func writeFileSpec(a *arguments) *CallRequest {
 	case content != "" && encoded != "":
 		a.fail("content_base64", "is not used together with content: send one of them")
 	case encoded != "":
-		file.ContentBase64 = &encoded
+		file.ContentBase64 = a.base64(encoded)
 	case a.has("content"):
+		a.checkSize("content", len(content))
 		file.Content = &content
-	default:
+	case !a.unknown && !a.failed["content_base64"]:
 		a.fail("content", "is required: the text to write, which may be empty")
 	}
 	file.Mode = a.text("mode", "permissions, such as 0755")
+	if file.Mode != "" && !fileMode.MatchString(file.Mode) {
+		a.fail("mode", "must be permissions such as 0755, not %q", bounds.Text(file.Mode, 40))
+	}
 	create := a.isSet("create_only", "fail if the file exists")
 	file.IfSHA256 = a.checksum()
 	if create {
@@ -77,6 +94,22 @@ func writeFileSpec(a *arguments) *CallRequest {
 		file.IfSHA256 = new("")
 	}
 	return a.fileCall(file)
+}
+
+// base64 reads bytes, and writes them as the API has them: without line breaks.
+func (a *arguments) base64(encoded string) *string {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		a.fail("content_base64", "is not base64: %s", err.Error())
+	}
+	a.checkSize("content_base64", len(content))
+	return new(base64.StdEncoding.EncodeToString(content))
+}
+
+func (a *arguments) checkSize(name string, size int) {
+	if size > maxContent {
+		a.fail(name, "has %d bytes, and a call carries %d at most: write the file in parts, or from a command", size, maxContent)
+	}
 }
 
 // EditFile replaces texts in a file.
@@ -97,7 +130,7 @@ func editFileSpec(a *arguments) *CallRequest {
 	switch isOne := one != (v1alpha1.TextReplacement{}); {
 	case isOne && len(file.Edits) > 0:
 		a.fail("edits", "is not used together with old_string, new_string and replace_all: put that change into edits too")
-	case file.OldString == "" && !a.has("edits"):
+	case file.OldString == "" && len(file.Edits) == 0 && !a.unknown && !a.failed["edits"]:
 		a.fail("old_string", "is required: the text to replace, exactly as it is in the file; or edits, for several changes")
 	}
 	return a.fileCall(file)
@@ -119,26 +152,28 @@ func editSpec(a *arguments) v1alpha1.TextReplacement {
 	return one
 }
 
-// edits reads several changes.
+// edits reads several changes. An empty list is absent.
 func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
 	a.declare("edits", "several changes, one after the other, instead of old_string",
-		jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxEdits), Items: declared(editSpec).schema})
+		jsonschema.Schema{Type: "array", MaxItems: new(maxEdits), Items: declared(editSpec).schema})
 	var list []json.RawMessage
 	if !a.read("edits", "a list of objects with old_string, new_string and replace_all", &list) {
 		return nil
 	}
-	if len(list) == 0 || len(list) > maxEdits {
-		a.fail("edits", "must have from 1 to %d changes, not %d", maxEdits, len(list))
+	if len(list) > maxEdits {
+		a.fail("edits", "has %d changes, and may have %d", len(list), maxEdits)
 		return nil
 	}
 	for i, raw := range list {
-		one := declared(editSpec)
+		one, change := declared(editSpec), v1alpha1.TextReplacement{}
 		if one.decode(raw) {
-			all = append(all, editSpec(one))
+			change = editSpec(one)
 		}
 		for _, text := range one.errors {
-			a.fail(fmt.Sprintf("edits[%d]", i), "%s", text)
+			name, problem, _ := strings.Cut(text, ": ")
+			a.fail(fmt.Sprintf("edits[%d]: %s", i, name), "%s", problem)
 		}
+		all = append(all, change)
 	}
 	return all
 }
@@ -208,8 +243,12 @@ func (a *arguments) results() *int32 {
 
 // checksum reads the SHA-256 that a file must have, nil if absent.
 func (a *arguments) checksum() *string {
-	if sum := a.text("if_sha256", onlyIfSame); sum != "" {
-		return &sum
+	sum := strings.ToLower(a.text("if_sha256", onlyIfSame))
+	if sum == "" {
+		return nil
 	}
-	return nil
+	if !checksum.MatchString(sum) {
+		a.fail("if_sha256", "must be the sha256 of read_file, which has 64 hexadecimal digits, not %q", bounds.Text(sum, 80))
+	}
+	return &sum
 }

@@ -23,7 +23,9 @@ func TestFileArguments(t *testing.T) {
 		"an empty file":     {writeFileSpec, `{"path":"a","content":""}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("")}},
 		"bytes":             {writeFileSpec, `{"path":"a","content":"","content_base64":"AA==","mode":"0600"}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: new("AA=="), Mode: "0600"}},
 		"a new file only":   {writeFileSpec, `{"path":"a","content":"x","create_only":true}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("x"), IfSHA256: new("")}},
-		"a known file only": {writeFileSpec, `{"path":"a","content":"x","create_only":false,"if_sha256":"ab"}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("x"), IfSHA256: new("ab")}},
+		"a known file only": {writeFileSpec, `{"path":"a","content":"x","create_only":"False","if_sha256":"` + strings.Repeat("Ab", 32) + `"}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new("x"), IfSHA256: new(strings.Repeat("ab", 32))}},
+		"lines of base64":   {writeFileSpec, `{"path":"a","content_base64":"AA\nA=\n"}`, v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: new("AAA=")}},
+		"no several edits":  {editFileSpec, `{"path":"a","old_string":"b","replace_all":"True","edits":[]}`, v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b", ReplaceAll: true}},
 		"an edit":           {editFileSpec, `{"path":"a","old_string":"b","new_string":"c","replace_all":true}`, v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b", NewString: "c", ReplaceAll: true}},
 		"a text to remove":  {editFileSpec, `{"path":"a","old_string":"b"}`, v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b"}},
 		"several edits": {editFileSpec, `{"path":"a","edits":[{"old_string":"b","new_string":"c"},{"old_string":"d","replace_all":true}]}`, v1alpha1.FileAction{
@@ -67,10 +69,24 @@ func TestInvalidFileArguments(t *testing.T) {
 		"nothing to write":           {writeFileSpec, `{"path":"a"}`, "content: is required"},
 		"a null to write":            {writeFileSpec, `{"path":"a","content":null}`, "content: is required"},
 		"both contents":              {writeFileSpec, `{"path":"a","content":"x","content_base64":"eA=="}`, "content_base64: is not used together with content"},
-		"new and known":              {writeFileSpec, `{"path":"a","content":"x","create_only":true,"if_sha256":"ab"}`, "create_only: is not used together with if_sha256"},
+		"new and known":              {writeFileSpec, `{"path":"a","content":"x","create_only":true,"if_sha256":"` + strings.Repeat("ab", 32) + `"}`, "create_only: is not used together with if_sha256"},
 		"nothing to replace":         {editFileSpec, `{"path":"a","old_string":"","new_string":"x"}`, "old_string: is required"},
 		"two forms of an edit":       {editFileSpec, `{"path":"a","old_string":"x","edits":[{"old_string":"y"}]}`, "edits: is not used together with old_string"},
-		"no edits":                   {editFileSpec, `{"path":"a","edits":[]}`, "edits: must have from 1 to 100"},
+		"no edits":                   {editFileSpec, `{"path":"a","edits":[]}`, "old_string: is required"},
+		"edits that say nothing":     {editFileSpec, `{"path":"a","edits":""}`, "old_string: is required"},
+		"edits that aren't":          {editFileSpec, `{"path":"a","edits":1}`, "edits: must be a list of objects"},
+		"too many edits":             {editFileSpec, `{"path":"a","edits":[1` + strings.Repeat(",1", 100) + `]}`, "edits: has 101 changes, and may have 100"},
+		"a number to replace":        {editFileSpec, `{"path":"a","old_string":1}`, "old_string: must be a string, not a number"},
+		"an API's name":              {editFileSpec, `{"path":"a","oldString":"x"}`, "oldString: is unknown"},
+		"a number to write":          {writeFileSpec, `{"path":"a","content_base64":1}`, "content_base64: must be a string, not a number"},
+		"no base64":                  {writeFileSpec, `{"path":"a","content_base64":"!"}`, "content_base64: is not base64"},
+		"too large a text":           {writeFileSpec, `{"path":"a","content":"` + strings.Repeat("é", 300<<10) + `"}`, "content: has 614400 bytes, and a call carries 524288"},
+		"too many bytes":             {writeFileSpec, `{"path":"a","content_base64":"` + strings.Repeat("AAAA", 200<<10) + `"}`, "content_base64: has 614400 bytes"},
+		"no permissions":             {writeFileSpec, `{"path":"a","content":"","mode":"u+x"}`, `mode: must be permissions such as 0755, not "u+x"`},
+		"no permissions' NUL":        {writeFileSpec, `{"path":"a","content":"","mode":"\u0000"}`, "mode: must not contain a NUL"},
+		"no checksum":                {writeFileSpec, `{"path":"a","content":"","if_sha256":"ab"}`, "if_sha256: must be the sha256 of read_file"},
+		"a long path":                {readFileSpec, `{"path":"` + strings.Repeat("x", 4097) + `"}`, "path: has 4097 characters, and may have 4096"},
+		"a long text to replace":     {editFileSpec, `{"path":"a","edits":[{"old_string":"` + strings.Repeat("x", 1+256<<10) + `"}]}`, "edits[0]: old_string: has 262145 characters"},
 		"an edit of nothing":         {editFileSpec, `{"path":"a","edits":[{"old_string":"x"},{"new_string":"y"}]}`, "edits[1]: old_string: is required"},
 		"an edit that isn't one":     {editFileSpec, `{"path":"a","edits":["x"]}`, "edits[0]: arguments: must be a JSON object"},
 		"too many lines around":      {searchFilesSpec, `{"pattern":"x","context_lines":21}`, "context_lines: must be"},
@@ -81,8 +97,8 @@ func TestInvalidFileArguments(t *testing.T) {
 		"hosts":                      {readFileSpec, `{"path":"a","network_hosts":["a.example.com"]}`, "network_hosts: is unknown"},
 		"standard input":             {readFileSpec, `{"path":"a","stdin":"x"}`, "stdin: is unknown"},
 	} {
-		if _, err := parse([]byte(test.raw), test.read); err == nil || !strings.Contains("\n"+err.Error(), "\n"+test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
+		if _, err := parse([]byte(test.raw), test.read); err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q alone", name, err, test.want)
 		}
 	}
 }
