@@ -2,6 +2,7 @@ package toolcall_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,40 @@ func TestAReviewSaysWhatTheControllerDecides(t *testing.T) {
 		later := reason == v1alpha1.ReasonBudgetExceeded || reason == v1alpha1.ReasonGuardError || strings.HasPrefix(reason, "Approval")
 		if !reached[reason] && !later {
 			t.Errorf("no call is denied for %s: add one", reason)
+		}
+	}
+}
+
+// Rules read the labels of a session, of which the cache keeps a few.
+func TestARuleReadsTheLabelsOfASession(t *testing.T) {
+	w := fixture.NewWorld(t)
+	asker := w.Asker()
+	w.Grant(fixture.User(asker), "toolsessions", nil, "use")
+	policy := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: v1alpha1.ExecutionPolicySpec{
+		Access: v1alpha1.AccessOpen,
+		Rules:  []v1alpha1.PolicyRule{{Name: "untrusted", Expression: `session != null && "untrusted" in session.labels`, Effect: v1alpha1.RuleDeny}},
+	}}
+	if err := w.Client.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Client.Delete(context.Background(), policy) })
+	w.Environment("tools", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef.Name = policy.Name }, fixture.AsDefault)
+	many := map[string]string{"untrusted": ""}
+	for i := range 30 {
+		many[fmt.Sprint("label-", i)] = strings.Repeat("v", 60)
+	}
+	for name, labels := range map[string]map[string]string{"none": nil, "few": {"untrusted": ""}, "many": many} {
+		w.Session(name, func(s *v1alpha1.ToolSession) { s.Labels = labels })
+		spec := program("ls")
+		spec.SessionRef = &v1alpha1.SessionReference{Name: name}
+		who := &user.DefaultInfo{Name: asker, Groups: []string{"system:authenticated"}}
+		review, err := w.Reviewer().Review(t.Context(), who, w.Namespace, &subresourcesv1alpha1.ToolCallReviewSpec{Call: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		isDenied := review.Denial != nil && review.Denial.Reason == v1alpha1.ReasonDeniedByRule
+		if isDenied != (labels != nil) || review.Allowed == isDenied {
+			t.Errorf("a session with %s labels: %+v, denied for %+v", name, review, review.Denial)
 		}
 	}
 }

@@ -57,18 +57,22 @@ func unmark(call *v1alpha1.ToolCall) { delete(call.Annotations, annotationInputB
 
 // metadataBytes is the size of what the call's creator chose of its metadata.
 func metadataBytes(call *v1alpha1.ToolCall) int {
-	size := 0
-	for _, texts := range []map[string]string{call.Labels, call.Annotations} {
-		for key, value := range texts {
-			size += len(key) + len(value)
-		}
-	}
+	size := textBytes(call.Labels) + textBytes(call.Annotations)
 	for i := range call.OwnerReferences {
 		owner := &call.OwnerReferences[i]
 		size += len(owner.APIVersion) + len(owner.Kind) + len(owner.Name) + len(owner.UID)
 	}
 	for _, name := range call.Finalizers {
 		size += len(name)
+	}
+	return size
+}
+
+// textBytes is the size of labels or annotations.
+func textBytes(texts map[string]string) int {
+	size := 0
+	for key, value := range texts {
+		size += len(key) + len(value)
 	}
 	return size
 }

@@ -24,37 +24,69 @@ func InSession() fields.Selector {
 	return fields.AndSelectors(InFlight(), fields.OneTermNotEqualSelector(FieldSession, ""))
 }
 
-// annotationEnvOmitted says, in memory only, that a session's variables were left out.
-const annotationEnvOmitted = "toolcall.dev/env-omitted"
+// annotationEnvOmitted and annotationLabelsOmitted say, in memory only, that a session's variables, or its labels, were left out.
+const (
+	annotationEnvOmitted    = "toolcall.dev/env-omitted"
+	annotationLabelsOmitted = "toolcall.dev/labels-omitted"
+)
 
-// slimSession leaves out what a session with a large environment began with, large variables, and what nobody reads of the
-// metadata. A session that has ended needs no variables at all. One that has been through it stays as it is.
+// maxCachedLabels is how much of a session's labels the cache keeps, in bytes. The rules of policies read them.
+const maxCachedLabels = 1 << 10
+
+// slimSession leaves out what a session with a large environment began with, large variables, large labels, and what nobody reads of
+// the metadata. A session that has ended needs no variables and no labels at all. One that has been through it stays as it is.
 func slimSession(session *v1alpha1.ToolSession) {
 	if bound := session.Status.Runner; bound != nil && len(bound.Decision) > maxCachedInput {
 		bound.Decision = omittedDecision
 	}
-	_, omitted := session.Annotations[annotationEnvOmitted]
-	restored, isRestored := session.Annotations[v1alpha1.AnnotationRestored]
-	session.Labels, session.Annotations, session.OwnerReferences = nil, nil, nil
-	if isRestored {
+	before := session.Annotations
+	session.Annotations, session.OwnerReferences = nil, nil
+	if restored, isRestored := before[v1alpha1.AnnotationRestored]; isRestored {
 		session.Annotations = map[string]string{v1alpha1.AnnotationRestored: restored[:min(len(restored), maxCachedAnnotation)]}
+	}
+	if session.Status.Phase == v1alpha1.SessionEnded {
+		session.Spec.Env, session.Labels = nil, nil
+		return
+	}
+	// isTooLarge says that what takes that many bytes is left out, or was before, and marks it.
+	isTooLarge := func(mark string, size, kept int) bool {
+		if _, omitted := before[mark]; size <= kept && !(omitted && size == 0) {
+			return false
+		}
+		metav1.SetMetaDataAnnotation(&session.ObjectMeta, mark, "")
+		return true
 	}
 	size := 0
 	for _, v := range session.Spec.Env {
 		size += len(v.Name) + len(v.Value)
 	}
-	switch {
-	case session.Status.Phase == v1alpha1.SessionEnded:
+	if isTooLarge(annotationEnvOmitted, size, maxCachedInput) {
 		session.Spec.Env = nil
-	case size > maxCachedInput || omitted && size == 0:
-		session.Spec.Env = nil
-		metav1.SetMetaDataAnnotation(&session.ObjectMeta, annotationEnvOmitted, "")
+	}
+	if isTooLarge(annotationLabelsOmitted, textBytes(session.Labels), maxCachedLabels) {
+		session.Labels = nil
 	}
 }
 
 // WholeSession is a session with all its variables. The cache leaves large ones out.
 func (r Reader) WholeSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
-	if _, omitted := session.Annotations[annotationEnvOmitted]; !omitted {
+	return r.withOmitted(ctx, session, annotationEnvOmitted)
+}
+
+// LabelledSession is a session with all its labels, and otherwise as it is given. The cache leaves large ones out.
+func (r Reader) LabelledSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	whole, err := r.withOmitted(ctx, session, annotationLabelsOmitted)
+	if err != nil || whole == session {
+		return whole, err
+	}
+	labelled := session.DeepCopy()
+	labelled.Labels = whole.Labels
+	return labelled, nil
+}
+
+// withOmitted reads a session past the cache that has the mark, and gives back any other.
+func (r Reader) withOmitted(ctx context.Context, session *v1alpha1.ToolSession, mark string) (*v1alpha1.ToolSession, error) {
+	if _, omitted := session.Annotations[mark]; !omitted {
 		return session, nil
 	}
 	whole := &v1alpha1.ToolSession{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ func TestASessionTakesLittleOfTheCache(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []v1alpha1.SessionPhase{"", v1alpha1.SessionReady, v1alpha1.SessionEnded} {
 		s := sessionWith(90 << 10)
+		s.Labels = labelsOf(90 << 10)
 		s.Status.Phase = phase
 		slimSession(s)
 		raw, err := json.Marshal(s)
@@ -67,6 +69,41 @@ func TestASessionWithLargeVariablesIsReadWhole(t *testing.T) {
 		t.Errorf("one that was replaced: %v", err)
 	}
 	if _, err := (Reader{Live: down(stored(t, false, live))}).WholeSession(ctx, large); !errors.Is(err, errDown) {
+		t.Errorf("without an answer: %v", err)
+	}
+}
+
+// labelsOf are labels of that many bytes.
+func labelsOf(size int) map[string]string {
+	all := map[string]string{}
+	for left := size; left > 0; {
+		key := fmt.Sprintf("%08d", len(all))
+		value := strings.Repeat("v", min(60, max(0, left-len(key))))
+		all[key[:min(len(key), left)]] = value
+		left -= len(key) + len(value)
+	}
+	return all
+}
+
+// A rule that reads the labels of a session would never be true without them.
+func TestTheLabelsOfASessionAreKeptOrReadPastTheCache(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	few, many := sessionWith(maxCachedInput), sessionWith(10)
+	few.Labels, many.Labels = labelsOf(maxCachedLabels), labelsOf(maxCachedLabels+1)
+	live := many.DeepCopy()
+	slimSession(few)
+	slimSession(many)
+	got, err := Reader{Live: unasked(t)}.LabelledSession(ctx, few)
+	if err != nil || !cmp.Equal(got.Labels, labelsOf(maxCachedLabels)) {
+		t.Errorf("few labels: %+v, %v", got, err)
+	}
+	many.Status.Phase = v1alpha1.SessionReady
+	got, err = Reader{Live: stored(t, false, live)}.LabelledSession(ctx, many)
+	if err != nil || !cmp.Equal(got.Labels, live.Labels) || got.Status.Phase != many.Status.Phase || many.Labels != nil {
+		t.Errorf("many labels: %+v, %v", got, err)
+	}
+	if _, err := (Reader{Live: down(stored(t, false, live))}).LabelledSession(ctx, many); !errors.Is(err, errDown) {
 		t.Errorf("without an answer: %v", err)
 	}
 }

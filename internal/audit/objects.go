@@ -188,7 +188,7 @@ func decisionOf(s *v1alpha1.ToolCallStatus, withArguments bool) *Decision {
 	}
 	d := &Decision{Allowed: accepted.Status == metav1.ConditionTrue}
 	if !d.Allowed {
-		d.Reason, d.Rule = accepted.Reason, denials.Rules()[accepted.Reason].Field
+		d.Reason, d.Rule = accepted.Reason, denials.FieldOf(accepted.Reason, accepted.Message)
 		if withArguments {
 			d.Message = accepted.Message
 		}

@@ -79,6 +79,19 @@ func TestArgumentsAreLeftOutUnlessThePolicySaysOtherwise(t *testing.T) {
 	}
 }
 
+// The name of the rule that denied a call is the policy's. What follows it in the message can be the call's.
+func TestARecordNamesTheRuleThatDenied(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{v1alpha1.ReasonDeniedByRule, v1alpha1.ReasonGuardError} {
+		call := endedCall()
+		call.Status.Conditions[0].Status, call.Status.Conditions[0].Reason = metav1.ConditionFalse, reason
+		call.Status.Conditions[0].Message = `The policy's rule "no-push" can't say more than "` + secret + `"`
+		if r := OfCall(call, About{}); r.Decision.Rule != "spec.rules: no-push" || strings.Contains(string(r.line()), secret) {
+			t.Errorf("got %s", r.line())
+		}
+	}
+}
+
 func TestARequesterWhomNobodyVouchesForIsUnverified(t *testing.T) {
 	t.Parallel()
 	for _, isVouched := range []bool{true, false} {

@@ -88,7 +88,8 @@ type Where struct {
 // Decision is whether the guards let it run.
 type Decision struct {
 	Allowed bool `json:"allowed"`
-	// Reason is why not, Rule the field of the policy, or the other rule, that said so. The message can hold arguments.
+	// Reason is why not, Rule the field of the policy, or the other rule, that said so; of spec.rules with the name. The message can hold
+	// arguments.
 	Reason  string `json:"reason,omitempty"`
 	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`

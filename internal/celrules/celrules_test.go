@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/denials"
 	"toolcall.dev/operator/internal/guards"
 )
 
@@ -98,7 +99,7 @@ func TestVariables(t *testing.T) {
 		}
 	}
 	v := mustCompile(t, denies(`session != null && session.name == "work" && session.labels["team"] == "a"`)).Evaluate(input(t, full, inSession))
-	if v.Denial == nil || v.Denial.Message != `the policy's rule "r" denies the call: no` {
+	if v.Denial == nil || v.Denial.Message != `the policy's rule "r" denies the call: no` || denials.FieldOf(v.Denial.Reason, v.Denial.Message) != "spec.rules: r" {
 		t.Errorf("in a session: %+v", v.Denial)
 	}
 	v = mustCompile(t, denies(`caller.username == "" && caller.groups == []`)).Evaluate(input(t, full, func(in *Input) { in.Caller = nil }))
@@ -204,7 +205,7 @@ func TestRulesThatCanNotBeEvaluated(t *testing.T) {
 		{"values that nest too deeply", tool(nested), "true", "nests deeper than 32 levels"},
 	} {
 		v := mustCompile(t, denies(c.expression)).Evaluate(input(t, c.spec))
-		if v.Denial == nil || v.Denial.Reason != v1alpha1.ReasonGuardError || !strings.Contains(v.Denial.Message, `rule "r"`) || !strings.Contains(v.Denial.Message, c.want) {
+		if v.Denial == nil || v.Denial.Reason != v1alpha1.ReasonGuardError || denials.FieldOf(v.Denial.Reason, v.Denial.Message) != "spec.rules: r" || !strings.Contains(v.Denial.Message, c.want) {
 			t.Errorf("%s: %+v", c.name, v.Denial)
 		}
 		if v.Cost > 2*maxCost+maxText {

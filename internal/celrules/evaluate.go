@@ -6,6 +6,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/denials"
 	"toolcall.dev/operator/internal/guards"
 )
 
@@ -93,7 +94,7 @@ func (r *rule) evaluate(variables map[string]any) (isTrue bool, cost uint64, err
 }
 
 func denied(r *rule) *guards.Denial {
-	message := fmt.Sprintf("the policy's rule %q denies the call", r.Name)
+	message := denials.ByRule(r.Name) + " denies the call"
 	if r.Message != "" {
 		message += ": " + r.Message
 	} else {
@@ -105,6 +106,6 @@ func denied(r *rule) *guards.Denial {
 func failed(rule, why string) *guards.Denial {
 	return &guards.Denial{
 		Reason:  v1alpha1.ReasonGuardError,
-		Message: fmt.Sprintf("the policy's rule %q could not be evaluated: %s; the call is denied to be safe", rule, oneLine(why)),
+		Message: fmt.Sprintf("%s could not be evaluated: %s; the call is denied to be safe", denials.ByRule(rule), oneLine(why)),
 	}
 }

@@ -5,7 +5,9 @@
 package denials
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -21,6 +23,21 @@ type Rule struct {
 
 // Rules returns the rule of each reason.
 func Rules() map[string]Rule { return maps.Clone(rules) }
+
+// ByRule begins the message about a denial by a rule of spec.rules, or by one that can't be evaluated.
+func ByRule(name string) string { return fmt.Sprintf("the policy's rule %q", name) }
+
+// byRule finds such a beginning, also where a status begins it with a capital letter.
+var byRule = regexp.MustCompile(`^[Tt]he policy's rule "([-a-z0-9]+)"`)
+
+// FieldOf names the field of the policy, or the other rule, that denied a call with a reason and a message. Of a rule of spec.rules it has
+// the name. Nothing else of the message is in it.
+func FieldOf(reason, message string) string {
+	if found := byRule.FindStringSubmatch(message); found != nil {
+		return "spec.rules: " + found[1]
+	}
+	return rules[reason].Field
+}
 
 var rules = map[string]Rule{
 	v1alpha1.ReasonEmptyCommand:           {"a call needs a command", "", "name the program, or write the command"},

@@ -107,10 +107,17 @@ func (r *Reader) Owner(ctx context.Context, s *decide.Snapshot, session *v1alpha
 
 // readSession reads what the decision about a session's call depends on.
 func (r *Reader) readSession(ctx context.Context, s *decide.Snapshot, session *v1alpha1.ToolSession) error {
-	if err := r.Owner(ctx, s, session); err != nil || session == nil {
+	if session == nil {
+		return nil
+	}
+	// Rules read the labels.
+	session, err := r.Objects.LabelledSession(ctx, session)
+	if err != nil {
 		return err
 	}
-	var err error
+	if err := r.Owner(ctx, s, session); err != nil {
+		return err
+	}
 	if s.Session.Origin, err = r.Origins.Origin(ctx, session); err != nil || s.Session.Origin == nil {
 		return err
 	}

@@ -524,6 +524,17 @@ func TestEmptyAndAbsentAreTheSame(t *testing.T) {
 	}
 	typed.Spec.Cancel = true
 	expectRefused(t, s.admin.Update(t.Context(), typed), "")
+	// Of a call whose creator wrote no empty values a change of a label is no change of the spec.
+	plain := newCall(s.namespace, "plain")
+	s.create(plain)
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(plain), plain); err != nil {
+		t.Fatal(err)
+	}
+	plain.Labels = map[string]string{"team": "a"}
+	expectRefused(t, s.admin.Update(t.Context(), plain), "")
+	if plain.IsEdited() {
+		t.Errorf("after a change of its label its generation is %d", plain.Generation)
+	}
 }
 
 func asYAML(t *testing.T, object any) string {

@@ -26,6 +26,8 @@ type judge struct {
 	// environments and policies are those of the cluster.
 	environments []v1alpha1.ExecutionEnvironment
 	policies     *Set
+	// sessions are those of the cluster, by namespace and name.
+	sessions map[types.NamespacedName]*v1alpha1.ToolSession
 	// compiled are the policies that calls were judged under, so that each is compiled once.
 	compiled map[*v1alpha1.ExecutionPolicy]compiledPolicy
 }
@@ -50,11 +52,19 @@ func newJudge(policy *v1alpha1.ExecutionPolicy, all bool) (*judge, error) {
 	return j, nil
 }
 
-// read reads the environments and the policies.
+// read reads the environments, the sessions and the policies.
 func (j *judge) read(ctx context.Context, c *cli.Cluster, namespace string) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return c.ReadError("environments", err)
+	}
+	sessions := &v1alpha1.ToolSessionList{}
+	if err := c.Client.List(ctx, sessions, client.InNamespace(namespace)); err != nil {
+		return c.ReadError("sessions", err)
+	}
+	j.sessions = map[types.NamespacedName]*v1alpha1.ToolSession{}
+	for i := range sessions.Items {
+		j.sessions[client.ObjectKeyFromObject(&sessions.Items[i])] = &sessions.Items[i]
 	}
 	j.environments, j.policies = list.Items, ReadSet(ctx, c.Client)
 	return j.policies.Err
@@ -122,13 +132,17 @@ func (j *judge) under(call *v1alpha1.ToolCall, env *v1alpha1.ExecutionEnvironmen
 	return verdictOf(decide.Decide(s))
 }
 
-// addSession puts a call that names a session into one that begins now, and is its requester's.
+// addSession puts a call that names a session into one that begins now, and is its requester's. It has the labels of the call's, as long as
+// that is there.
 func (j *judge) addSession(s *decide.Snapshot, env *v1alpha1.ExecutionEnvironment) error {
 	ref := s.Call.Spec.SessionRef
 	if ref == nil {
 		return nil
 	}
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: s.Call.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
+	if is := j.sessions[client.ObjectKeyFromObject(session)]; is != nil && (ref.UID == "" || session.UID == is.UID) {
+		session.Labels = is.Labels
+	}
 	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, cli.Reference(env.Name)
 	in := decide.Context{Named: env}
 	origin, err := decide.Begin(&decide.SessionSnapshot{Session: session, Context: in, Policies: s.Policies, Compile: j.compile})

@@ -142,6 +142,30 @@ func TestReplayJudgesTheCallsOfTheCluster(t *testing.T) {
 	}
 }
 
+// Of a session that is gone, or was replaced, nobody knows the labels.
+func TestReplayKnowsTheLabelsOfSessions(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Policy(func(p *v1alpha1.ExecutionPolicySpec) { p.Access = v1alpha1.AccessOpen })
+	f.Environment("tools", true)
+	f.Session("work", func(s *v1alpha1.ToolSession) { s.Labels = map[string]string{"untrusted": ""} })
+	for name, session := range map[string]v1alpha1.SessionReference{
+		"named": {Name: "work"}, "bound": {Name: "work", UID: string(f.GetSession("work").UID)}, "replaced": {Name: "work", UID: "another"}, "gone": {Name: "gone"},
+	} {
+		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}}
+		call.Spec.Shell, call.Spec.SessionRef = &v1alpha1.ShellAction{Command: "ls"}, &session
+		f.Make(call)
+	}
+	rule := `session != null && "untrusted" in session.labels`
+	got := f.Run("policy", "replay", "--policy", written(t, manifest(f.Namespace, rule, listAllowed)))
+	got.Expect(t, 0)
+	for name, denied := range map[string]bool{"named": true, "bound": true, "replaced": false, "gone": false} {
+		if strings.Contains(got.Out, name) != denied {
+			t.Errorf("call %s, denied %t: %s%s", name, denied, got.Out, got.Err)
+		}
+	}
+}
+
 // generated are calls of many kinds, and what they are judged with.
 func generated(t testing.TB, n int) (*judge, []v1alpha1.ToolCall) {
 	t.Helper()

@@ -20,8 +20,8 @@ Each call that was created since --since is judged twice, under the policy of it
 the file in its place. The table shows the calls for which the two differ. Calls in environments that use another
 policy than the one in the file don't count, unless --all judges them under the file too.
 
-A requester is taken to have the rights that it had. The command needs permission to list calls and environments, and
-to list policies. Nothing is run, and nothing is written.
+A requester is taken to have the rights that it had. A session that is gone has no labels. The command needs permission
+to list calls, sessions, environments and policies. Nothing is run, and nothing is written.
 
 The exit code is 0 if the calls could be judged, whether or not anything differs, and 1 otherwise.`
 
