@@ -161,7 +161,7 @@ type BinariesPolicy struct {
 
 	// allowed are the programs, case-sensitive: a bare name, which is looked up in the call's PATH inside the pod; an
 	// absolute path, which is that file; or an absolute path that ends in "/", which is every program below that
-	// directory. Links are followed. At most 1024 entries of at most 256 characters. Default: none.
+	// directory, and where the links in it lead. Links are followed. At most 1024 entries of at most 256 characters. Default: none.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
@@ -178,7 +178,7 @@ type BinariesPolicy struct {
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// helpers are the programs that listed programs need, by the name or path of the listed program as it stands in
-	// allowed. They may be executed, but don't count as listed in a call. A built-in table knows the helpers of
+	// allowed, or by its path below a listed directory. They may be executed, but don't count as listed in a call. A built-in table knows the helpers of
 	// common programs. Only with enforcement Kernel. At most 64 programs.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
