@@ -3,8 +3,6 @@ package v1alpha1
 // ExecutionPolicySpec says what calls may do. Every field has a default that holds when it is unset; an empty list is
 // not an unset one. The API server writes the defaults that decide about a call into the object. What a later version adds to a
 // list doesn't change the policies that are there.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.timeouts) || (has(self.timeouts.defaultSeconds) ? self.timeouts.defaultSeconds : 120) <= (has(self.timeouts.maxSeconds) ? self.timeouts.maxSeconds : 600)",message="timeouts.defaultSeconds (120 when unset) must not be above timeouts.maxSeconds (600 when unset)"
 type ExecutionPolicySpec struct {
 	// access is RBAC (the default: the call's creator needs "use" on tools with the tool's name, asked by
 	// a SubjectAccessReview) or Open (anyone who may create a call).
@@ -163,7 +161,7 @@ type BinariesPolicy struct {
 
 	// allowed are the programs, case-sensitive: a bare name, which is looked up in the call's PATH inside the pod; an
 	// absolute path, which is that file; or an absolute path that ends in "/", which is every program below that
-	// directory. Links are followed. At most 1024 entries of at most 256 characters. Default: none.
+	// directory, and where the links in it lead. Links are followed. At most 1024 entries of at most 256 characters. Default: none.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
@@ -180,7 +178,7 @@ type BinariesPolicy struct {
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// helpers are the programs that listed programs need, by the name or path of the listed program as it stands in
-	// allowed. They may be executed, but don't count as listed in a call. A built-in table knows the helpers of
+	// allowed, or by its path below a listed directory. They may be executed, but don't count as listed in a call. A built-in table knows the helpers of
 	// common programs. Only with enforcement Kernel. At most 64 programs.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
@@ -254,7 +252,7 @@ type ArgumentsPolicy struct {
 
 // TimeoutsPolicy bounds how long a process may run.
 type TimeoutsPolicy struct {
-	// defaultSeconds is the limit of a call that names none. Default 120.
+	// defaultSeconds is the limit of a call that names none, at most maxSeconds. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	// +kubebuilder:default=120

@@ -145,7 +145,7 @@ func (r *Reconciler) startProblem(p *pool) *host.Problem {
 // is known. What was found last stays in the status until a runner connects, or the environment changes.
 func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 	nodes := r.Nodes.Of(client.ObjectKeyFromObject(p.env), p.now)
-	applets := r.Nodes.Applets(client.ObjectKeyFromObject(p.env), held)
+	applets := r.Nodes.Applets(client.ObjectKeyFromObject(p.env), held).Unheld
 	last := meta.FindStatusCondition(p.env.Status.Conditions, v1alpha1.ConditionReady)
 	if len(nodes) == 0 && len(applets) == 0 && last != nil && last.Reason == v1alpha1.ReasonIsolationUnavailable && last.ObservedGeneration == p.env.Generation {
 		return last.Message
@@ -166,24 +166,38 @@ func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 		policyName(held), len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held), lacking[0].Support.WayOut(held))
 }
 
-// appletsNote says which programs of the image run what isn't listed, where the policy permits it; empty when none is known.
+// appletsNote says which programs of the image run what isn't listed, where the policy permits it, and of which the kernel can't tell the
+// names apart; empty when none is known.
 func (r *Reconciler) appletsNote(p *pool, held *rules.Rules) string {
 	if held == nil {
 		return ""
 	}
 	applets := r.Nodes.Applets(client.ObjectKeyFromObject(p.env), held)
-	if len(applets) == 0 {
+	var notes []string
+	if len(applets.Unheld) > 0 {
+		notes = append(notes, unheldApplets(applets.Unheld)+", so to list one of them is to list all")
+	}
+	namesOnly := slices.DeleteFunc(applets.NamesOnly, func(path string) bool { return slices.Contains(applets.Unheld, path) })
+	if len(namesOnly) > 0 {
+		notes = append(notes, "names of "+quotedPaths(namesOnly)+
+			" of the image are only looked at: each is one file for the kernel, which can't tell its names apart")
+	}
+	if len(notes) == 0 {
 		return ""
 	}
-	return v1alpha1.MessageReadyBut + unheldApplets(applets) + ", so to list one of them is to list all"
+	return v1alpha1.MessageReadyBut + strings.Join(notes, "; ")
 }
 
 func unheldApplets(programs []string) string {
-	quoted := make([]string, len(programs))
-	for i, path := range programs {
+	return quotedPaths(programs) + " of the image runs its applets without executing them"
+}
+
+func quotedPaths(paths []string) string {
+	quoted := make([]string, len(paths))
+	for i, path := range paths {
 		quoted[i] = strconv.Quote(path)
 	}
-	return strings.Join(quoted, ", ") + " of the image runs its applets without executing them"
+	return strings.Join(quoted, ", ")
 }
 
 // policyName names the policy of rules; that of an environment without one has no name.

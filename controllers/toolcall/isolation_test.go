@@ -133,6 +133,18 @@ func TestAnEnvironmentSaysThatItsImageRunsAppletsUnseen(t *testing.T) {
 		t.Errorf("where it is allowed, Ready is %s: %s", c.Status, c.Message)
 	}
 
+	// Of other programs names are looked at.
+	both := *isolation
+	both.NamesOnly = result.Paths{"/bin/busybox", "/bin/coreutils"}
+	allowed.Isolation = &both
+	w.RunApplets(shell, allowed)
+	const looked = `names of "/bin/coreutils" of the image are only looked at: each is one file for the kernel, which can't tell its names apart`
+	if c := w.Readiness(env); c.Status != metav1.ConditionTrue || c.Message != note+"; "+looked {
+		t.Errorf("with names that are looked at, Ready is %s: %s", c.Status, c.Message)
+	}
+	allowed.Isolation = isolation
+	w.RunApplets(shell, allowed)
+
 	// Another image has none. A call says so for what calls like it can start.
 	allowed.Isolation = &result.Isolation{LandlockABI: 6, Programs: true, Network: result.NetworkPod}
 	w.RunApplets(shell, allowed)
@@ -142,5 +154,10 @@ func TestAnEnvironmentSaysThatItsImageRunsAppletsUnseen(t *testing.T) {
 	w.RunApplets(program, allowed)
 	if c := w.Readiness(env); c.Status != metav1.ConditionTrue || c.Message != "Calls can run" {
 		t.Errorf("without such a program, Ready is %s: %s", c.Status, c.Message)
+	}
+	allowed.Isolation = &result.Isolation{LandlockABI: 6, Programs: true, Network: result.NetworkPod, NamesOnly: result.Paths{"/bin/coreutils"}}
+	w.RunApplets(program, allowed)
+	if c := w.Readiness(env); c.Status != metav1.ConditionTrue || c.Message != v1alpha1.MessageReadyBut+looked {
+		t.Errorf("with names alone, Ready is %s: %s", c.Status, c.Message)
 	}
 }

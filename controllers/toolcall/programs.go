@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -51,10 +52,11 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 	}
 }
 
-// noteApplets keeps for the environment which programs that the call could start run their applets unseen.
+// noteApplets keeps for the environment which multi-call programs the call could start.
 func (r *applier) noteApplets(o *observation, i *v1alpha1.Isolation) {
 	if d := o.decision; d != nil && d.Rules != nil && d.Rules.Programs != nil && i != nil && i.Programs {
-		r.Nodes.SetApplets(types.NamespacedName{Namespace: o.call.Namespace, Name: d.Environment}, d.Rules, i.UnheldApplets)
+		found := host.Applets{Unheld: i.UnheldApplets, NamesOnly: i.NamesOnly}
+		r.Nodes.SetApplets(types.NamespacedName{Namespace: o.call.Namespace, Name: d.Environment}, d.Rules, found)
 	}
 }
 

@@ -111,7 +111,7 @@ func (c *converter) restrictShell(t table, spec *v1alpha1.ExecutionPolicySpec) {
 	c.warn(t.at(keyShellMode), "%s applies to scripts too (shell.commands: Allowlisted): set Unrestricted if scripts should run any command", keyCommands)
 }
 
-// timeouts converts both limits. The API server rejects a default above the maximum, also of built-in values.
+// timeouts converts both limits. A default above the maximum, also of built-in values, is written as what it comes to.
 func (c *converter) timeouts(t table) *v1alpha1.TimeoutsPolicy {
 	def, limit := c.seconds(t, keyDefaultTimeout), c.seconds(t, keyMaxTimeout)
 	if def == 0 && limit == 0 {

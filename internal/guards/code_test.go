@@ -25,7 +25,7 @@ var deniedSources = []string{
 	"import os", "import os as o", "import os.path", "import json, os", "import os, json", "import\tos", "import\fos", "import os;x=1", "x=1;import os", "x=1\nimport os", "  import os", "if x: import os", "import a.b, os.path as p", "import \\\n os", "import os # c",
 	"from os import path", "from os.path import join", "from os import (path,\n sep)", "from  os  import x", "from os import*", "from subprocess import run", "from importlib import import_module",
 	"os.system('x')", "os .system('x')", "x=os.environ", "f(os.getcwd())", "self.os.x", "os\t.x", "subprocess.run(['ls'])", "pickle.loads(b'')", "sys.modules['os']", "import ctypes.util", "import marshal, math", "import shutil as s",
-	"__import__('os')", "__import__(\"os\")", "__import__ ( 'os' )", "__import__(\n'os')", "__import__('os.path')", "importlib.import_module('os')", "import_module('os')", "eval('__import__(\"os\")')", "exec('import os')", "# import os", "'''import os'''",
+	"__import__('os')", "__import__(\"os\")", "__import__ ( 'os' )", "__import__(\n'os')", "__import__('os.path')", "importlib.import_module('os')", "import_module('os')", "eval('__import__(\"os\")')", "exec('import os')", "# import os", "'''import os'''", "\ufeffimport os",
 }
 
 // allowedSources are ordinary code that a careless scanner refuses, and code that would have to be decoded, joined or evaluated.
@@ -33,7 +33,7 @@ var allowedSources = []string{
 	"print(1)", "import math\nprint(math.pi)", "import subprocesses", "myos.path", "# subprocess comment with no code", "import json, re", "from collections import OrderedDict", "import osxpath", "from mypkg.os_utils import x", "xos.y", "os_x.y", "_os.x", "print('the os')", "osmosis = 1", "x = 'boss.name'", "sysadmin = 1",
 	"import oss", "import os2", "from oss import x", "imports = 1", "reimport = 'os'", "x = {'os': 1}", "print('os')", "d['sys']", "name = \"os\"", "f('socket')", "import requests_mock", "def prefetch(x): pass\nprefetch(1)", "x.prefetch()", "import numpy as np\nnp.array([1])", "print(\"os\" + 'x')",
 	"importos = 1", "é = 1; print(é)", "# coding: utf-7\nprint(1)", "http_status = 200", "lambda os: os", "os = 1\nprint(os)", "if os: pass", "", " ", "'", "\\", "import", "from", "import (", "from x import (", "__import__(", "__import__('json')", "importer('os')",
-	"__import__('o' + 's')", "__import__('\\x6fs')", "exec('im' 'port os')", "i=__import__; i(n)", "import ｏｓ",
+	"__import__('o' + 's')", "__import__('\\x6fs')", "exec('im' 'port os')", "i=__import__; i(n)", "import ｏｓ", "x\ufeffimport os", "x\u00a0import os",
 }
 
 func TestSourcesThatUseDeniedModulesAreRefused(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSourcesThatUseDeniedModulesAreRefused(t *testing.T) {
 }
 
 // javascriptCases are for deniedModules child_process, fs, os.path and @x/y-z; the first character says whether
-// the source is refused for a module (-), for network (!) or allowed (+).
+// the source is refused for a module (-), for network (!) or allowed (+). ¦ is white space of each kind.
 const javascriptCases = `
 -require('child_process')
 -require("child_process")
@@ -85,6 +85,10 @@ const javascriptCases = `
 -fs?.readFileSync('x')
 -const {a} = require('fs')
 -import path from 'os.path'
+-¦import 'fs'
+-x;¦import¦fs¦from¦'fs'
+-fs¦.readFileSync('x')
+!fetch¦('x')
 !fetch('https://x')
 !fetch ('x')
 !fetch(url)
@@ -117,13 +121,16 @@ func TestJavaScriptForms(t *testing.T) {
 	want := map[byte]string{'-': v1alpha1.ReasonModuleNotAllowed, '!': v1alpha1.ReasonNetworkNotAllowed}
 	for source := range strings.SplitSeq(strings.TrimSpace(javascriptCases), "\n") {
 		source = strings.ReplaceAll(source, "¬", "`")
-		denial := checkCode(policy, "javascript", source[1:])
-		reason := ""
-		if denial != nil {
-			reason = denial.Reason
-		}
-		if reason != want[source[0]] {
-			t.Errorf("%q: %+v", source, denial)
+		for _, space := range []string{" ", "\ufeff", "\u00a0", "\u3000", "\u2028"} {
+			spaced := strings.ReplaceAll(source, "¦", space)
+			denial := checkCode(policy, "javascript", spaced[1:])
+			reason := ""
+			if denial != nil {
+				reason = denial.Reason
+			}
+			if reason != want[source[0]] {
+				t.Errorf("%q: %+v", spaced, denial)
+			}
 		}
 	}
 }

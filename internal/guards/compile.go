@@ -112,9 +112,6 @@ func (p *Policy) compileTimeouts(c *compiler) {
 	timeouts := cmp.Or(c.spec.Timeouts, &v1alpha1.TimeoutsPolicy{})
 	limit := between(c, "spec.timeouts.defaultSeconds", timeouts.DefaultSeconds, span[int32]{int32(defaultTimeout / time.Second), 1, limitSeconds})
 	highest := between(c, "spec.timeouts.maxSeconds", timeouts.MaxSeconds, span[int32]{int32(defaultMaxTime / time.Second), 1, limitSeconds})
-	if limit > highest {
-		c.fail("spec.timeouts.defaultSeconds: %d is above spec.timeouts.maxSeconds, %d: use %d or less", limit, highest, highest)
-	}
 	p.timeout = time.Duration(limit) * time.Second
 	p.maxTimeout = time.Duration(highest) * time.Second
 }

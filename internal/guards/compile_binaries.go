@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -39,20 +40,17 @@ func (b *binaryRules) allows(name string) bool {
 }
 
 // mayLeadToListed reports whether a name that isn't listed may turn out to be a listed program in the pod: a bare name
-// that PATH leads to a listed path, or a path of a program that is listed by its name.
+// that PATH leads to a listed path, or a relative path. An absolute path is the file that it names.
 func (b *binaryRules) mayLeadToListed(name string) bool {
 	if strings.Contains(name, "/") {
-		return !strings.HasPrefix(name, "/") || b.listed[path.Base(name)] || b.bases[path.Base(name)]
+		return !strings.HasPrefix(name, "/")
 	}
 	return b.bases[name] || len(b.directories) > 0
 }
 
 func (p *Policy) compileBinaries(c *compiler) {
 	p.binaries = binaryRules{enforcement: v1alpha1.EnforcementKernel, listed: map[string]bool{}, bases: map[string]bool{}}
-	rules := c.spec.Binaries
-	if rules == nil {
-		return
-	}
+	rules := cmp.Or(c.spec.Binaries, &v1alpha1.BinariesPolicy{})
 	mode := oneOf(c, "spec.binaries.mode", rules.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
 	p.binaries.enforcement = oneOf(c, "spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementName)
 	multiCall := oneOf(c, "spec.binaries.multiCall", rules.MultiCall, v1alpha1.MultiCallDeny, v1alpha1.MultiCallAllow)
@@ -64,12 +62,16 @@ func (p *Policy) compileBinaries(c *compiler) {
 	}
 	p.binaries.enforced = mode == v1alpha1.BinariesEnforced
 	p.binaries.names = slices.Clone(rules.Allowed)
-	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementName {
-		p.warnings = append(p.warnings, WeakNames)
+	warn := func(applies bool, text string) {
+		if applies {
+			p.warnings = append(p.warnings, text)
+		}
 	}
-	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel && multiCall == v1alpha1.MultiCallAllow {
-		p.warnings = append(p.warnings, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
-	}
+	held := p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel
+	warn(p.allowlisted && p.binaries.allowsAny(), "shell.commands is Allowlisted, and the list is empty and Permissive, so that any program may run: list programs, or set binaries.mode to Enforced")
+	warn(p.HoldsPrograms() && !held, WeakNames)
+	warn(held && multiCall == v1alpha1.MultiCallAllow, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
+	warn(held && isTrue(rules.AllowWritable), "binaries.allowWritable is true, and whatever a call puts where an entry of the list leads may then run: list only what calls can't write to, or set it to false")
 	p.binaries.checkHelpers(c, rules.Helpers)
 }
 

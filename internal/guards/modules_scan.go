@@ -3,6 +3,8 @@ package guards
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // scanRun is the search of one text.
@@ -21,9 +23,28 @@ type scanRun struct {
 }
 
 func newScanRun(s *moduleScanner, source, language string, found *findings) *scanRun {
+	isJavaScript := language == "javascript" || language == "typescript"
+	source = strings.TrimPrefix(source, "\ufeff") // a byte order mark
+	if isJavaScript {
+		source = strings.Map(plainSpace, source)
+	}
 	return &scanRun{
-		moduleScanner: s, text: source, found: found, dollar: language == "javascript" || language == "typescript",
+		moduleScanner: s, text: source, found: found, dollar: isJavaScript,
 		maxAhead: aheadPerByte*len(source) + leastAhead, lastLine: len(source), unclosed: len(source), fromImport: -1,
+	}
+}
+
+// plainSpace turns what JavaScript takes for white space, beyond ASCII, into what every language does.
+func plainSpace(r rune) rune {
+	switch {
+	case r < utf8.RuneSelf:
+		return r
+	case r == '\ufeff' || unicode.Is(unicode.Zs, r):
+		return ' '
+	case r == '\u2028' || r == '\u2029':
+		return '\n'
+	default:
+		return r
 	}
 }
 

@@ -206,11 +206,11 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
 	case !n.weak && (n.definesMore || rules.mayLeadToListed(name)):
 	default:
-		what := "the program " + quote(name) + " is not listed in binaries.allowed"
-		if strings.Contains(name, "/") {
-			what += ", by its path or its name"
+		fix := "use one of " + joinNames(rules.names) + ", or have it listed"
+		if base := path.Base(name); base != name && rules.listed[base] {
+			fix = "use its bare name, " + quote(base) + ", or have the path listed"
 		}
-		n.refuse(at, what, "use one of "+joinNames(rules.names)+", or have it listed")
+		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed", fix)
 	}
 }
 

@@ -44,6 +44,10 @@ func TestKernelIsTheDefault(t *testing.T) {
 			t.Errorf("%+v: %v, %v", spec, policy.Enforcement(), err)
 		}
 	}
+	open, err := Compile(&v1alpha1.ExecutionPolicySpec{Shell: &v1alpha1.ShellPolicy{Commands: v1alpha1.ShellAllowlisted}})
+	if err != nil || open.HoldsPrograms() {
+		t.Error("a list that is empty and permissive holds programs")
+	}
 	if kernel, weak := kernelPolicy(t), namePolicy(t); !kernel.HoldsPrograms() || weak.Enforcement() != v1alpha1.EnforcementName {
 		t.Error("the enforcement of a policy is lost")
 	}
@@ -53,7 +57,7 @@ func TestKernelIsTheDefault(t *testing.T) {
 var refusedNames = map[string]string{
 	"id": "line 1, column 1", "ls && id": "line 1, column 7", "ls\necho $(id)": "line 2, column 8", "'i'd": "line 1, column 1", "\\id": "line 1, column 1", "\"id\" x": "line 1, column 1", "f() { id; }": "line 1, column 7",
 	"if ls; then id; fi": "line 1, column 13", "/usr/bin/id": "line 1, column 1", "/srv/../bin/id": "line 1, column 1", "ls | id": "line 1, column 6", "FOO=1 id": "line 1, column 7", "ls <(id)": "line 1, column 6", "i\\\nd": "line 1, column 1",
-	"x=`id`": "line 1, column 4", "cat <<E\n$(id)\nE\n": "line 2, column 3", "case x in $(id)) ls;; esac": "line 1, column 13", "echo \"$(id)\"": "line 1, column 9", "coproc id": "line 1, column 8", "time id": "line 1, column 6", "! id": "line 1, column 3",
+	"/bin/ls": "line 1, column 1", "ls && /usr/bin/lint": "line 1, column 7", "x=`id`": "line 1, column 4", "cat <<E\n$(id)\nE\n": "line 2, column 3", "case x in $(id)) ls;; esac": "line 1, column 13", "echo \"$(id)\"": "line 1, column 9", "coproc id": "line 1, column 8", "time id": "line 1, column 6", "! id": "line 1, column 3",
 }
 
 func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
@@ -62,7 +66,7 @@ func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
 	bare := kernelPolicy(t, "ls", "cat", "bash", "python3", "/opt/tools/lint")
 	for _, script := range []string{
 		"ls", "c=id; $c", "eval id", "eval $x", "python3 -c 'import os'", "bash -c id", "bash script.sh", "f() { ls; }; f", "if true; then f() { ls; }; fi; f", "g; g() { ls; }",
-		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/usr/bin/ls -l", "/opt/tools/lint", "lint .", "/bin/bash -c ls",
+		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/opt/tools/lint", "lint .",
 		"IFS= read -r x", "echo $((x))", "declare -A m; m[a]=1", "ls <(ls)", "cat() { ls; }; cat", "mapfile -t a < f", "shopt -s globstar", "trap 'id' EXIT", "ls \\\n -l", "PATH=$PATH:/x ls", "cat <<E\nx", "ls )", "x=1", "[[ -v x ]]", "\"$x\" y", "${x}id", "i$x", "i*", "{id,x}", "~/bin/x", "$'id'", "coproc ls", "",
 		strings.Repeat("(", 5000), "kill 1", "command -v id", "builtin cd", "type id", "env2=1 ls", "let x=1", "time ls", "export -p PATH", strings.Repeat("ls;", 9000),
 	} {
@@ -209,20 +213,27 @@ func TestAWeakPolicySaysThatItIsWeak(t *testing.T) {
 	}
 }
 
-func TestAPolicyWarnsOfProgramsThatRunOthersUnseen(t *testing.T) {
+func TestAPolicyWarnsOfWhatItsListLeavesOpen(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		binaries v1alpha1.BinariesPolicy
-		warns    bool
-	}{
-		"unset":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced}, false},
-		"Deny":    {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallDeny}, false},
-		"Allow":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallAllow}, true},
-		"no list": {v1alpha1.BinariesPolicy{MultiCall: v1alpha1.MultiCallAllow}, false},
+	for name, c := range map[string]struct{ policy, warning string }{
+		"unset":                 {`{"binaries":{"mode":"Enforced"}}`, ""},
+		"Deny":                  {`{"binaries":{"mode":"Enforced","multiCall":"Deny","allowWritable":false}}`, ""},
+		"Allow":                 {`{"binaries":{"mode":"Enforced","multiCall":"Allow"}}`, "binaries.multiCall is Allow"},
+		"writable":              {`{"binaries":{"mode":"Enforced","allowWritable":true}}`, "binaries.allowWritable is true"},
+		"writable, by name":     {`{"binaries":{"mode":"Enforced","allowWritable":true,"enforcement":"Name"}}`, "binaries.enforcement is Name"},
+		"no list":               {`{"binaries":{"multiCall":"Allow","allowWritable":true}}`, ""},
+		"scripts, no list":      {`{"shell":{"commands":"Allowlisted"}}`, "shell.commands is Allowlisted, and the list is empty and Permissive, so that any program may run"},
+		"scripts, an empty one": {`{"shell":{"commands":"Allowlisted"},"binaries":{"enforcement":"Name"}}`, "shell.commands is Allowlisted"},
+		"scripts, none listed":  {`{"shell":{"commands":"Allowlisted"},"binaries":{"mode":"Enforced"}}`, ""},
+		"scripts, a list":       {`{"shell":{"commands":"Allowlisted"},"binaries":{"allowed":["ls"]}}`, ""},
 	} {
-		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Binaries: &c.binaries})
-		if err != nil || strings.Contains(strings.Join(policy.Warnings(), " "), "binaries.multiCall is Allow") != c.warns {
-			t.Errorf("%s: %v, %v", name, policy.Warnings(), err)
+		policy, err := Compile(specFrom(t, c.policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings := policy.Warnings()
+		if len(warnings) > 1 || (len(warnings) == 1) != (c.warning != "") || !strings.HasPrefix(strings.Join(warnings, " "), c.warning) {
+			t.Errorf("%s: %q", name, warnings)
 		}
 	}
 }

@@ -33,7 +33,9 @@ type Policy struct {
 func (p *Policy) Enforcement() v1alpha1.Enforcement { return p.binaries.enforcement }
 
 // HoldsPrograms reports whether calls may run listed programs only.
-func (p *Policy) HoldsPrograms() bool { return p.binaries.enforced || p.allowlisted }
+func (p *Policy) HoldsPrograms() bool {
+	return (p.binaries.enforced || p.allowlisted) && !p.binaries.allowsAny()
+}
 
 // Warnings say what of the policy is usable but weaker than it looks, or opens nothing. They are the same for the same policy.
 func (p *Policy) Warnings() []string { return slices.Clone(p.warnings) }

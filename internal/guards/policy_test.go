@@ -49,8 +49,6 @@ func TestPoliciesThatCannotBeCompiledNameTheField(t *testing.T) {
 		`{"timeouts":{"defaultSeconds":0}}`:                            "spec.timeouts.defaultSeconds",
 		`{"timeouts":{"maxSeconds":-1}}`:                               "spec.timeouts.maxSeconds",
 		`{"timeouts":{"maxSeconds":700000}}`:                           "spec.timeouts.maxSeconds",
-		`{"timeouts":{"maxSeconds":60}}`:                               "spec.timeouts.defaultSeconds",
-		`{"timeouts":{"defaultSeconds":700}}`:                          "spec.timeouts.defaultSeconds",
 		`{"code":{"languages":["python",""]}}`:                         "spec.code.languages[1]",
 		`{"code":{"deniedModules":[""]}}`:                              "spec.code.deniedModules[0]",
 		`{"code":{"deniedModules":["o s"]}}`:                           "spec.code.deniedModules[0]",
@@ -158,6 +156,14 @@ func TestTheTimeoutIsClamped(t *testing.T) {
 	}
 	if policy.Timeout(&Action{}) != 30*time.Second {
 		t.Error("the default isn't used")
+	}
+	for text, want := range map[string]time.Duration{
+		`{"timeouts":{"maxSeconds":60}}`: time.Minute, `{"timeouts":{"defaultSeconds":700}}`: 600 * time.Second, `{"timeouts":{"defaultSeconds":30,"maxSeconds":20}}`: 20 * time.Second,
+	} {
+		policy, err := Compile(specFrom(t, text))
+		if err != nil || policy.Timeout(&Action{}) != want {
+			t.Errorf("%s: %v: the default isn't clamped to %v", text, err, want)
+		}
 	}
 }
 

@@ -9,19 +9,25 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// applets are multi-call programs of an image whose applets nothing holds, as a call found out under a policy.
-type applets struct {
-	policy   string
-	programs []string
+// Applets are multi-call programs of an image that calls of an environment can start.
+type Applets struct {
+	// Unheld are those whose applets nothing holds, NamesOnly those whose names are only looked at.
+	Unheld, NamesOnly []string
 }
 
-// SetApplets takes in which programs that a call could start run their applets unseen: none, or some. Calls with another shell
+// applets are what a call found out under a policy.
+type applets struct {
+	policy string
+	Applets
+}
+
+// SetApplets takes in what a call found out about programs that it could start: none, or some. Calls with another shell
 // or interpreter of the environment can start others.
-func (n *Nodes) SetApplets(env types.NamespacedName, held *rules.Rules, programs []string) {
+func (n *Nodes) SetApplets(env types.NamespacedName, held *rules.Rules, programs Applets) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := n.applets[env]
-	if len(programs) == 0 {
+	if len(programs.Unheld) == 0 && len(programs.NamesOnly) == 0 {
 		delete(found, held.Programs.Own)
 		return
 	}
@@ -35,18 +41,21 @@ func (n *Nodes) SetApplets(env types.NamespacedName, held *rules.Rules, programs
 	found[held.Programs.Own] = applets{held.Policy, programs}
 }
 
-// Applets are the programs that calls of an environment can start under a policy and that run their applets unseen, as far as is
-// known.
-func (n *Nodes) Applets(env types.NamespacedName, held *rules.Rules) []string {
+// Applets are the multi-call programs that calls of an environment can start under a policy, as far as is known.
+func (n *Nodes) Applets(env types.NamespacedName, held *rules.Rules) Applets {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := map[string]bool{}
+	unheld, namesOnly := map[string]bool{}, map[string]bool{}
 	for _, found := range n.applets[env] {
-		for _, program := range found.programs {
-			if found.policy == held.Policy && held.Programs != nil {
-				all[program] = true
-			}
+		if found.policy != held.Policy || held.Programs == nil {
+			continue
+		}
+		for _, program := range found.Unheld {
+			unheld[program] = true
+		}
+		for _, program := range found.NamesOnly {
+			namesOnly[program] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	return Applets{slices.Sorted(maps.Keys(unheld)), slices.Sorted(maps.Keys(namesOnly))}
 }

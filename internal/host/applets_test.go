@@ -18,19 +18,24 @@ func TestAppletsAreThoseThatTheLastCallOfEachKindFound(t *testing.T) {
 	}
 	expect := func(when string, name types.NamespacedName, held *rules.Rules, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, n.Applets(name, held)); diff != "" {
+		if diff := cmp.Diff(want, n.Applets(name, held).Unheld); diff != "" {
 			t.Errorf("%s: %s", when, diff)
 		}
 	}
 	expect("at first", env, under("p", ""))
-	n.SetApplets(env, under("p", "sh"), []string{"/bin/toybox", "/bin/busybox"})
-	n.SetApplets(env, under("p", ""), []string{"/bin/busybox"})
+	n.SetApplets(env, under("p", "sh"), Applets{Unheld: []string{"/bin/toybox", "/bin/busybox"}})
+	n.SetApplets(env, under("p", ""), Applets{[]string{"/bin/busybox"}, []string{"/bin/coreutils"}})
 	expect("after two calls", env, under("p", "python3"), "/bin/busybox", "/bin/toybox")
 	expect("of another environment", other, under("p", ""))
 	expect("under another policy", env, under("q", ""))
 	expect("without a list", env, &rules.Rules{Policy: "p"})
-	n.SetApplets(env, under("p", "sh"), nil)
+	n.SetApplets(env, under("p", "sh"), Applets{})
 	expect("after a shell call that could start none", env, under("p", ""), "/bin/busybox")
+	n.SetApplets(env, under("p", ""), Applets{NamesOnly: []string{"/bin/toybox"}})
+	expect("where names are looked at", env, under("p", ""))
+	if diff := cmp.Diff([]string{"/bin/toybox"}, n.Applets(env, under("p", "sh")).NamesOnly); diff != "" {
+		t.Errorf("names only: %s", diff)
+	}
 	n.Forget(env)
 	expect("when it has changed", env, under("p", ""))
 }

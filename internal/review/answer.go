@@ -149,9 +149,10 @@ func programsOf(s *decide.Snapshot, d *decide.Decision) subresourcesv1alpha1.Rev
 	}
 	binaries := ptr.Deref(d.Policy.Spec.Binaries, v1alpha1.BinariesPolicy{})
 	shell := ptr.Deref(d.Policy.Spec.Shell, v1alpha1.ShellPolicy{})
+	isEnforced := binaries.Mode == v1alpha1.BinariesEnforced
 	switch {
-	case action.Type == v1alpha1.ActionStructured && binaries.Mode == v1alpha1.BinariesEnforced,
-		action.Type == v1alpha1.ActionShell && shell.Commands == v1alpha1.ShellAllowlisted:
+	case action.Type == v1alpha1.ActionStructured && isEnforced,
+		action.Type == v1alpha1.ActionShell && shell.Commands == v1alpha1.ShellAllowlisted && (isEnforced || len(binaries.Allowed) > 0):
 		return subresourcesv1alpha1.ReviewPrograms{Held: subresourcesv1alpha1.ProgramsHeldName, Allowed: binaries.Allowed}
 	case action.Type == v1alpha1.ActionStructured && len(binaries.Allowed) > 0:
 		return subresourcesv1alpha1.ReviewPrograms{Held: subresourcesv1alpha1.ProgramsHeldCallOnly, Allowed: binaries.Allowed}

@@ -31,6 +31,7 @@ func TestWhatACallMayWriteWidensNoList(t *testing.T) {
 		"a link in what it writes":           {[]string{work + "/tool"}, "id; " + work + "/tool"},
 		"a linked directory":                 {[]string{work + "/tools/"}, "id; " + work + "/tools/id"},
 		"with leave to run what it may make": {[]string{work + "/tool"}, "id"},
+		"with leave, by a link in its place": {[]string{work + "/"}, "id; " + work + "/tool; " + work + "/tools/id"},
 	} {
 		programs := &rules.Programs{Allowed: c.allowed, AllowWritable: strings.HasPrefix(name, "with leave")}
 		o := held(t, &rules.Rules{WritePaths: []string{work}, Programs: programs}, c.script)

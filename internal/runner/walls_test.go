@@ -90,6 +90,13 @@ func TestNamesLeadOutsideWritablePathsOnly(t *testing.T) {
 	bin, work := worlds(t)
 	write(t, work, "tool", "#!/bin/bash\necho planted\n", 0o755)
 	listed := write(t, bin, "tool", "#!/bin/bash\necho genuine\n", 0o755)
+	linked := publicDir(t)
+	if err := os.Chmod(linked, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(listed, filepath.Join(linked, "link")); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		programs rules.Programs
 		script   string
@@ -102,6 +109,7 @@ func TestNamesLeadOutsideWritablePathsOnly(t *testing.T) {
 		"a writable path":     {rules.Programs{Allowed: []string{work + "/tool"}}, work + "/tool", "", nil, result.Paths{work + "/tool"}},
 		"permitted":           {rules.Programs{Allowed: []string{work + "/"}, AllowWritable: true}, work + "/tool", "planted\n", result.Paths{work + "/"}, nil},
 		"a directory":         {rules.Programs{Allowed: []string{bin + "/"}}, listed, "genuine\n", nil, nil},
+		"a link in one":       {rules.Programs{Allowed: []string{linked + "/"}}, linked + "/link", "genuine\n", nil, nil},
 		"a file as directory": {rules.Programs{Allowed: []string{listed + "/"}}, listed, "", nil, result.Paths{listed + "/"}},
 		"nothing":             {rules.Programs{Allowed: []string{"no-such"}}, listed, "", nil, result.Paths{"no-such"}},
 	} {

@@ -35,9 +35,15 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 			p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "/workspace/bin/"}, AllowWritable: ptr.To(true)}
 			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/workspace"}, WritePaths: []string{"/data"}}
 		}, []string{"--shell", "ls | ls"}, []string{
+			"Warning: binaries.allowWritable is true, and whatever a call puts where an entry of the list leads may then run",
 			"Programs: held by the kernel: ls, /workspace/bin/, and bash, which the environment gives the call: it runs though it isn't listed; what the call writes to a listed path may start too",
 			"Reading: held by the kernel: /workspace, /data, and what programs need Writing: held by the kernel: /data, devices and /dev/shm",
-		}, "Warning"},
+		}, "not held:"},
+		"the shell's list, and none is there": {func(p *v1alpha1.ExecutionPolicySpec) {
+			p.Shell.Commands = v1alpha1.ShellAllowlisted
+		}, []string{"--shell", "ls | id"}, []string{
+			"Warning: shell.commands is Allowlisted, and the list is empty and Permissive, so that any program may run", "Programs: not held: any program may start",
+		}, "held by the kernel:"},
 		"multi-call programs": {func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"ls"}, MultiCall: v1alpha1.MultiCallAllow}
 		}, []string{"--", "ls"}, []string{

@@ -18,6 +18,8 @@ type dirIndex struct {
 	changed unix.Timespec
 	// linked are the names of a file, for files with several.
 	linked map[fileID][]string
+	// notable are the names that mean more than a file in the directory: links, and those of programs that are many or have helpers.
+	notable []string
 }
 
 // indexes holds what was read, by the directories' paths. Who prepares a domain owns them.
@@ -32,37 +34,48 @@ func ReadAhead(path string) {
 	}
 }
 
-// linksIn returns the names of files that have several in a directory. It reads the directory again only when that has
-// changed.
+// linksIn returns the names of files that have several in a directory.
 func linksIn(path string) map[fileID][]string {
 	dir, err := openPath(path)
 	if err != nil {
 		return nil
 	}
 	defer dir.close()
-	known := indexes[path]
-	if known == nil || known.changed != dir.changed {
-		known = &dirIndex{changed: dir.changed, linked: dir.readLinked()}
-		indexes[path] = known
-	}
-	return known.linked
+	return dir.index().linked
 }
 
-// readLinked reads the directory.
-func (f *openFile) readLinked() map[fileID][]string {
-	linked := map[fileID][]string{}
+// index returns what is in a directory. It reads it again only when that has changed.
+func (f *openFile) index() *dirIndex {
+	known := indexes[f.path]
+	if known == nil || known.changed != f.changed {
+		known = f.readIndex()
+		indexes[f.path] = known
+	}
+	return known
+}
+
+// readIndex reads the directory.
+func (f *openFile) readIndex() *dirIndex {
+	index := &dirIndex{changed: f.changed, linked: map[fileID][]string{}}
 	dir, err := os.Open(kernel.FDPath(f.fd))
 	if err != nil {
-		return linked
+		return index
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(maxNames)
 	for _, name := range names {
 		var file unix.Stat_t
-		if unix.Fstatat(f.fd, name, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Nlink > 1 && file.Mode&unix.S_IFMT == unix.S_IFREG {
-			id := fileID{file.Dev, file.Ino}
-			linked[id] = append(linked[id], name)
+		if unix.Fstatat(f.fd, name, &file, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		kind, id := file.Mode&unix.S_IFMT, fileID{file.Dev, file.Ino}
+		isLinked := kind == unix.S_IFREG && file.Nlink > 1
+		if isLinked {
+			index.linked[id] = append(index.linked[id], name)
+		}
+		if isLinked || kind == unix.S_IFLNK || isMultiCallName(name) || len(helpersOf(name, filepath.Join(f.path, name), nil)) > 0 {
+			index.notable = append(index.notable, name)
 		}
 	}
-	return linked
+	return index
 }

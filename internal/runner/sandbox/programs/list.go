@@ -84,10 +84,15 @@ func (l *List) find(f *openFile) *program {
 	if known := l.files[f.id]; known != nil {
 		return known
 	}
-	if slices.ContainsFunc(l.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) }) && (l.anyMayWrite || !f.isReplaceable()) {
+	if l.isInDir(f) && (l.anyMayWrite || !f.isReplaceable()) {
 		return &program{path: f.path, interpreters: readInterpreters(f)}
 	}
 	return nil
+}
+
+// isInDir reports whether a file lies below a listed directory.
+func (l *List) isInDir(f *openFile) bool {
+	return slices.ContainsFunc(l.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) })
 }
 
 // open opens the file that an execveat of a thread would execute.

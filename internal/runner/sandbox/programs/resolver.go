@@ -63,8 +63,62 @@ func (r *resolver) listed(entry string) {
 		r.notFound = append(r.notFound, entry)
 		return
 	}
+	if strings.HasSuffix(entry, "/") {
+		r.listedDir(entry, real)
+	}
 	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
 		r.helper(helper)
+	}
+}
+
+// listedDir adds what a listed directory means beside the files below it: where the links in it lead, the names of programs that are many,
+// and helpers.
+func (r *resolver) listedDir(entry, real string) {
+	for program, helpers := range r.rules.Programs.Helpers {
+		if strings.HasPrefix(program, entry) {
+			for _, helper := range helpers {
+				r.helper(helper)
+			}
+		}
+	}
+	dir, err := openPath(real)
+	if err != nil {
+		return
+	}
+	defer dir.close()
+	if dir.path != real {
+		return // it is another one by now
+	}
+	mayChange := r.isWritablePath(real) || mayReplaceIn(real)
+	for _, name := range dir.index().notable {
+		r.listedName(filepath.Join(real, name), mayChange)
+	}
+}
+
+// listedName adds what a name in a listed directory leads to. mayChange says that a call can have made the name: then a link leads to
+// nothing but what the call can write to as well, and the name means nothing more.
+func (r *resolver) listedName(path string, mayChange bool) {
+	f, err := openPath(path)
+	if err != nil {
+		return
+	}
+	defer f.close()
+	isLink, isIn, isMany := f.path != path, r.isInDir(f), !mayChange && (f.isLinked || isMultiCallName(filepath.Base(f.path)))
+	// Most links lead to a file that is listed by its own name.
+	if isLink && isIn && !isMany || mayChange && !isLink || !f.isExecutable() || !r.mayList(path, f, r.rules.Programs.AllowWritable) {
+		return
+	}
+	if isMany || !isIn {
+		r.addFile(f, filepath.Base(path), isMany)
+	}
+	switch writable := r.isWritable(f); {
+	case mayChange:
+	case isLink && writable:
+		r.writable = append(r.writable, path)
+	case !writable:
+		for _, helper := range helpersOf(path, f.path, nil) {
+			r.helper(helper)
+		}
 	}
 }
 
@@ -108,13 +162,10 @@ func (r *resolver) addPath(entry string, allowWritable bool) string {
 		return "" // what isn't there can't be executed either
 	}
 	defer f.close()
-	switch writable := r.isWritable(f); {
-	case r.leadsThroughWritable(entry, f) && !writable:
-		// Whoever can change the link would list what isn't the call's own.
+	if !r.mayList(entry, f, allowWritable) {
 		return ""
-	case writable && !allowWritable:
-		return ""
-	case writable:
+	}
+	if r.isWritable(f) {
 		r.writable = append(r.writable, entry)
 	}
 	switch {
@@ -124,9 +175,17 @@ func (r *resolver) addPath(entry string, allowWritable bool) string {
 		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
 		r.grant(f.fd)
 	default:
-		r.addFile(f, filepath.Base(entry))
+		r.addFile(f, filepath.Base(entry), true)
 	}
 	return f.path
+}
+
+// mayList reports whether a path may list the file that it leads to. Whoever can change a link would list what isn't the call's own.
+func (r *resolver) mayList(path string, f *openFile, allowWritable bool) bool {
+	if r.isWritable(f) {
+		return allowWritable
+	}
+	return !r.leadsThroughWritable(path, f)
 }
 
 // addName adds the first program of that name in PATH that the call can't write to.
@@ -139,14 +198,15 @@ func (r *resolver) addName(name string) string {
 		}
 		defer f.close()
 		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir) && !r.leadsThroughWritable(path, f) {
-			r.addFile(f, name)
+			r.addFile(f, name, true)
 			return f.path
 		}
 	}
 	return ""
 }
 
-func (r *resolver) addFile(f *openFile, name string) {
+// addFile adds a file under a name. mayBeMany says that it may be many programs, which are told apart then.
+func (r *resolver) addFile(f *openFile, name string, mayBeMany bool) {
 	if known := r.files[f.id]; known != nil {
 		known.names[name] = true
 		return
@@ -155,7 +215,9 @@ func (r *resolver) addFile(f *openFile, name string) {
 		return
 	}
 	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}, version: fileVersion{f.id, f.changed}}
-	p.isMany, p.calls = isMultiCall(f)
+	if mayBeMany {
+		p.isMany, p.calls = isMultiCall(f)
+	}
 	r.files[f.id] = p
 	if !p.isLoader {
 		r.addLoader(p.loader)
