@@ -52,3 +52,16 @@ func TestNothingIsSaidOfASessionThatItsRunnerDidNotFind(t *testing.T) {
 		}
 	}
 }
+
+// What a session began with is in its status as soon as it is known, and stays.
+func TestTheStatusSaysWhatTheSessionBeganWith(t *testing.T) {
+	t.Parallel()
+	env := v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Env: []v1alpha1.EnvVar{{Name: "A", Value: "a"}}}}
+	env.Name = "env"
+	o := sight{}.observation()
+	o.origin = &decide.Origin{Context: decide.Context{Defaults: []v1alpha1.ExecutionEnvironment{env}}}
+	want := &v1alpha1.ResolvedEnvironment{Name: "env", Trusted: true, Env: []v1alpha1.ResolvedEnvVar{{Name: "A", Source: "Default"}}}
+	if diff := cmp.Diff(want, o.pending("r", "m").Environment); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -230,8 +230,8 @@ func (s *Snapshot) ofSession(denial *guards.Denial, policy *guards.Policy, varia
 		return denial
 	}
 	explained := *denial
-	explained.Message = fmt.Sprintf("the session %q sets the variable %s, which the policy's protectedEnv lists because it can change which program runs: create a session without it",
-		s.Call.Spec.SessionRef.Name, variables[i].Name)
+	explained.Message = fmt.Sprintf("the session %q sets the variable %s, which the policy's protectedEnv lists because it can change "+
+		"which program runs: create a session without it", s.Call.Spec.SessionRef.Name, variables[i].Name)
 	return &explained
 }
 

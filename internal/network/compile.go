@@ -150,7 +150,8 @@ func Warnings(r *Rules) (list []string) {
 	for i := range r.Allowed {
 		h, err := parseHost(r.Allowed[i].Host)
 		if denied := containing(metadata, h.prefix); err == nil && denied.IsValid() {
-			list = append(list, fmt.Sprintf("network.allowed[%d].host: %s is a link-local or metadata address (%s), which every policy denies: remove it", i, h, denied))
+			list = append(list, fmt.Sprintf("network.allowed[%d].host: %s is a link-local or metadata address (%s), which every policy denies: "+
+				"remove it", i, h, denied))
 		}
 	}
 	return list
