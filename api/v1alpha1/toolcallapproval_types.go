@@ -45,11 +45,11 @@ type ApprovalStatus struct {
 	// +required
 	Summary string `json:"summary"`
 
-	// minimum is how many different people have to approve.
+	// needed is how many different people have to approve.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	// +required
-	Minimum int32 `json:"minimum"`
+	Needed int32 `json:"needed"`
 
 	// requestedAt is since when the call waits for the decision.
 	// +required

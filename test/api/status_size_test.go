@@ -73,7 +73,7 @@ func bounded() map[string]any {
 	texts := slices.Repeat([]string{bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxApprovalTextBytes)}, v1alpha1.MaxApprovalTexts)
 	return map[string]any{
 		"approval.summary": strings.Repeat("x", v1alpha1.MaxApprovalSummaryBytes), "approval.digest": "sha256:" + strings.Repeat("f", 64),
-		"approval.minimum": v1alpha1.MaxApprovers, "approval.approvedBy": slices.Repeat([]v1alpha1.CountedApproval{counted}, v1alpha1.MaxApprovers),
+		"approval.needed": v1alpha1.MaxApprovers, "approval.approvedBy": slices.Repeat([]v1alpha1.CountedApproval{counted}, v1alpha1.MaxApprovers),
 		"approval.deniedBy": counted, "approval.causes": texts, "approval.messages": texts, "approval.approvers": texts,
 		"redactions": redactions, "network.denied": denied, "network.allowed": slices.Repeat([]string{strings.Repeat("x", 255)}, v1alpha1.MaxReachableHosts),
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
