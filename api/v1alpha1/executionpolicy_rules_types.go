@@ -161,7 +161,7 @@ type PolicyExample struct {
 	// +required
 	Expect ExpectedVerdict `json:"expect"`
 
-	// reason is the reason of the denial that is expected. Any when unset, except GuardError and InvalidPolicy.
+	// reason is the reason of the denial that is expected. Any when unset.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
