@@ -13,16 +13,17 @@ const (
 	MaxSpecBytes = 1200 << 10
 
 	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
-	MaxStatusBytes = 164 << 10
-	// MaxMessageBytes bounds status.message, and the message of each condition.
-	MaxMessageBytes = 2 << 10
-	// MaxConditions bounds the conditions of a call.
-	MaxConditions = 8
+	MaxStatusBytes = 128 << 10
+	// MaxMessageBytes bounds status.message, MaxConditionMessageBytes the message of each condition of a call.
+	MaxMessageBytes          = 2 << 10
+	MaxConditionMessageBytes = 1 << 10
+	// MaxConditions is how many conditions a call has.
+	MaxConditions = 6
 	// MaxEnvNames bounds the entries of status.environment.env, and those of strippedEnv.
 	MaxEnvNames = 256
 	// MaxEnvNameBytes bounds one name in these lists, MaxEnvNamesBytes all names of one list together.
 	MaxEnvNameBytes  = 256
-	MaxEnvNamesBytes = 12 << 10
+	MaxEnvNamesBytes = 6 << 10
 	// MaxPathBytes bounds a path in the status.
 	MaxPathBytes = 256
 	// MaxPrograms bounds the entries of status.executed, of status.refused, and of each list in status.isolation.

@@ -42,16 +42,17 @@ type PolicyRule struct {
 
 // ApprovalRequirement says which calls a person has to approve before they start, and how.
 type ApprovalRequirement struct {
-	// name tells the requirement from the others of the policy. A call that waits for it names it.
-	// +required
+	// name tells the requirement from the others of the policy. A call that waits for it names it. "approvals[0]" for the first, and so
+	// on, when unset.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
+	// +optional
+	Name string `json:"name,omitempty"`
 
-	// match says which calls it is for. An empty match is for all calls.
-	// +required
-	Match ApprovalMatch `json:"match"`
+	// match says which calls it is for. All calls when unset or empty.
+	// +optional
+	Match ApprovalMatch `json:"match,omitempty"`
 
 	// approvers says whom to ask, for the people who read it. Who may approve is decided by the verb "approve" on the call. At most
 	// 16. Empty when unset.
@@ -160,7 +161,7 @@ type PolicyExample struct {
 	// +required
 	Expect ExpectedVerdict `json:"expect"`
 
-	// reason is the reason of the denial that is expected. Any when unset, except GuardError and InvalidPolicy.
+	// reason is the reason of the denial that is expected. Any when unset.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +optional

@@ -87,8 +87,8 @@ type ExecutionPolicySpec struct {
 
 	// approvals say which calls a person has to approve before they start. At most 16.
 	// +kubebuilder:validation:MaxItems=16
-	// +listType=map
-	// +listMapKey=name
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="two requirements have the same name"
+	// +listType=atomic
 	// +optional
 	Approvals []ApprovalRequirement `json:"approvals,omitempty"`
 

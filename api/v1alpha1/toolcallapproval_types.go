@@ -40,16 +40,16 @@ type ApprovalStatus struct {
 	// summary is what will happen, as canonical JSON (RFC 8785), at most 8192 bytes as JSON: the action as it will run and as it was
 	// asked for, caller, environment, session, directory, variables, network, limits, policy, and when it was asked. The values
 	// of variables and the standard input stand as their SHA-256, and so do long texts and large parts. The content of files that
-	// the action reads or runs isn't part of it.
+	// the action reads or runs isn't part of it, and notBound says so.
 	// +kubebuilder:validation:MaxLength=8192
 	// +required
 	Summary string `json:"summary"`
 
-	// minimum is how many different people have to approve.
+	// needed is how many different people have to approve.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	// +required
-	Minimum int32 `json:"minimum"`
+	Needed int32 `json:"needed"`
 
 	// requestedAt is since when the call waits for the decision.
 	// +required

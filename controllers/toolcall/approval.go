@@ -48,7 +48,7 @@ func (r *Reconciler) requestApproval(ctx context.Context, j *judged) (*effects, 
 // requestOf is what a call's status says of what the policy wants.
 func requestOf(need *decide.Approval, asked time.Time) *v1alpha1.ApprovalStatus {
 	return &v1alpha1.ApprovalStatus{
-		Minimum:     min(max(need.Minimum, 1), v1alpha1.MaxApprovers),
+		Needed:      min(max(need.Minimum, 1), v1alpha1.MaxApprovers),
 		RequestedAt: metav1.NewMicroTime(asked), ExpiresAt: metav1.NewMicroTime(asked.Add(time.Duration(need.ExpiresSeconds) * time.Second)),
 		Causes: firstTexts(need.Causes), Messages: firstTexts(need.Messages), Approvers: firstTexts(need.Approvers),
 	}
@@ -148,8 +148,8 @@ func (o *observation) awaiting(request *v1alpha1.ApprovalStatus) *v1alpha1.ToolC
 	}
 	s.Approval = request
 	message := fmt.Sprintf("a person other than the caller has to approve the call: kubectl toolcall approve %s", o.call.Name)
-	if request.Minimum > 1 {
-		message = fmt.Sprintf("%d people other than the caller have to approve the call, %d did: kubectl toolcall approve %s", request.Minimum, len(request.ApprovedBy), o.call.Name)
+	if request.Needed > 1 {
+		message = fmt.Sprintf("%d people other than the caller have to approve the call, %d did: kubectl toolcall approve %s", request.Needed, len(request.ApprovedBy), o.call.Name)
 	}
 	s.set(v1alpha1.ConditionApproved, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval, message)
 	s.setWaiting(v1alpha1.ReasonAwaitingApproval, message)
@@ -176,7 +176,7 @@ func (o *observation) approved(by []v1alpha1.CountedApproval) *v1alpha1.ToolCall
 func (o *observation) endUnapproved(denial *v1alpha1.ToolCallApproval) effects {
 	request := o.call.Status.Approval
 	reason, message := v1alpha1.ReasonApprovalExpired, fmt.Sprintf("%d of %d needed approvals came within %s: create the call again to ask again",
-		len(request.ApprovedBy), request.Minimum, request.ExpiresAt.Sub(request.RequestedAt.Time).Round(time.Second))
+		len(request.ApprovedBy), request.Needed, request.ExpiresAt.Sub(request.RequestedAt.Time).Round(time.Second))
 	if denial != nil {
 		reason, message = v1alpha1.ReasonApprovalDenied, fmt.Sprintf("%q denied the call", approval.CountedOf(denial).Username)
 		if denial.Spec.Note != "" {

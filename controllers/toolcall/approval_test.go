@@ -127,7 +127,7 @@ func testApprovedCall(t *testing.T) {
 	a := newApprovals(t, 1)
 	call := a.ask("c")
 	request := a.expectAsked(call)
-	if !slices.Equal(request.Causes, []string{"people"}) || !slices.Equal(request.Approvers, []string{"the team"}) || request.Minimum != 1 ||
+	if !slices.Equal(request.Causes, []string{"people"}) || !slices.Equal(request.Approvers, []string{"the team"}) || request.Needed != 1 ||
 		request.ExpiresAt.Sub(request.RequestedAt.Time) != 15*time.Minute || !strings.Contains(request.Summary, "echo hi") {
 		t.Errorf("asked for %+v", request)
 	}

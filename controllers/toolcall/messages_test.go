@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/host"
 )
 
@@ -39,7 +40,7 @@ func TestAMessageIsTheSameEverywhere(t *testing.T) {
 	for _, text := range texts() {
 		s := observed().fail("Why", "x"+text)
 		finished := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionFinished)
-		if finished.Message != s.Message || s.Output != s.Message || len(s.Message) > v1alpha1.MaxMessageBytes {
+		if finished.Message != bounds.Text(s.Message, v1alpha1.MaxConditionMessageBytes) || s.Output != s.Message || len(s.Message) > v1alpha1.MaxMessageBytes {
 			t.Errorf("%.20q: message of %d bytes, condition of %d, output of %d", text, len(s.Message), len(finished.Message), len(s.Output))
 		}
 	}

@@ -76,7 +76,7 @@ func (s sight) observation(with sessions) *observation {
 	}
 	o.queued = s.queued
 	if s.awaiting {
-		o.call.Status = *o.awaiting(&v1alpha1.ApprovalStatus{Minimum: 1})
+		o.call.Status = *o.awaiting(&v1alpha1.ApprovalStatus{Needed: 1})
 	}
 	if s.deleting {
 		o.call.DeletionTimestamp = ptr.To(metav1.Now())

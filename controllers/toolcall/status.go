@@ -95,7 +95,7 @@ func (o *observation) draft() *draft {
 // set writes one condition, which became so now if it was otherwise before.
 func (s *draft) set(kind string, value metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
+		Type: kind, Status: value, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxConditionMessageBytes),
 		ObservedGeneration: s.o.call.Generation, LastTransitionTime: metav1.NewTime(s.o.now),
 	})
 }
@@ -103,7 +103,8 @@ func (s *draft) set(kind string, value metav1.ConditionStatus, reason, message s
 // setAccepted says that the guards passed, since the call was decided about.
 func (s *draft) setAccepted(message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed,
+		Message:            bounds.Text(message, v1alpha1.MaxConditionMessageBytes),
 		ObservedGeneration: s.o.call.Generation, LastTransitionTime: metav1.NewTime(s.o.decision.Accepted()),
 	})
 }

@@ -24,6 +24,9 @@ import (
 	"toolcall.dev/operator/internal/guards"
 )
 
+// notBound is what the summary says of itself: the one thing that decides what happens and that no digest can have.
+const notBound = "the content of files that the action reads or runs"
+
 // Summary is what will happen, as canonical JSON of at most v1alpha1.MaxApprovalSummaryBytes bytes, and its digest. The snapshot is
 // what the decision was made from, with the whole call. asked is when the decision was asked for: another request has another digest,
 // so that an approval serves the request that it was made for.
@@ -39,6 +42,7 @@ func Summary(s *decide.Snapshot, d *decide.Decision, asked time.Time) (summary, 
 		"caller":      s.Call.Spec.RequestedBy,
 		"decision":    decisionOf(d),
 		"environment": environmentOf(d.In),
+		"notBound":    notBound,
 		"policy":      policyOf(d.Policy),
 		"references":  referencesOf(d.Refs),
 		"requestedAt": asked.UTC().Format(time.RFC3339Nano),

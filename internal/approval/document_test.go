@@ -348,6 +348,20 @@ func TestNoActionLooksLikeAnother(t *testing.T) {
 	}
 }
 
+// The largest summary says it too: its large parts stand as their hashes before.
+func TestASummarySaysWhatItDoesNotBind(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"short": {"build.sh"}, "large": append(make([]string, 10_000), "build.sh")} {
+		s := newSubject("structured")
+		s.Call.Structured = &v1alpha1.StructuredAction{Binary: "bash", Args: args}
+		s.Decision.In = &v1alpha1.ExecutionEnvironment{}
+		summary, _, err := approval.Summary(&decide.Snapshot{Call: &v1alpha1.ToolCall{Spec: s.Call}}, &s.Decision, asked)
+		if err != nil || !strings.Contains(summary, `"notBound":"the content of files that the action reads or runs"`) {
+			t.Errorf("%s: %v: %s", name, err, summary)
+		}
+	}
+}
+
 func TestEachRequestHasItsOwnDigest(t *testing.T) {
 	t.Parallel()
 	s := newSubject("shell")

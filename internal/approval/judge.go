@@ -58,7 +58,7 @@ type Tally struct {
 
 // IsApproved says that enough people approved.
 func (t *Tally) IsApproved(call *v1alpha1.ToolCall) bool {
-	return t.Denial == nil && len(t.ApprovedBy) >= int(call.Status.Approval.Minimum)
+	return t.Denial == nil && len(t.ApprovedBy) >= int(call.Status.Approval.Needed)
 }
 
 // Count counts the decisions about a call that waits for them. What was counted before counts, also where the object is gone. A
@@ -79,7 +79,7 @@ func Count(call *v1alpha1.ToolCall, decisions []v1alpha1.ToolCallApproval, now t
 		case d.Spec.Decision == v1alpha1.DecisionDeny:
 			tally.Denial = d
 			return tally
-		case d.Spec.Decision == v1alpha1.DecisionApprove && len(tally.ApprovedBy) < int(request.Minimum):
+		case d.Spec.Decision == v1alpha1.DecisionApprove && len(tally.ApprovedBy) < int(request.Needed):
 			tally.ApprovedBy = append(tally.ApprovedBy, CountedOf(d))
 		}
 	}

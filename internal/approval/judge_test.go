@@ -13,11 +13,11 @@ import (
 )
 
 // waiting is a call of alice that waits for so many approvals.
-func waiting(minimum int32, counted ...string) *v1alpha1.ToolCall {
+func waiting(needed int32, counted ...string) *v1alpha1.ToolCall {
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "call", UID: "call-uid"}}
 	call.Spec.RequestedBy = &v1alpha1.Requester{Username: "alice"}
 	call.Status.Approval = &v1alpha1.ApprovalStatus{
-		Digest: "digest", Minimum: minimum, RequestedAt: metav1.NewMicroTime(asked), ExpiresAt: metav1.NewMicroTime(asked.Add(time.Minute)),
+		Digest: "digest", Needed: needed, RequestedAt: metav1.NewMicroTime(asked), ExpiresAt: metav1.NewMicroTime(asked.Add(time.Minute)),
 	}
 	for _, name := range counted {
 		call.Status.Approval.ApprovedBy = append(call.Status.Approval.ApprovedBy, v1alpha1.CountedApproval{Name: "before", UID: "before-" + name, Username: name})

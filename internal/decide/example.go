@@ -154,8 +154,7 @@ func judgeExample(example *v1alpha1.PolicyExample, call *v1alpha1.ToolCall, obje
 	})
 	o := Outcome{Example: example}
 	o.Verdict, o.Reason, o.Message = VerdictOf(decision, err)
-	unexpected := example.Reason == "" && (o.Reason == v1alpha1.ReasonGuardError || o.Reason == v1alpha1.ReasonInvalidPolicy)
-	o.Met = o.Verdict == example.Expect && !unexpected && (example.Reason == "" || example.Reason == o.Reason)
+	o.Met = o.Verdict == example.Expect && (example.Reason == "" || example.Reason == o.Reason)
 	return o
 }
 

@@ -39,6 +39,7 @@ func TestExamplesThatAreMet(t *testing.T) {
 		example("push", `{"shell":{"command":"git push"}}`, v1alpha1.ExpectApproval, ""),
 		example("force", forcePush, v1alpha1.ExpectDeny, ""),
 		example("force-reason", forcePush, v1alpha1.ExpectDeny, v1alpha1.ReasonDeniedByRule),
+		example("fails", `{"shell":{"command":"if true"}}`, v1alpha1.ExpectDeny, ""),
 		example("unparseable", `{"shell":{"command":"if true"}}`, v1alpha1.ExpectDeny, v1alpha1.ReasonGuardError),
 		example("tool", `{"tool":{"name":"bash","arguments":{"command":"git push --force"}}}`, v1alpha1.ExpectDeny, ""),
 		example("code", `{"code":{"language":"python","source":"print(1)"}}`, v1alpha1.ExpectAllow, ""),
@@ -60,7 +61,7 @@ func TestNothingRunsUnderAPolicyWhoseExampleFails(t *testing.T) {
 		"expects to run, and is denied":      {example("e", forcePush, v1alpha1.ExpectAllow, ""), `expects Allow, and comes out as Deny (DeniedByRule): the policy's rule "force" denies the call`},
 		"expects to run, and needs approval": {example("e", `{"shell":{"command":"git push"}}`, v1alpha1.ExpectAllow, ""), "comes out as RequireApproval"},
 		"expects another reason":             {example("e", forcePush, v1alpha1.ExpectDeny, v1alpha1.ReasonShellDisabled), "expects Deny (ShellDisabled), and comes out as Deny (DeniedByRule)"},
-		"is denied because a rule fails":     {example("e", `{"shell":{"command":"if true"}}`, v1alpha1.ExpectDeny, ""), "comes out as Deny (GuardError)"},
+		"is denied because a rule fails":     {example("e", `{"shell":{"command":"if true"}}`, v1alpha1.ExpectAllow, ""), "comes out as Deny (GuardError)"},
 	} {
 		_, err := decide.CompilePolicy(policy("p", exemplary(c.example)))
 		var failed *decide.ExamplesFailed

@@ -1,8 +1,10 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"k8s.io/utils/ptr"
 
@@ -33,24 +35,25 @@ func compileApprovals(list []v1alpha1.ApprovalRequirement, rules *celrules.Set) 
 	var compiled []requirement
 	for i := range list {
 		a := &list[i]
+		where := fmt.Sprintf("spec.approvals[%s]", cmp.Or(a.Name, strconv.Itoa(i)))
 		r := requirement{
-			name: a.Name, match: *a.Match.DeepCopy(), approvers: slices.Clone(a.Approvers),
+			name: cmp.Or(a.Name, fmt.Sprintf("approvals[%d]", i)), match: *a.Match.DeepCopy(), approvers: slices.Clone(a.Approvers),
 			minimum: ptr.Deref(a.Minimum, 1), expiresSeconds: ptr.Deref(a.ExpiresSeconds, v1alpha1.DefaultApprovalSeconds),
 		}
 		switch {
-		case a.Name == "" || slices.ContainsFunc(compiled, func(other requirement) bool { return other.name == a.Name }):
-			return nil, fmt.Errorf("spec.approvals[%d]: the name %q is empty, or another requirement has it: give each a name of its own", i, a.Name)
+		case slices.ContainsFunc(compiled, func(other requirement) bool { return other.name == r.name }):
+			return nil, fmt.Errorf("%s: another requirement has the same name: give each a name of its own, or none", where)
 		case r.minimum < 1 || r.minimum > maxApprovals:
-			return nil, fmt.Errorf("spec.approvals[%s].minimum: %d is out of range: use 1 to %d", a.Name, r.minimum, maxApprovals)
+			return nil, fmt.Errorf("%s.minimum: %d is out of range: use 1 to %d", where, r.minimum, maxApprovals)
 		case r.expiresSeconds < 1 || r.expiresSeconds > maxExpireSeconds:
-			return nil, fmt.Errorf("spec.approvals[%s].expiresSeconds: %d is out of range: use 1 to %d", a.Name, r.expiresSeconds, maxExpireSeconds)
+			return nil, fmt.Errorf("%s.expiresSeconds: %d is out of range: use 1 to %d", where, r.expiresSeconds, maxExpireSeconds)
 		}
 		for _, name := range a.Match.Rules {
 			switch isThere, asks := rules.AsksForApproval(name); {
 			case !isThere:
-				return nil, fmt.Errorf("spec.approvals[%s].match.rules: spec.rules has no rule %q", a.Name, name)
+				return nil, fmt.Errorf("%s.match.rules: spec.rules has no rule %q", where, name)
 			case !asks:
-				return nil, fmt.Errorf("spec.approvals[%s].match.rules: the effect of rule %q is not %s", a.Name, name, v1alpha1.RuleRequireApproval)
+				return nil, fmt.Errorf("%s.match.rules: the effect of rule %q is not %s", where, name, v1alpha1.RuleRequireApproval)
 			}
 		}
 		compiled = append(compiled, r)

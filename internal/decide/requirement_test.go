@@ -42,6 +42,7 @@ func TestWhichCallsNeedApproval(t *testing.T) {
 	}{
 		"nothing asks":            {withRules([]v1alpha1.PolicyRule{push}), shell("git fetch"), nil},
 		"an empty match":          {withRules(nil, requires("all", v1alpha1.ApprovalMatch{}, 0, 0)), shell("ls"), &decide.Approval{Causes: []string{"all"}, Minimum: 1, ExpiresSeconds: 900}},
+		"without a name":          {withRules(nil, requires("a", shells, 0, 0), requires("", v1alpha1.ApprovalMatch{}, 0, 0), requires("", shells, 0, 0)), program("ls"), &decide.Approval{Causes: []string{"approvals[1]"}, Minimum: 1, ExpiresSeconds: 900}},
 		"an action of the type":   {withRules(nil, requires("all", shells, 0, 0, "ops")), shell("ls"), &decide.Approval{Causes: []string{"all"}, Approvers: []string{"ops"}, Minimum: 1, ExpiresSeconds: 900}},
 		"an action of no type":    {withRules(nil, requires("all", shells, 0, 0)), program("ls"), nil},
 		"a tool of the list":      {withRules(nil, requires("t", v1alpha1.ApprovalMatch{Tools: []string{"bash", "rm"}}, 2, 60)), program("rm"), &decide.Approval{Causes: []string{"t"}, Minimum: 2, ExpiresSeconds: 60}},
@@ -110,8 +111,9 @@ func TestPoliciesWhoseRulesAndApprovalsAreInvalid(t *testing.T) {
 		`the effect of rule "d" is not RequireApproval`: withRules([]v1alpha1.PolicyRule{{Name: "d", Expression: "true", Effect: v1alpha1.RuleDeny}},
 			requires("a", v1alpha1.ApprovalMatch{Rules: []string{"d"}}, 0, 0)),
 		"spec.approvals[a].minimum: 9":        withRules(nil, requires("a", v1alpha1.ApprovalMatch{}, 9, 60)),
+		"spec.approvals[1].minimum: 9":        withRules(nil, requires("a", v1alpha1.ApprovalMatch{}, 0, 0), requires("", v1alpha1.ApprovalMatch{}, 9, 60)),
 		"spec.approvals[a].expiresSeconds: 0": withRules(nil, requires("a", v1alpha1.ApprovalMatch{}, 1, 0)),
-		"another requirement has it":          withRules(nil, requires("a", v1alpha1.ApprovalMatch{}, 0, 0), requires("a", v1alpha1.ApprovalMatch{}, 0, 0)),
+		"another requirement has the same":    withRules(nil, requires("a", v1alpha1.ApprovalMatch{}, 0, 0), requires("a", v1alpha1.ApprovalMatch{}, 0, 0)),
 		"17 requirements are too many":        withRules(nil, make([]v1alpha1.ApprovalRequirement, 17)...),
 	} {
 		if r := refusalOf(t, snapshot(under(spec))); r.Reason != v1alpha1.ReasonInvalidPolicy || !strings.Contains(r.Message, want) {

@@ -37,7 +37,7 @@ func (f *fixture) awaitPeople(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus 
 		summary := `{"call":"` + call.Name + `"}`
 		now := time.Now()
 		status.Approval = &v1alpha1.ApprovalStatus{
-			Summary: summary, Digest: approval.Digest(summary), Minimum: 1, RequestedAt: metav1.NewMicroTime(now), ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
+			Summary: summary, Digest: approval.Digest(summary), Needed: 1, RequestedAt: metav1.NewMicroTime(now), ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
 			Approvers: []string{"the owners"},
 		}
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, Reason: status.Reason})

@@ -30,12 +30,12 @@ func bounded() map[string]any {
 	for i := range v1alpha1.MaxConditions {
 		conditions = append(conditions, metav1.Condition{
 			Type: fmt.Sprintf("ConditionOfThirtyCharacters%03d", i), Status: metav1.ConditionUnknown, ObservedGeneration: 1 << 62,
-			Reason: "R" + strings.Repeat("r", 127), Message: message, LastTransitionTime: metav1.Now(),
+			Reason: "R" + strings.Repeat("r", 127), Message: bounds.Text(message, v1alpha1.MaxConditionMessageBytes), LastTransitionTime: metav1.Now(),
 		})
 	}
 	var variables []v1alpha1.ResolvedEnvVar
 	for i := range 1000 {
-		name := fmt.Sprintf("%s%s%03d", strings.Repeat(worst, 7), strings.Repeat("N", 3), i)
+		name := fmt.Sprintf("%s%s%03d", strings.Repeat(worst, 2), strings.Repeat("N", v1alpha1.MaxEnvNamesBytes/v1alpha1.MaxEnvNames-15), i)
 		variables = append(variables, v1alpha1.ResolvedEnvVar{Name: name, Source: v1alpha1.EnvSourceEnvironment})
 	}
 	variables, _ = bounds.Variables(variables)
@@ -43,6 +43,7 @@ func bounded() map[string]any {
 	for _, v := range variables {
 		names = append(names, v.Name)
 	}
+	objectName, sum := strings.Repeat("x", 253), strings.Repeat("f", 64)
 	path := bounds.PathEnd(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes)
 	var executed []v1alpha1.ExecutedProgram
 	var refused []v1alpha1.RefusedProgram
@@ -73,13 +74,18 @@ func bounded() map[string]any {
 	texts := slices.Repeat([]string{bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxApprovalTextBytes)}, v1alpha1.MaxApprovalTexts)
 	return map[string]any{
 		"approval.summary": strings.Repeat("x", v1alpha1.MaxApprovalSummaryBytes), "approval.digest": "sha256:" + strings.Repeat("f", 64),
-		"approval.minimum": v1alpha1.MaxApprovers, "approval.approvedBy": slices.Repeat([]v1alpha1.CountedApproval{counted}, v1alpha1.MaxApprovers),
+		"approval.needed": v1alpha1.MaxApprovers, "approval.approvedBy": slices.Repeat([]v1alpha1.CountedApproval{counted}, v1alpha1.MaxApprovers),
 		"approval.deniedBy": counted, "approval.causes": texts, "approval.messages": texts, "approval.approvers": texts,
 		"redactions": redactions, "network.denied": denied, "network.allowed": slices.Repeat([]string{strings.Repeat("x", 255)}, v1alpha1.MaxReachableHosts),
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
 		"isolation.namesOnly": paths, "isolation.unheldApplets": paths, "isolation.writable": paths, "isolation.notFound": paths,
 		"message": message, "conditions": conditions, "action.summary": strings.Repeat(worst, v1alpha1.MaxSummaryRunes),
+		// Names of objects, sums and reasons need no escapes.
+		"session.name": objectName, "environment.name": objectName, "pod": objectName, "job": objectName, "node": objectName,
+		"isolation.runtimeClass": objectName, "runner.podUID": strings.Repeat("x", 36),
+		"reason": strings.Repeat("R", 128), "runner.keyHash": sum, "streams.stdout.sha256": sum, "streams.stderr.sha256": sum,
+		"isolation.noNetwork":    bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes),
 		"action.tool":            bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxToolBytes),
 		"environment.workingDir": bounds.PathEnd(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes),
 		"environment.env":        variables, "environment.strippedEnv": names,

@@ -40,7 +40,7 @@ func awaiting(call *v1alpha1.ToolCall, action string) v1alpha1.ToolCallStatus {
 		Phase: v1alpha1.PhasePending, Reason: v1alpha1.ReasonAwaitingApproval, Action: &v1alpha1.MappedAction{Type: v1alpha1.ActionShell, Tool: "bash", Summary: action},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAwaitingApproval, LastTransitionTime: metav1.Now()}},
 		Approval: &v1alpha1.ApprovalStatus{
-			Digest: approval.Digest(string(raw)), Summary: string(raw), Minimum: 1, RequestedAt: now, ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
+			Digest: approval.Digest(string(raw)), Summary: string(raw), Needed: 1, RequestedAt: now, ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
 			Causes: []string{"pushes"}, Messages: []string{"pushes need a person"}, Approvers: []string{"the maintainers"},
 		},
 	}

@@ -83,7 +83,7 @@ func TestPoliciesShowWhatTheyRefused(t *testing.T) {
 	denied := func(call, reason, message string, causes ...string) {
 		status := v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: reason, Message: message, Environment: &v1alpha1.ResolvedEnvironment{Name: "tools"}}
 		if causes != nil {
-			status.Approval = &v1alpha1.ApprovalStatus{Digest: "a", Summary: "{}", Minimum: 1, RequestedAt: metav1.NowMicro(), ExpiresAt: metav1.NowMicro(), Causes: causes}
+			status.Approval = &v1alpha1.ApprovalStatus{Digest: "a", Summary: "{}", Needed: 1, RequestedAt: metav1.NowMicro(), ExpiresAt: metav1.NowMicro(), Causes: causes}
 		}
 		f.report(f.create(call, "true"), status)
 	}

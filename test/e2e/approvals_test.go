@@ -37,7 +37,7 @@ git -c user.name=a -c user.email=a@example.com commit -qm one`
 	expect(t, sp.run(t, inside(session, shell(prepare))), succeeded(""))
 
 	push := sp.awaitAsked(t, sp.create(t, inside(session, structured("git", "-C", "repo", "push", "-q", "origin", "HEAD"))))
-	if pods, err := sp.sessionPods(t.Context(), session); err != nil || len(pods) != 1 || push.Status.Approval.Minimum != 1 {
+	if pods, err := sp.sessionPods(t.Context(), session); err != nil || len(pods) != 1 || push.Status.Approval.Needed != 1 {
 		t.Errorf("%v, %d pods, %+v", err, len(pods), push.Status.Approval)
 	}
 	if own := sp.plugin(t, "y\n", "approve", push.Name); own.code != 1 || !strings.Contains(own.err, v1alpha1.ReasonOwnCall) {

@@ -24,7 +24,7 @@ function factsOf(call) {
     ['Because of', listed(request.causes)],
     ['Says', listed(request.messages)],
     ['Ask', listed(request.approvers)],
-    ['Needed', request.minimum === undefined ? '' : request.minimum === 1 ? '1 approval' : `${request.minimum} approvals, by different people`],
+    ['Needed', request.needed === undefined ? '' : request.needed === 1 ? '1 approval' : `${request.needed} approvals, by different people`],
     ['Approved by', listed(request.approvedBy?.map((one) => one.username))],
     ['Denied by', listed(request.deniedBy ? [request.deniedBy.username] : [])],
     ['Digest', request.digest && element('code', '', request.digest)],

@@ -38,9 +38,9 @@ function verdict(status, accepted) {
 // approval says who decided about a call, as far as that counts.
 function approval(asked) {
   if (!asked) return '';
-  const {minimum = 1, approvedBy = [], deniedBy} = asked;
+  const {needed = 1, approvedBy = [], deniedBy} = asked;
   if (deniedBy) return `denied by ${deniedBy.username}`;
-  return `${approvedBy.length} of ${minimum}${approvedBy.length ? `: ${approvedBy.map((a) => a.username).join(', ')}` : ''}`;
+  return `${approvedBy.length} of ${needed}${approvedBy.length ? `: ${approvedBy.map((a) => a.username).join(', ')}` : ''}`;
 }
 
 // showDecision writes what was decided about a call. A message that the page has already isn't said again.

@@ -25,9 +25,10 @@ function matchOf({actions, tools, rules: names}) {
 function requirements(spec, refused) {
   const list = spec.approvals ?? [];
   if (list.length === 0) return element('p', 'note', 'Nothing needs approval, except by a rule.');
-  return named(['Requirement', 'For', 'Ask', 'Approvals', 'Waits', 'Denied or expired'], list.map((one) => [
-    one.name, matchOf(one.match ?? {}), (one.approvers ?? []).join(', '), one.minimum ?? 1, `${one.expiresSeconds ?? 900} s`, refused ? refused.rules.get(one.name) ?? 0 : '',
-  ]));
+  return named(['Requirement', 'For', 'Ask', 'Approvals', 'Waits', 'Denied or expired'], list.map((one, i) => {
+    const name = one.name ?? `approvals[${i}]`;
+    return [name, matchOf(one.match ?? {}), (one.approvers ?? []).join(', '), one.minimum ?? 1, `${one.expiresSeconds ?? 900} s`, refused ? refused.rules.get(name) ?? 0 : ''];
+  }));
 }
 
 function examples(spec, ready) {

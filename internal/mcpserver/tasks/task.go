@@ -97,7 +97,7 @@ func statusMessage(call *v1alpha1.ToolCall) string {
 // awaitedApproval says whose decision a call waits for.
 func awaitedApproval(call *v1alpha1.ToolCall) string {
 	a := call.Status.Approval
-	text := fmt.Sprintf("%d of %d approvals, until %s", len(a.ApprovedBy), a.Minimum, stamp(a.ExpiresAt.Time))
+	text := fmt.Sprintf("%d of %d approvals, until %s", len(a.ApprovedBy), a.Needed, stamp(a.ExpiresAt.Time))
 	if len(a.Approvers) > 0 {
 		text += fmt.Sprintf("; ask %q", a.Approvers)
 	}

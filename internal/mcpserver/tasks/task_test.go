@@ -19,7 +19,7 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	created, changed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)
 	unknown := []metav1.Condition{{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(changed)}}
-	asked := &v1alpha1.ApprovalStatus{Minimum: 2, ApprovedBy: []v1alpha1.CountedApproval{{}}, Approvers: []string{"the owners"}, ExpiresAt: metav1.NewMicroTime(changed)}
+	asked := &v1alpha1.ApprovalStatus{Needed: 2, ApprovedBy: []v1alpha1.CountedApproval{{}}, Approvers: []string{"the owners"}, ExpiresAt: metav1.NewMicroTime(changed)}
 	for name, test := range map[string]struct {
 		status                v1alpha1.ToolCallStatus
 		state, message, since string

@@ -84,7 +84,7 @@ func writeTable(out io.Writer, calls []v1alpha1.ToolCall, all bool, now time.Tim
 		if call.Status.Action != nil {
 			action = call.Status.Action.Summary
 		}
-		w.Row(call.Namespace, call.Name, call.RequesterName(), action, fmt.Sprintf("%d/%d", len(a.ApprovedBy), a.Minimum),
+		w.Row(call.Namespace, call.Name, call.RequesterName(), action, fmt.Sprintf("%d/%d", len(a.ApprovedBy), a.Needed),
 			duration.HumanDuration(now.Sub(a.RequestedAt.Time)), duration.HumanDuration(max(a.ExpiresAt.Sub(now), 0)))
 	}
 	return w.Flush()

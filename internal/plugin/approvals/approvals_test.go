@@ -38,7 +38,7 @@ func awaiting(f *plugintest.Fixture, name, command string) *v1alpha1.ToolCall {
 		Phase: v1alpha1.PhasePending, Reason: v1alpha1.ReasonAwaitingApproval,
 		Action: &v1alpha1.MappedAction{Type: v1alpha1.ActionShell, Tool: "bash", Summary: command},
 		Approval: &v1alpha1.ApprovalStatus{
-			Summary: summary, Digest: approval.Digest(summary), Minimum: 1, Causes: []string{"people"}, RequestedAt: now, ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
+			Summary: summary, Digest: approval.Digest(summary), Needed: 1, Causes: []string{"people"}, RequestedAt: now, ExpiresAt: metav1.NewMicroTime(now.Add(time.Hour)),
 		},
 	}
 	meta.SetStatusCondition(&call.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionApproved, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAwaitingApproval})
@@ -154,7 +154,7 @@ func TestControlCharactersAreShown(t *testing.T) {
 	now := metav1.NowMicro()
 	call := v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: types.UID("u")}}
 	call.Status.Action = &v1alpha1.MappedAction{Summary: "a\x1b[2Jb\u202ec"}
-	call.Status.Approval = &v1alpha1.ApprovalStatus{Minimum: 2, RequestedAt: now, ExpiresAt: now}
+	call.Status.Approval = &v1alpha1.ApprovalStatus{Needed: 2, RequestedAt: now, ExpiresAt: now}
 	if err := writeTable(&out, []v1alpha1.ToolCall{call}, false, now.Time); err != nil || !strings.Contains(out.String(), "a^[[2Jb<U+202E>c") {
 		t.Errorf("%v: %s", err, out.String())
 	}

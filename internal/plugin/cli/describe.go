@@ -184,7 +184,7 @@ func ApprovalFields(a *v1alpha1.ApprovalStatus, now time.Time) []Field {
 	}
 	return []Field{
 		{"Because of", strings.Join(a.Causes, ", ")}, {"Says", strings.Join(a.Messages, "; ")}, {"Ask", strings.Join(a.Approvers, ", ")},
-		{"Needed", fmt.Sprint(a.Minimum)}, {"Approved by", strings.Join(by, ", ")}, {"Denied by", deniedBy},
+		{"Needed", fmt.Sprint(a.Needed)}, {"Approved by", strings.Join(by, ", ")}, {"Denied by", deniedBy},
 		{"Asked", duration.HumanDuration(now.Sub(a.RequestedAt.Time)) + " ago"}, {"Time limit", expires}, {"Digest", a.Digest},
 	}
 }

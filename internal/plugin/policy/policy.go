@@ -7,20 +7,23 @@ package policy
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
-// Commands are the commands about policies.
+// Commands are the commands about policies. replay is there by itself too, with its own examples, and listed once.
 func Commands(c *cli.CLI) []*cobra.Command {
+	alone := newReplay(c)
+	alone.Hidden, alone.Example = true, strings.ReplaceAll(alone.Example, "policy replay", "replay")
 	return []*cobra.Command{cli.Group(&cobra.Command{
 		Use:     "policy",
 		Aliases: []string{"policies"},
 		Short:   "Test, compare and replay policies",
 		Example: "  kubectl toolcall policy test policy.yaml\n  kubectl toolcall policy diff tools policy.yaml\n  kubectl toolcall policy replay --policy policy.yaml",
-	}, newTest(c), newDiff(c), newReplay(c))}
+	}, newTest(c), newDiff(c), newReplay(c)), alone}
 }
 
 // files are the extensions of files with policies, for completion.

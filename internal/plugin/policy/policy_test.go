@@ -124,6 +124,9 @@ func TestReplayJudgesTheCallsOfTheCluster(t *testing.T) {
 	strict := written(t, manifest(f.Namespace, noPush, listAllowed))
 	got := f.Run("policy", "replay", "--policy", strict)
 	got.Expect(t, 0)
+	if alone := f.Run("replay", "--policy", strict); alone != got {
+		t.Errorf("kubectl toolcall replay: %+v", alone)
+	}
 	if !strings.Contains(got.Err, "2 calls judged") || !strings.Contains(got.Err, "1 come out otherwise") || !strings.Contains(got.Err, "1 calls not judged: their environment is gone") {
 		t.Errorf("it says %s", got.Err)
 	}
