@@ -179,11 +179,11 @@ func TestWhatAPersonDecidesAbout(t *testing.T) {
 	}
 	add(v1alpha1.ExpectApproval,
 		structured("git", "-C", "repo", "push"), structured("env", "git", "push"), structured("make"), structured("timeout", "5", "/usr/bin/make", "all"),
-		shell("git push"), shell("cd repo && git push origin main"), shell(`\git 'pu'sh`), shell("/usr/bin/git push"), shell("if true; then git push; fi"),
+		shell("git push"), shell("cd repo && git push origin main"), shell(`\git 'pu'sh`), shell("env /usr/bin/git push"), shell("if true; then git push; fi"),
 		shell("echo $(git push)"), shell(`g=git; $g push`), shell(`git "$verb"`), shell(`{git,push}`), shell("env $g push"), shell("xargs git push < list"),
 		shell(`bash -c 'git push'`), shell(`eval "git push"`), shell("gi? push"), shell("~/bin/x"), shell("git `cat verb`"),
 		&v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: `import subprocess; subprocess.run(["git", "push"])`}},
-		shell("bash <<'EOF'\ngit push\nEOF"), shell("bash <<< 'git push'"), shell("cat <<E | /bin/bash\ngit push\nE"), fed("git push", "bash", "-s"),
+		shell("bash <<'EOF'\ngit push\nEOF"), shell("bash <<< 'git push'"), shell("cat <<E | bash\ngit push\nE"), fed("git push", "bash", "-s"),
 		shell("PROMPT_COMMAND='git push' bash -i"), shell("echo push | xargs git"), shell("xargs -n1 git <<< push"), shell(`bash -c 'git "$1"' _ push`),
 		shell("git -c alias.x=push x"), shell("tee x <<< 'git push'; sh x"), shell(". /dev/stdin <<< 'git push'"),
 	)
