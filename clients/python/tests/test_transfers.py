@@ -160,6 +160,12 @@ class Transfers(unittest.TestCase):
             [member("a", tarfile.CHRTYPE)],
             [member("a", tarfile.FIFOTYPE)],
             [member("a", link, "b"), member("b", folder), member("b/c", link, "../.."), member("b/c/outside")],
+            [member("a", link, "../.."), member("a/evil", link, "anything")],
+            [member("a", link, "../.."), member("./a//new/evil", link, "anything")],
+            [member("a/evil", link, "anything"), member("a", link, "../..")],
+            [member("b", folder), member("a", link, "b"), member("a/evil", link, "anything")],
+            [member("a", link, "b"), member("b", link, "..")],
+            [member("a", link, "b"), member("a", link, "..")],
         ):
             made = io.BytesIO()
             with tarfile.open(fileobj=made, mode="w") as archive:
@@ -169,6 +175,18 @@ class Transfers(unittest.TestCase):
             with self.subTest([(m.name, m.linkname) for m in members]), self.assertRaises((Forbidden, FileFailed)):
                 s.files.download_dir("tree", Path(self.folder, "copy"))
             self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_link_over_others_that_stays_inside_arrives(self) -> None:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            for name, to in (("out", "up/../../file"), ("up", "d/e"), ("loop", "loop"), ("d/e/here", "../../file")):
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname = tarfile.SYMTYPE, to
+                archive.addfile(member)
+        s, _ = self.session(lambda e: e.reply(200, made.getvalue()))
+        copy = Path(self.folder, "copy")
+        s.files.download_dir("tree", copy)
+        self.assertEqual(sorted(os.listdir(copy)), ["d", "loop", "out", "up"])
 
     def test_a_directory_with_what_leads_out_of_it_is_not_sent(self) -> None:
         s, server = self.session(lambda e: e.reply(200))

@@ -162,6 +162,9 @@ describe("a directory", () => {
     const at = join(folder, "made");
     await writeFile(join(at, "file"), "x");
     await symlink("..", join(at, "up"));
+    await symlink("../..", join(at, "far"));
+    await symlink("anything", join(at, "evil"));
+    await symlink("b", join(at, "inside"));
     await symlink("/etc/passwd", join(at, "absolute"));
     await symlink("../../..", join(at, "d", "e", "f", "top"));
     await symlink("top/../outside", join(at, "d", "e", "f", "out"));
@@ -178,6 +181,10 @@ describe("a directory", () => {
       "a named pipe": await make("fifo"),
       "a hard link": await make("file", "hard"),
       "a file below a link": await make("--transform=flags=r;s,b,up,", "up", "b", "--transform=flags=r;s,file,up/outside,", "file"),
+      "a link below a link": await make("--transform=flags=r;s,evil,far/evil,", "far", "evil"),
+      "a link far below a link": await make("--transform=flags=r;s,evil,./far//new/evil,", "far", "evil"),
+      "a link below a link that comes later": await make("--transform=flags=r;s,evil,far/evil,", "evil", "far"),
+      "a link below a link that leads to a directory": await make("--transform=flags=r;s,evil,inside/evil,", "b", "inside", "evil"),
       "no archive": Buffer.alloc(1_024, 1),
     };
     for (const [what, archive] of Object.entries(archives)) {
