@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { FileFailed, Forbidden, NotFound, ToolcallError, type Session } from "../../src/index.js";
+import { FileFailed, Forbidden, InvalidArgument, NotFound, ToolcallError, type Session } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler } from "./server.js";
 
 const SESSION = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
@@ -221,6 +221,9 @@ it("errors of local files are the library's own", async (t) => {
     [() => files.download("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
     [() => files.download("a", folder), FileFailed, "IsDirectory"],
     [() => files.downloadDir("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
+    [() => files.upload(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
+    [() => files.uploadDir(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
+    [() => files.download("a", `${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
   ];
   for (const [work, Class, reason] of cases) {
     const error = (await rejection(work())) as ToolcallError;
