@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.scripted import Exchange, Scripted, session
-from toolcall import FileFailed, Forbidden, NotFound, Session, ToolcallError, Unavailable
+from toolcall import FileFailed, Forbidden, InvalidArgument, NotFound, Session, ToolcallError, Unavailable
 
 DATA = bytes(range(256)) * 512
 
@@ -211,6 +211,10 @@ class Transfers(unittest.TestCase):
             (lambda: s.files.download("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
             (lambda: s.files.download("a", self.folder), FileFailed, "IsDirectory"),
             (lambda: s.files.download_dir("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
+            (lambda: s.files.upload(self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.upload_dir(self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.upload(self.folder + "/\ud800"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.download("a", self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
         ]
         for work, kind, reason in cases:
             with self.subTest(reason), self.assertRaisesRegex(kind, self.folder) as raised:

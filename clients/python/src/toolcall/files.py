@@ -16,7 +16,7 @@ from .calls import Order, settled
 from .errors import ToolcallError, error_of_reason, invalid
 from .local import local_errors
 from .results import FileChange, FileInfo, Match, file_change, file_info, match_of, result_of
-from .specs import JSON, join_path, name_for
+from .specs import JSON, as_utf8, join_path, name_for
 from .transfers import Transfers
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Files:
 
     def write(self, path: str, content: str | bytes, *, mode: str | None = None) -> FileChange:
         """Writes a file whole or not at all, and makes its parents. mode: permissions as octal digits, e.g. "0755"."""
-        data = content.encode() if isinstance(content, str) else content
+        data = as_utf8("the content", content) if isinstance(content, str) else content
         if len(data) > _CALL_BYTES:
             if mode is not None:
                 raise invalid(f"mode is for files of at most {_CALL_BYTES} bytes: write this one without, then run chmod")
