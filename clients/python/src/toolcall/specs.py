@@ -303,4 +303,9 @@ def join_path(base: str, path: str) -> str:
     """A path below the client's own directory; an absolute one, and one in the home directory, stays as it is."""
     if not path or "\0" in path:
         raise invalid(f"path is {path!r}: give a path without NUL characters, e.g. 'notes.txt'")
-    return posixpath.join(base, path) if base and path != "~" and not path.startswith("~/") else path
+    return posixpath.join(base, path) if base and not is_in_home(path) else path
+
+
+def is_in_home(path: str) -> bool:
+    """Whether a path is in the home directory of the session's processes."""
+    return path == "~" or path.startswith("~/")
