@@ -123,7 +123,7 @@ def as_utf8(what: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise invalid(f"{what} has half of a surrogate pair, which UTF-8 doesn't have: leave it out, or give bytes where they are taken") from error
+        raise invalid(f"{what} has half of a surrogate pair, which UTF-8 doesn't have: leave it out") from error
 
 
 def name_for(key: str | None, prefix: str) -> str:

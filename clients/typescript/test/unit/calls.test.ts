@@ -82,8 +82,9 @@ describe("a call that can't be asked to stop", () => {
 describe("lines of a file", () => {
   it("are read for a model, which is told why there are none", async (t) => {
     const file = (status: object, bytes: string): object => ({ ...succeeded, stdout: bytes, ...status });
+    const note = "a is a binary file";
     for (const [status, lines] of [
-      [file({ output: "a is a binary file", file: { binary: true, nextOffset: 9 } }, "\ufffdPNG\0"), { text: "", note: "a is a binary file", binary: true }],
+      [file({ output: note, file: { binary: true, nextOffset: 9 } }, "\ufffdPNG\0"), { text: "", note, binary: true }],
       [file({ output: "a is empty" }, ""), { text: "", note: "a is empty", binary: false }],
       [file({ output: "one" }, "one\n"), { text: "one\n", binary: false }],
     ] as const) {

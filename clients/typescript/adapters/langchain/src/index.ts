@@ -85,7 +85,8 @@ function readTool({ files }: Session): StructuredToolInterface {
   return tool(
     (args: { path: string; offset?: number; limit?: number }, { signal }: Invocation) =>
       answer(async () => {
-        const { text, note } = await files.readLines(args.path, { offset: args.offset ?? 1, limit: args.limit ?? 2000, ...optional({ signal }) });
+        const range = { offset: args.offset ?? 1, limit: args.limit ?? 2000 };
+        const { text, note } = await files.readLines(args.path, { ...range, ...optional({ signal }) });
         return note ?? text;
       }),
     {
