@@ -378,7 +378,8 @@ class Unsendable(Base):
             (200, b"\xff", "UnexpectedAnswer", False), (302, b"elsewhere", "HTTP302", True),
         ):
             self.fake.before = lambda e: e.reply(status, body) or True  # type: ignore[func-returns-value]
-            for work in (lambda: self.tc.run("true", key="k"), lambda: self.tc.session("repo", key="k")):
+            works: list[Callable[[], object]] = [lambda: self.tc.run("true", key="k"), lambda: self.tc.session("repo", key="k")]
+            for work in works:
                 with self.subTest(body), self.assertRaises(ToolcallError) as caught:
                     work()
                 self.assertEqual((caught.exception.reason, caught.exception.retry_safe), (reason, is_safe))

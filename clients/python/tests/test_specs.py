@@ -61,7 +61,7 @@ class CallSpec(unittest.TestCase):
             with self.subTest(says), self.assertRaisesRegex(InvalidArgument, says):
                 call_spec(command, options)  # type: ignore[arg-type]
         with self.assertRaisesRegex(InvalidArgument, "labels has a with a value of the type int"):
-            metadata_of("k", {"labels": {"a": 1}})  # type: ignore[dict-item]
+            metadata_of("k", {"labels": {"a": 1}})  # type: ignore[misc, arg-type]
 
     def test_an_option_that_is_not_known(self) -> None:
         with self.assertRaisesRegex(TypeError, "unknown option 'time'.*timeout"):

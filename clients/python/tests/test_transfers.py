@@ -274,11 +274,12 @@ class Directories(unittest.TestCase):
 
     def test_a_model_is_told_why_a_file_has_no_lines(self) -> None:
         actions = Actions(self.s, "thread")
-        for said, text in (
+        cases: list[tuple[dict[str, Any], str]] = [
             ({"stdout": "\ufffdPNG\0", "output": "a is a binary file", "file": {"binary": True, "nextOffset": 9}}, "a is a binary file"),
             ({"stdout": "", "output": "a has 3 lines: nothing is at offset 9"}, "a has 3 lines: nothing is at offset 9"),
             ({"stdout": "one\n", "output": "one"}, "one\n"),
-        ):
+        ]
+        for said, text in cases:
             self.said = said
             self.assertEqual(actions.read_file("a", 1, 10), text)
         self.assertEqual(self.s.files.read("a", offset=1), "one\n")
