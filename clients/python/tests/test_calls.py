@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from tests.scripted import OTHER_UID, UID, Exchange, Scripted, call, session
-from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, Unauthenticated, Unavailable, calls, interrupts
+from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, ToolcallError, Unauthenticated, Unavailable, calls, interrupts
 from toolcall.watches import Events, Watch
 
 SHELL = {"shell": {"command": "true"}}
@@ -357,6 +357,33 @@ class SharedWatch(Base):
     def unavailable(self, e: Exchange) -> bool:
         e.refuse(503, "ServiceUnavailable")
         return True
+
+
+class Unsendable(Base):
+    def test_what_cannot_be_sent_is_an_error_of_the_librarys_own(self) -> None:
+        s = self.tc.connect("s")
+        handle = s.commands.run("cat", background=True, key="k")
+        works: list[Callable[[], object]] = [
+            lambda: s.files.write("x", "\ud800"), lambda: handle.write("\ud800"), lambda: s.files.upload(__file__, "\ud800"),
+            lambda: self.tc.artifact("k", "\ud800"), lambda: self.tc.run(tool="t", arguments={"a": object()}),
+        ]
+        for number, work in enumerate(works):
+            with self.subTest(number), self.assertRaises(InvalidArgument) as caught:
+                work()
+            self.assertTrue(caught.exception.retry_safe)
+
+    def test_an_answer_that_is_not_the_api_servers(self) -> None:
+        for status, body, reason, is_safe in (
+            (200, b"<html>Sign in</html>", "UnexpectedAnswer", False), (200, b"[]", "UnexpectedAnswer", False),
+            (200, b"\xff", "UnexpectedAnswer", False), (302, b"elsewhere", "HTTP302", True),
+        ):
+            self.fake.before = lambda e: e.reply(status, body) or True  # type: ignore[func-returns-value]
+            works: list[Callable[[], object]] = [lambda: self.tc.run("true", key="k"), lambda: self.tc.session("repo", key="k")]
+            for work in works:
+                with self.subTest(body), self.assertRaises(ToolcallError) as caught:
+                    work()
+                self.assertEqual((caught.exception.reason, caught.exception.retry_safe), (reason, is_safe))
+                self.assertIn(body.decode(errors="replace"), caught.exception.message)
 
 
 class Names(Base):

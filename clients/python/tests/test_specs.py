@@ -5,7 +5,7 @@ from typing import Any
 
 from toolcall.errors import InvalidArgument
 from toolcall.specs import (
-    RunOptions, is_same_session, call_spec, check_options, is_same, join_path, key_of, name_for, session_spec, whole_seconds,
+    RunOptions, is_same_session, call_spec, check_options, is_same, join_path, key_of, metadata_of, name_for, session_spec, whole_seconds,
 )
 
 
@@ -52,17 +52,18 @@ class CallSpec(unittest.TestCase):
             ("true", {"network_hosts": []}, r"network_hosts is \[\]: give hosts.*or leave it out"),
             ("true", {"network_hosts": ["a.example.com", ""]}, r"network_hosts is \['a.example.com', ''\]"),
             ("true", {"timeout": float("inf")}, "timeout"),
+            (None, {"program": "ls", "args": "-l"}, "args is a list of strings"),
+            ("true", {"collect": "*.png"}, "collect is a list of strings"),
+            ("true", {"network_hosts": "a.example.com"}, "network_hosts is a list of strings"),
+            ("true", {"env": {"A": 1}}, "variable A has a value of the type int"),
+            ("true", {"env": {1: "A"}}, "name of the type int"),
         ]:
             with self.subTest(says), self.assertRaisesRegex(InvalidArgument, says):
                 call_spec(command, options)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(InvalidArgument, "labels has a with a value of the type int"):
+            metadata_of("k", {"labels": {"a": 1}})  # type: ignore[misc, arg-type]
 
-    def test_wrong_types(self) -> None:
-        with self.assertRaisesRegex(TypeError, "list of strings"):
-            call_spec(None, {"program": "ls", "args": "-l"})
-        with self.assertRaisesRegex(TypeError, "network_hosts is a list of strings"):
-            call_spec("true", {"network_hosts": "a.example.com"})
-        with self.assertRaisesRegex(TypeError, "variable A"):
-            call_spec("true", {"env": {"A": 1}})  # type: ignore[dict-item]
+    def test_an_option_that_is_not_known(self) -> None:
         with self.assertRaisesRegex(TypeError, "unknown option 'time'.*timeout"):
             check_options({"time": 1}, RunOptions)
 
@@ -99,13 +100,14 @@ class Keys(unittest.TestCase):
         # The TypeScript library makes the same.
         self.assertEqual(key_of("thread-1", "call_1"), "key-d81145f660644023112eb62dc8454420b3b95a21")
         self.assertEqual(key_of("é\U0001f600", "x"), "key-d774e92051a1ccb6585c3e1a142ca9c7c88e793c")
-        with self.assertRaises(InvalidArgument):
-            key_of()
+        for wrong in ((), ("\ud800",)):
+            with self.assertRaises(InvalidArgument):
+                key_of(*wrong)
 
 
 class Secrets(unittest.TestCase):
     def test_the_value_of_a_variable_is_not_in_the_error(self) -> None:
-        with self.assertRaisesRegex(TypeError, "TOKEN .* bytes") as caught:
+        with self.assertRaisesRegex(InvalidArgument, "TOKEN .* bytes") as caught:
             call_spec("true", {"env": {"TOKEN": b"secret"}})  # type: ignore[dict-item]
         self.assertNotIn("secret", str(caught.exception))
 

@@ -10,10 +10,11 @@ import tempfile
 import unittest
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from tests.scripted import Exchange, Scripted, session
-from toolcall import FileFailed, Forbidden, NotFound, Session, ToolcallError, Unavailable
+from tests.scripted import Exchange, Scripted, call, session
+from toolcall import FileFailed, Forbidden, InvalidArgument, NotFound, Session, ToolcallError, Unavailable
+from toolcall.langchain.actions import Actions
 
 DATA = bytes(range(256)) * 512
 
@@ -160,6 +161,12 @@ class Transfers(unittest.TestCase):
             [member("a", tarfile.CHRTYPE)],
             [member("a", tarfile.FIFOTYPE)],
             [member("a", link, "b"), member("b", folder), member("b/c", link, "../.."), member("b/c/outside")],
+            [member("a", link, "../.."), member("a/evil", link, "anything")],
+            [member("a", link, "../.."), member("./a//new/evil", link, "anything")],
+            [member("a/evil", link, "anything"), member("a", link, "../..")],
+            [member("b", folder), member("a", link, "b"), member("a/evil", link, "anything")],
+            [member("a", link, "b"), member("b", link, "..")],
+            [member("a", link, "b"), member("a", link, "..")],
         ):
             made = io.BytesIO()
             with tarfile.open(fileobj=made, mode="w") as archive:
@@ -169,6 +176,18 @@ class Transfers(unittest.TestCase):
             with self.subTest([(m.name, m.linkname) for m in members]), self.assertRaises((Forbidden, FileFailed)):
                 s.files.download_dir("tree", Path(self.folder, "copy"))
             self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_link_over_others_that_stays_inside_arrives(self) -> None:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            for name, to in (("out", "up/../../file"), ("up", "d/e"), ("loop", "loop"), ("d/e/here", "../../file")):
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname = tarfile.SYMTYPE, to
+                archive.addfile(member)
+        s, _ = self.session(lambda e: e.reply(200, made.getvalue()))
+        copy = Path(self.folder, "copy")
+        s.files.download_dir("tree", copy)
+        self.assertEqual(sorted(os.listdir(copy)), ["d", "loop", "out", "up"])
 
     def test_a_directory_with_what_leads_out_of_it_is_not_sent(self) -> None:
         s, server = self.session(lambda e: e.reply(200))
@@ -193,12 +212,77 @@ class Transfers(unittest.TestCase):
             (lambda: s.files.download("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
             (lambda: s.files.download("a", self.folder), FileFailed, "IsDirectory"),
             (lambda: s.files.download_dir("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
+            (lambda: s.files.upload(self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.upload_dir(self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.upload(self.folder + "/\ud800"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.download("a", self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
         ]
         for work, kind, reason in cases:
             with self.subTest(reason), self.assertRaisesRegex(kind, self.folder) as raised:
                 work()
             self.assertEqual((raised.exception.reason, raised.exception.retry_safe), (reason, True))
         self.assertEqual(os.listdir(self.folder), ["file"])
+
+
+class Directories(unittest.TestCase):
+    """Calls on files, which end as soon as they are created. said: what the status has."""
+
+    def setUp(self) -> None:
+        self.said: dict[str, Any] = {}
+        self.specs: list[dict[str, Any]] = []
+        self.server = self.enterContext(Scripted(self.answer))
+        self.s = self.enterContext(self.server.toolcall()).connect("s")
+
+    def answer(self, e: Exchange) -> None:
+        if e.path.endswith("/proxy/files"):
+            e.reply(200, DATA, tag(DATA) if e.command == "GET" else tag(e.body))
+        elif e.query.get("watch"):
+            e.begin()
+            e.hold()
+        elif e.command == "POST":
+            made = e.json()
+            self.specs.append(made["spec"])
+            said = {"stdout": '{"path": "/image"}'} if made["spec"]["file"]["operation"] == "Stat" else self.said
+            e.reply(201, call(made["metadata"]["name"], made["spec"], "Succeeded", **said))
+        else:
+            e.reply(200, session())
+
+    def test_a_relative_cwd_counts_from_the_images_directory_as_it_does_for_commands(self) -> None:
+        self.s.cwd = "src"
+        self.s.files.move("a", "b")
+        self.s.files.read("/c", format="bytes")
+        self.s.files.read("c", format="bytes")
+        self.assertEqual([(spec["file"]["operation"], spec.get("workingDir")) for spec in self.specs], [("Stat", "."), ("Move", None)])
+        self.assertEqual((self.specs[1]["file"]["path"], self.specs[1]["file"]["destination"]), ("/image/src/a", "/image/src/b"))
+        self.assertEqual([each.query["path"] for each in self.server.seen if each.path.endswith("/files")], ["/c", "/image/src/c"])
+        self.assertEqual(self.s.placed({})["workingDir"], "src")
+        for cwd, path in (("", "a"), ("/w", "/w/a"), ("~/w", "~/w/a")):
+            self.s.cwd = cwd
+            self.s.files.mkdir("a")
+            self.assertEqual(self.specs[-1]["file"]["path"], path)
+
+    def test_a_list_says_whether_there_is_more(self) -> None:
+        actions = Actions(self.s, "thread")
+        for is_cut in (False, True):
+            self.said = {"stdout": '{"path": "a", "type": "File"}\n', "file": {"truncated": is_cut}}
+            self.assertEqual([self.s.files.list().truncated, self.s.files.glob("*").truncated], [is_cut, is_cut])
+            more = "\n… there is more: narrow the search" if is_cut else ""
+            self.assertEqual(actions.list_files("."), "a" + more)
+            self.said["stdout"] = '{"path": "a", "lineNumber": 1, "line": "x"}\n'
+            self.assertTrue(self.s.files.grep("x").truncated is is_cut)
+            self.assertEqual(actions.search_files("x", ".", None), "a:1:x" + more)
+
+    def test_a_model_is_told_why_a_file_has_no_lines(self) -> None:
+        actions = Actions(self.s, "thread")
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"stdout": "\ufffdPNG\0", "output": "a is a binary file", "file": {"binary": True, "nextOffset": 9}}, "a is a binary file"),
+            ({"stdout": "", "output": "a has 3 lines: nothing is at offset 9"}, "a has 3 lines: nothing is at offset 9"),
+            ({"stdout": "one\n", "output": "one"}, "one\n"),
+        ]
+        for said, text in cases:
+            self.said = said
+            self.assertEqual(actions.read_file("a", 1, 10), text)
+        self.assertEqual(self.s.files.read("a", offset=1), "one\n")
 
 
 class Changing:

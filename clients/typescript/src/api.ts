@@ -3,7 +3,7 @@
 import http from "node:http";
 import https from "node:https";
 import type { KubeConfig } from "@kubernetes/client-node";
-import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, Unreached, type ApiStatus } from "./errors.js";
+import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, ToolcallError, Unreached, type ApiStatus } from "./errors.js";
 import { GROUP, VERSION, type Plural } from "./objects.js";
 import { Retries, UNREACHED_MILLISECONDS } from "./retries.js";
 
@@ -88,7 +88,7 @@ export class Api {
   /** Sends a request once and returns the answer's JSON. */
   async json<T>(request: ApiRequest): Promise<T> {
     const answer = await this.send(request);
-    return JSON.parse((await readAll(answer)).toString("utf8")) as T;
+    return parsed<T>((await readAll(answer)).toString("utf8"));
   }
 
   /**
@@ -124,7 +124,7 @@ export class Api {
   }
 
   private post<T>(path: string, body: object): Promise<T> {
-    return this.json<T>({ method: "POST", path, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    return this.json<T>({ method: "POST", path, headers: { "content-type": "application/json" }, body: jsonOf(body) });
   }
 
   /** Sends a request that may be repeated until it is answered, for `retryMilliseconds`. */
@@ -330,6 +330,27 @@ export function expiryOf(authorization: string): string {
 
 function isStream(body: ApiRequest["body"]): body is AsyncIterable<Uint8Array> {
   return typeof body === "object" && !(body instanceof Uint8Array);
+}
+
+/** The object that an answer is. Throws ToolcallError: what a proxy says in the API server's place may be anything. */
+export function parsed<T>(text: string): T {
+  try {
+    const object: unknown = JSON.parse(text);
+    if (typeof object === "object" && object !== null) {
+      return object as T;
+    }
+  } catch {
+    // Not JSON.
+  }
+  throw new ToolcallError(`the answer isn't the API server's: ${text.trim().slice(0, 500)}`, { reason: "UnexpectedAnswer" });
+}
+
+function jsonOf(body: object): string {
+  try {
+    return JSON.stringify(body);
+  } catch (error) {
+    throw invalid(`an argument can't be sent as JSON: ${(error as Error).message}`);
+  }
 }
 
 function parseStatus(text: string, code: number): ApiStatus {

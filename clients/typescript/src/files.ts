@@ -47,6 +47,15 @@ export interface Match {
   after?: string[];
 }
 
+/** Lines of a file for a model. */
+export interface Lines {
+  text: string;
+  /** Where there are no lines to show, a sentence that says why. */
+  note?: string;
+  /** Whether the file isn't text. */
+  binary: boolean;
+}
+
 /** A list that says whether there is more. */
 export type Listing<T> = T[] & {
   /** Whether there is more than was asked for, than 1,000 results, or than the policy lets a call return (64 KiB by default). */
@@ -102,7 +111,27 @@ export class Files {
       }
       return this.#transfer.read(path, options.signal);
     }
-    return isPart ? this.readLines(path, options) : (await this.#transfer.read(path, options.signal)).toString("utf8");
+    if (isPart) {
+      let text = "";
+      for await (const part of this.parts(path, options)) {
+        text += part.stdout;
+      }
+      return text;
+    }
+    return (await this.#transfer.read(path, options.signal)).toString("utf8");
+  }
+
+  /** Reads lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before. */
+  async readLines(path: string, options: FileOptions & { offset?: number; limit?: number } = {}): Promise<Lines> {
+    let text = "";
+    for await (const part of this.parts(path, options)) {
+      text += part.stdout;
+      const binary = part.object.status?.file?.binary ?? false;
+      if (binary || text === "") {
+        return { text: "", note: part.text, binary };
+      }
+    }
+    return { text, binary: false };
   }
 
   /** Writes a file whole, or not at all, and makes the directories above it. */
@@ -241,14 +270,14 @@ export class Files {
     return this.#transfer.downloadDir(path, local, options.signal);
   }
 
-  private async readLines(path: string, options: ReadFileOptions): Promise<string> {
+  // The results of the calls that read lines, so many as it takes.
+  private async *parts(path: string, options: ReadFileOptions): AsyncGenerator<Result, void> {
     let offset = wholeNumber("offset", options.offset ?? 1, 1);
     let left = options.limit === undefined ? Number.POSITIVE_INFINITY : wholeNumber("limit", options.limit, 1);
-    let text = "";
     while (left > 0) {
       const limit = left === Number.POSITIVE_INFINITY ? {} : { limit: left };
       const result = await this.run({ operation: "Read", path, offset, ...limit }, options.signal);
-      text += result.stdout;
+      yield result;
       const { nextOffset, lines = 0 } = result.object.status?.file ?? {};
       if (nextOffset === undefined) {
         break;
@@ -256,7 +285,6 @@ export class Files {
       left -= lines;
       offset = nextOffset;
     }
-    return text;
   }
 
   private async find<T>(action: FileAction, options: FileOptions & { maxResults?: number }): Promise<Listing<T>> {

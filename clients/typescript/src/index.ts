@@ -9,6 +9,7 @@ export {
   type FileChange,
   type FileInfo,
   type FileOptions,
+  type Lines,
   type Listing,
   type Match,
   type ReadFileOptions,

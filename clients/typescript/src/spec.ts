@@ -125,7 +125,13 @@ export function isInHome(path: string): boolean {
 
 /** Whether an object that is there was created with the spec that was sent. What the API server adds doesn't count. */
 export function sameSpec(sent: ToolCallSpec | ToolSessionSpec, there: ToolCallSpec | ToolSessionSpec): boolean {
-  return covers(sent, there) && covers(there, sent);
+  const stored = asStored(sent);
+  return covers(stored, there) && covers(there, stored);
+}
+
+// A spec as the API server keeps it: as JSON has it, and with U+FFFD for half of a surrogate pair, which JSON.stringify escapes.
+function asStored(spec: object): unknown {
+  return JSON.parse(JSON.stringify(spec).replace(/\\(?:u(d[89a-f][0-9a-f]{2})|[^])/g, (escape, half) => (half ? "\ufffd" : escape)));
 }
 
 /** A positive whole number of seconds. Throws InvalidArgument. */
@@ -144,9 +150,10 @@ export function wholeNumber(name: string, value: number, least: number): number 
   return value;
 }
 
-/** The list that the API takes for variables. Throws InvalidArgument. */
+/** The list that the API takes for variables, sorted, so that the same variables make the same spec. Throws InvalidArgument. */
 export function envOf(env: Record<string, string>): { name: string; value: string }[] {
-  return Object.entries(env).map(([name, value]) => {
+  const sorted = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1));
+  return sorted.map(([name, value]) => {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
       throw invalid(`${JSON.stringify(name)} isn't a variable's name: use letters, digits and "_", not a digit first`);
     }

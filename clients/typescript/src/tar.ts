@@ -49,7 +49,7 @@ async function entryAt(root: string, name: string): Promise<Entry> {
   const stats = await inLocal(path, () => lstat(path));
   if (stats.isSymbolicLink()) {
     const target = await inLocal(path, () => readlink(path));
-    if (await leadsOut(root, name)) {
+    if (await leadsOut(name, (link) => targetAt(root, link))) {
       throw refused(`${path} is a link to ${target}, outside the directory: remove it`);
     }
     return { name, path, stats, target };
@@ -179,20 +179,35 @@ async function unpackAll(parts: Parts, directory: string): Promise<Member[]> {
   return links;
 }
 
-// Makes the links last: nothing is written through one.
+// Makes the links last, and all directories before the first one: nothing is written through a link.
 async function makeLinks(links: readonly Member[], directory: string): Promise<void> {
+  const targets = new Map<string, string>();
+  for (const { name, target } of links) {
+    const key = stepsOf(name).join("/");
+    targets.set(key, targets.get(key) ?? target);
+  }
+  for (const { name, target } of links) {
+    const steps = stepsOf(name);
+    if (steps.some((_, at) => at > 0 && targets.has(steps.slice(0, at).join("/")))) {
+      throw refused(`the archive has a member below a link: ${JSON.stringify(name)}`);
+    }
+    await refuseLeadingOut(name, target, (link) => targets.get(link));
+    const path = placeOf(name, directory);
+    await inLocal(path, () => mkdir(dirname(path), { recursive: true }));
+  }
   for (const { name, target } of links) {
     const path = placeOf(name, directory);
-    await inLocal(path, async () => {
-      await mkdir(dirname(path), { recursive: true });
-      await symlink(target, path);
-    });
+    await inLocal(path, () => symlink(target, path));
   }
-  const root = await inLocal(directory, () => realpath(directory));
+  // Again, as the file system has the names: it may take two for the same.
   for (const { name, target } of links) {
-    if (await leadsOut(root, name)) {
-      throw refused(`the link ${name} leads to ${target}, out of its directory`);
-    }
+    await refuseLeadingOut(name, target, (link) => targetAt(directory, link));
+  }
+}
+
+async function refuseLeadingOut(name: string, target: string, targetOf: TargetOf): Promise<void> {
+  if (await leadsOut(name, targetOf)) {
+    throw refused(`the link ${JSON.stringify(name)} leads to ${JSON.stringify(target)}, out of its directory`);
   }
 }
 
@@ -296,8 +311,15 @@ function recordsOf(data: Buffer): Partial<Record<string, string>> {
   return records;
 }
 
+// What is written in a link, by its steps below the directory; undefined for what is no link.
+type TargetOf = (link: string) => string | undefined | Promise<string | undefined>;
+
+function targetAt(directory: string, link: string): Promise<string | undefined> {
+  return readlink(join(directory, link)).catch(() => undefined);
+}
+
 // Whether a link below a directory leads out of it, over whatever other links, also where nothing is.
-async function leadsOut(root: string, link: string): Promise<boolean> {
+async function leadsOut(link: string, targetOf: TargetOf): Promise<boolean> {
   const at: string[] = [];
   const left = stepsOf(link);
   let followed = 0;
@@ -309,11 +331,11 @@ async function leadsOut(root: string, link: string): Promise<boolean> {
       continue;
     }
     at.push(step);
-    const target = await readlink(join(root, ...at)).catch(() => undefined);
+    const target = await targetOf(at.join("/"));
     if (target === undefined) {
       continue;
     }
-    if (isAbsolute(target)) {
+    if (isAbsolute(target) || target.includes("\0")) {
       return true;
     }
     if (++followed > MAX_LINKS) {

@@ -109,7 +109,7 @@ export class Tracker {
   private add(waiter: Waiter): void {
     const same = this.waiters.get(waiter.name) ?? new Set();
     this.waiters.set(waiter.name, same.add(waiter));
-    this.body?.socket.ref();
+    this.body?.socket?.ref();
   }
 
   private remove(waiter: Waiter): void {
@@ -120,7 +120,7 @@ export class Tracker {
     }
     if (this.waiters.size === 0 && this.stop) {
       // An idle watch doesn't keep the program from ending.
-      this.body?.socket.unref();
+      this.body?.socket?.unref();
       clearTimeout(this.linger);
       this.linger = setTimeout(() => this.end(), LINGER_MILLISECONDS).unref();
     }
@@ -156,10 +156,11 @@ export class Tracker {
     }
   }
 
+  // The body's socket is gone where it has ended already.
   private opened(body: IncomingMessage): void {
     this.body = body;
     if (this.waiters.size === 0) {
-      body.socket.unref();
+      body.socket?.unref();
     }
   }
 

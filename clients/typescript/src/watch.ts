@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { IncomingMessage } from "node:http";
-import { lost, type Api, type Query } from "./api.js";
+import { lost, parsed, type Api, type Query } from "./api.js";
 import { ApiError, NotFound, publicError } from "./errors.js";
 import type { AnyObject, Plural } from "./objects.js";
 import { Retries } from "./retries.js";
@@ -38,7 +38,7 @@ export function openWatch(api: Api, plural: Plural, query: Query, signal: AbortS
 /** The events of an open watch until it ends. Throws ApiError for an event that says so, and ConnectionLost. */
 export async function* eventsOf<T extends AnyObject>(body: IncomingMessage): AsyncGenerator<WatchEvent<T>> {
   for await (const line of linesOf(body)) {
-    const event = JSON.parse(line) as WatchEvent<T>;
+    const event = parsed<WatchEvent<T>>(line);
     if (event.type === "ERROR") {
       const status = event.object as { code?: number; message?: string };
       throw new ApiError(status.code ?? 500, status, {});

@@ -171,6 +171,7 @@ class AsyncFiles(_Wrapper):
     """Files, awaited."""
 
     edit = _Awaited(Files.edit)
+    read_lines = _Awaited(Files.read_lines)
     write = _Awaited(Files.write)
     list = _Awaited(Files.list)
     glob = _Awaited(Files.glob)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 from .errors import FileFailed, Forbidden, ToolcallError
 from .local import local_errors
 
 _FILE, _DIRECTORY, _LINK = (tarfile.REGTYPE, tarfile.AREGTYPE), (tarfile.DIRTYPE,), (tarfile.SYMTYPE,)
+# As many links as Linux follows.
+_MAX_LINKS = 40
 
 
 def pack(directory: str, to: IO[bytes]) -> None:
@@ -25,7 +27,7 @@ def pack(directory: str, to: IO[bytes]) -> None:
     with local_errors(directory), tarfile.open(fileobj=to, mode="w", format=tarfile.PAX_FORMAT) as archive:
         root = os.path.realpath(directory, strict=True)
         for path in _below(directory):
-            _add(archive, root, path, os.path.relpath(path, directory).replace(os.sep, "/"))
+            _add(archive, root, path, os.path.relpath(path, directory))
 
 
 def _below(directory: str) -> Iterator[str]:
@@ -39,7 +41,7 @@ def _below(directory: str) -> Iterator[str]:
 def _add(archive: tarfile.TarFile, root: str, path: str, name: str) -> None:
     with local_errors(path):
         found = os.lstat(path)
-        member = tarfile.TarInfo(name)
+        member = tarfile.TarInfo(name.replace(os.sep, "/"))
         member.mode, member.mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
         if stat.S_ISREG(found.st_mode):
             _add_file(archive, member, path)
@@ -48,7 +50,7 @@ def _add(archive: tarfile.TarFile, root: str, path: str, name: str) -> None:
             archive.addfile(member)
         elif stat.S_ISLNK(found.st_mode):
             member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-            if os.path.isabs(member.linkname) or not _is_inside(root, path):
+            if _leads_out(name, lambda steps: _target(root, steps)):
                 raise _refused(f"{path} is a link to {member.linkname}, outside the directory: remove it")
             archive.addfile(member)
         else:
@@ -89,20 +91,37 @@ def _unpack(archive: IO[bytes], directory: str) -> None:
                 links.append(member)
             else:
                 _write(members, member, _place(member, directory))
-    # Links come last: nothing is written through one.
-    for member in links:
-        _link(member, _place(member, directory))
-    root = os.path.realpath(directory)
-    for member in links:
-        if not _is_inside(root, _place(member, directory)):
-            raise _refused(f"the link {member.name} leads to {member.linkname}, out of its directory")
+    _make_links(links, directory)
+
+
+def _make_links(members: Sequence[tarfile.TarInfo], directory: str) -> None:
+    """Makes the links last, and all directories before the first one: nothing is written through a link."""
+    places = [_place(member, directory) for member in members]
+    targets: dict[tuple[str, ...], str] = {}
+    for member in members:
+        targets.setdefault(tuple(_steps(member.name)), member.linkname)
+    for member, path in zip(members, places, strict=True):
+        steps = tuple(_steps(member.name))
+        if any(steps[:end] in targets for end in range(1, len(steps))):
+            raise _refused(f"the archive has a member below a link: {member.name!r}")
+        if _leads_out(member.name, targets.get):
+            raise _leading_out(member)
+        with local_errors(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    for member, path in zip(members, places, strict=True):
+        with local_errors(path):
+            os.symlink(member.linkname, path)
+    # Again, as the file system has the names: it may take two for the same.
+    for member in members:
+        if _leads_out(member.name, lambda steps: _target(directory, steps)):
+            raise _leading_out(member)
 
 
 def _place(member: tarfile.TarInfo, directory: str) -> str:
     """Where a member belongs."""
-    steps = [step for step in member.name.split("/") if step not in ("", ".")]
+    steps = _steps(member.name)
     is_foreign = os.sep != "/" and any(character in member.name for character in (os.sep, ":"))
-    if member.name.startswith("/") or ".." in steps or is_foreign:
+    if member.name.startswith("/") or "\0" in member.name or ".." in steps or is_foreign:
         raise _refused(f"the archive has a member that leads out of its directory: {member.name!r}")
     return os.path.join(directory, *steps)
 
@@ -125,17 +144,48 @@ def _write(members: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
         os.chmod(path, member.mode & 0o777)
 
 
-def _link(member: tarfile.TarInfo, path: str) -> None:
-    if os.path.isabs(member.linkname):
-        raise _refused(f"the link {member.name} leads to {member.linkname}, out of its directory")
-    with local_errors(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.symlink(member.linkname, path)
+def _leads_out(link: str, target_of: Callable[[tuple[str, ...]], str | None]) -> bool:
+    """Whether a link below a directory leads out of it, over whatever other links, also where nothing is.
+
+    target_of: what is written in the link with these steps below the directory, or None for what is no link.
+    """
+    at: list[str] = []
+    left, followed = _steps(link), 0
+    while left:
+        step = left.pop(0)
+        if step == "..":
+            if not at:
+                return True
+            at.pop()
+            continue
+        at.append(step)
+        target = target_of(tuple(at))
+        if target is None:
+            continue
+        if "\0" in target or os.path.isabs(target) or os.path.splitdrive(target)[0]:
+            return True
+        followed += 1
+        if followed > _MAX_LINKS:
+            return False
+        at.pop()
+        left = _steps(target) + left
+    return False
 
 
-def _is_inside(root: str, link: str) -> bool:
-    """Whether a link leads to a place below the directory, over whatever other links, also where nothing is."""
-    return os.path.commonpath([root, os.path.realpath(link)]) == root
+def _target(directory: str, steps: Sequence[str]) -> str | None:
+    """What is written in a link below a directory."""
+    try:
+        return os.readlink(os.path.join(directory, *steps))
+    except OSError:
+        return None
+
+
+def _steps(name: str) -> list[str]:
+    return [step for step in name.replace(os.sep, "/").split("/") if step not in ("", ".")]
+
+
+def _leading_out(member: tarfile.TarInfo) -> Forbidden:
+    return _refused(f"the link {member.name!r} leads to {member.linkname!r}, out of its directory")
 
 
 def _refused(message: str) -> Forbidden:

@@ -19,7 +19,7 @@ from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallErro
 from .results import Result, is_finished, result_of
 from .specs import JSON, RunOptions, is_same, metadata_of, named
 from .streams import GROUP, STREAMS, Live, Log
-from .transport import READ_TIMEOUT, Passing, Patience, Transport
+from .transport import READ_TIMEOUT, UNEXPECTED, Passing, Patience, Transport
 from .watches import Events, Watch
 
 API = "/apis/toolcall.dev/v1alpha1/namespaces"
@@ -139,7 +139,7 @@ class Calls:
                 if error.reason == "AlreadyExists":
                     return self._existing(order)
                 # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
-                error.retry_safe, error.call = sent is None, order.name
+                error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.name
                 raise
 
     def get(self, name: str) -> JSON:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, Unpack, overload
 from .calls import Calls, Order, order_of
 from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, error_of_call, invalid
 from .results import Output, Result, is_finished, result_of
-from .specs import JSON, RunOptions, call_spec, check_options, name_for
+from .specs import JSON, RunOptions, as_utf8, call_spec, check_options, name_for
 from .streams import GROUP, Live, Log
 from .transport import Passing, Patience, Request
 from .watches import Watch
@@ -172,7 +172,7 @@ class BackgroundCall:
 
     def write(self, text: str | bytes = b"", *, eof: bool = False) -> None:
         """Writes to the command's standard input, each byte once whatever breaks; eof=True closes it after that."""
-        data = text.encode() if isinstance(text, str) else text
+        data = as_utf8("the text", text) if isinstance(text, str) else text
         while True:
             part, data = data[:_INPUT_BYTES], data[_INPUT_BYTES:]
             self._send(part, eof and not data)

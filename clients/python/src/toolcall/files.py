@@ -7,16 +7,17 @@ import dataclasses
 import io
 import json
 import os
+import posixpath
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from .archives import pack, unpack
 from .calls import Order, settled
 from .errors import ToolcallError, error_of_reason, invalid
 from .local import local_errors
-from .results import FileChange, FileInfo, Match, file_change, file_info, match_of, result_of
-from .specs import JSON, join_path, name_for
+from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
+from .specs import JSON, as_utf8, is_in_home, join_path, name_for
 from .transfers import Transfers
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 _CALL_BYTES = 512 << 10
 
 # `list` is a method below.
-FileInfos = list[FileInfo]
-Matches = list[Match]
+FileInfos = Listing[FileInfo]
+Matches = Listing[Match]
 Entries = list[JSON]
 
 
@@ -39,7 +40,8 @@ class Files:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._transfers = Transfers(session)
+        self._transfers = Transfers(session, self._path_of)
+        self._image_directory = ""
 
     @overload
     def read(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str: ...
@@ -59,7 +61,7 @@ class Files:
         As text, bytes that aren't UTF-8 are U+FFFD; format="bytes" gives all bytes as they are.
         """
         if offset is not None or limit is not None:
-            return self._read_lines(path, offset or 1, limit)
+            return "".join(call["status"].get("stdout", "") for call in self._parts(path, offset or 1, limit))
         if format == "bytes":
             return self._get_bytes(path)
         call = self._call("Read", path, {"unit": "Bytes"})
@@ -70,9 +72,19 @@ class Files:
         text: str = status.get("stdout", "")
         return text
 
+    def read_lines(self, path: str, *, offset: int = 1, limit: int | None = None) -> Lines:
+        """Lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before."""
+        text = ""
+        for call in self._parts(path, offset or 1, limit):
+            text += call["status"].get("stdout", "")
+            is_binary = bool((call["status"].get("file") or {}).get("binary"))
+            if is_binary or not text:
+                return Lines("", result_of(call).text, is_binary)
+        return Lines(text)
+
     def write(self, path: str, content: str | bytes, *, mode: str | None = None) -> FileChange:
         """Writes a file whole or not at all, and makes its parents. mode: permissions as octal digits, e.g. "0755"."""
-        data = content.encode() if isinstance(content, str) else content
+        data = as_utf8("the content", content) if isinstance(content, str) else content
         if len(data) > _CALL_BYTES:
             if mode is not None:
                 raise invalid(f"mode is for files of at most {_CALL_BYTES} bytes: write this one without, then run chmod")
@@ -100,20 +112,23 @@ class Files:
         return self._change("Edit", path, {"edits": all_edits})
 
     def list(self, path: str = ".", *, recursive: bool = False, respect_gitignore: bool = False) -> FileInfos:
-        """What is in a directory, at most 1,000 entries, sorted. respect_gitignore: without what .gitignore names."""
+        """What is in a directory, at most 1,000 entries, sorted; `truncated` says whether there are more.
+
+        respect_gitignore: without what .gitignore names.
+        """
         call = self._call("List", path, {"recursive": recursive, "respectGitIgnore": respect_gitignore})
-        return [file_info(entry) for entry in self._entries(call)]
+        return Listing(map(file_info, self._entries(call)), _is_cut(call))
 
     def glob(self, pattern: str, path: str = ".", *, respect_gitignore: bool = False) -> FileInfos:
-        """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000."""
+        """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000, as in `list`."""
         call = self._call("Glob", path, {"pattern": pattern, "respectGitIgnore": respect_gitignore})
-        return [file_info(entry) for entry in self._entries(call)]
+        return Listing(map(file_info, self._entries(call)), _is_cut(call))
 
     def grep(
         self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None, context_lines: int = 0,
         respect_gitignore: bool = False,
     ) -> Matches:
-        """Lines that match an RE2 expression, or have a text with literal=True; at most 1,000.
+        """Lines that match an RE2 expression, or have a text with literal=True; at most 1,000, as in `list`.
 
         glob: only in files whose path matches. context_lines: so many lines before and after each, at most 20.
         respect_gitignore: not in what .gitignore names.
@@ -122,7 +137,7 @@ class Files:
             "pattern": pattern, "literal": literal, "glob": glob or "", "contextLines": context_lines or None,
             "respectGitIgnore": respect_gitignore,
         })
-        return [match_of(entry) for entry in self._entries(call)]
+        return Listing(map(match_of, self._entries(call)), _is_cut(call))
 
     def stat(self, path: str) -> FileInfo:
         """Describes a file, a directory or a link."""
@@ -151,8 +166,7 @@ class Files:
 
     def move(self, path: str, destination: str, *, overwrite: bool = False) -> FileChange:
         """Gives a file or a directory another path."""
-        to = join_path(self._session.cwd, destination)
-        return self._change("Move", path, {"destination": to, "overwrite": overwrite})
+        return self._change("Move", path, {"destination": self._path_of(destination), "overwrite": overwrite})
 
     def upload(self, local: str | os.PathLike[str], path: str | None = None, *, archive: bool = False) -> FileChange:
         """Copies a local file of any size to `path`, by default to its own name in the session's directory.
@@ -217,18 +231,19 @@ class Files:
                 raise
         return FileChange(path, size, sha256)
 
-    def _read_lines(self, path: str, offset: int, limit: int | None) -> str:
+    def _parts(self, path: str, offset: int, limit: int | None) -> Iterator[JSON]:
+        """The calls that read lines, so many as it takes."""
         if offset < 1 or (limit is not None and limit < 1):
             raise invalid(f"offset {offset} and limit {limit} count lines: both are at least 1")
-        text, left = "", limit
+        left = limit
         while True:
             fields: JSON = {"unit": "Lines", "offset": offset, **({} if left is None else {"limit": left})}
-            status = self._call("Read", path, fields)["status"]
-            said = status.get("file") or {}
-            text += status.get("stdout", "")
+            call = self._call("Read", path, fields)
+            yield call
+            said = call["status"].get("file") or {}
             left = None if left is None else left - said.get("lines", 0)
             if not said.get("nextOffset") or (left is not None and left <= 0):
-                return text
+                return
             offset = said["nextOffset"]
 
     def _change(self, operation: str, path: str, fields: JSON) -> FileChange:
@@ -236,11 +251,23 @@ class Files:
 
     def _call(self, operation: str, path: str, fields: JSON) -> JSON:
         """Runs a file action as a call, and returns the ToolCall."""
-        where = join_path(self._session.cwd, path)
-        action = {"operation": operation, "path": where, **{k: v for k, v in fields.items() if v not in (False, None)}}
+        action = {"operation": operation, "path": self._path_of(path), **{k: v for k, v in fields.items() if v not in (False, None)}}
         if action.get("glob") == "":
             del action["glob"]
-        order = Order(name_for(None, "file"), {"file": action, **self._session.reference()})
+        return self._run({"file": action})
+
+    def _path_of(self, path: str) -> str:
+        """A path below the session's cwd. A relative cwd counts from the image's working directory, as it does for commands."""
+        joined = join_path(self._session.cwd, path)
+        if not self._session.cwd or joined.startswith("/") or is_in_home(joined):
+            return joined
+        if not self._image_directory:
+            call = self._run({"file": {"operation": "Stat", "path": "."}, "workingDir": "."})
+            self._image_directory = json.loads(call["status"]["stdout"])["path"]
+        return posixpath.join(self._image_directory, joined)
+
+    def _run(self, spec: JSON) -> JSON:
+        order = Order(name_for(None, "file"), {**spec, **self._session.reference()})
         call = self._session.calls.run_call(order, self._session.watching(order.name))
         settled(result_of(call), check=True)
         return call
@@ -257,6 +284,10 @@ class Files:
         to = io.BytesIO()
         self._transfers.get(path, to)
         return to.getvalue()
+
+
+def _is_cut(call: JSON) -> bool:
+    return bool((call["status"].get("file") or {}).get("truncated"))
 
 
 def objects_in(text: str) -> Entries:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import ToolcallError, error_of_reason
+from .errors import ToolcallError, error_of_reason, invalid
 
 _REASONS = {
     errno.ENOENT: "FileNotFound",
@@ -24,11 +24,15 @@ _REASONS = {
 
 @contextmanager
 def local_errors(path: str) -> Iterator[None]:
-    """Raises what goes wrong with a file of this machine as NotFound, Forbidden or FileFailed."""
+    """Raises what goes wrong with a file of this machine as NotFound, Forbidden, FileFailed or InvalidArgument."""
     try:
         yield
     except OSError as error:
         raise local_error(error, path) from error
+    except ValueError as error:  # A NUL character, or half of a surrogate pair.
+        if isinstance(error, ToolcallError):
+            raise
+        raise invalid(f"the local path {path!r} can't be used: {error}") from error
 
 
 def local_error(error: OSError, path: str) -> ToolcallError:

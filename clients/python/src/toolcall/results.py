@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .specs import JSON
 
+T = TypeVar("T")
 TERMINAL = frozenset({"Succeeded", "Failed", "Denied", "Cancelled"})
 
 
@@ -125,6 +127,29 @@ class Match:
     line: str
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+
+
+class Listing(list[T]):
+    """A list that says whether there is more.
+
+    truncated: there is more than 1,000 entries, or than the policy lets a call return (64 KiB by default).
+    """
+
+    def __init__(self, items: Iterable[T] = (), truncated: bool = False) -> None:
+        super().__init__(items)
+        self.truncated = truncated
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a file for a model.
+
+    text: the lines; note: where there are none to show, a sentence that says why, otherwise ""; binary: the file isn't text.
+    """
+
+    text: str
+    note: str = ""
+    binary: bool = False
 
 
 @dataclass(frozen=True)

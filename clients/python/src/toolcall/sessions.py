@@ -14,7 +14,7 @@ from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError
 from .files import Files
 from .specs import JSON, SessionOptions, is_same_session, join_path, metadata_of, name_for, session_spec
 from .streams import GROUP
-from .transport import Passing, Patience
+from .transport import UNEXPECTED, Passing, Patience
 from .watches import Events, Watch
 
 # Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
@@ -197,7 +197,7 @@ def _create(calls: Calls, metadata: JSON, spec: JSON) -> tuple[JSON, bool]:
                 raise
         except ToolcallError as error:
             if error.reason != "AlreadyExists":
-                error.retry_safe = not may_have_arrived
+                error.retry_safe = not may_have_arrived and error.reason != UNEXPECTED
                 raise
             session = calls.fetch(f"{path}/{name}")
             if not is_same_session(session["spec"], spec):

@@ -1,6 +1,7 @@
 """What a call or a session asks for, as the API's spec: pure functions from options to objects.
 
-Nothing here sends anything. Bad input is InvalidArgument or TypeError, which says what was wrong and what would be right.
+Nothing here sends anything. Bad input is InvalidArgument, which says what was wrong and what would be right; an option that isn't
+known is TypeError.
 """
 
 from __future__ import annotations
@@ -114,7 +115,15 @@ def key_of(*parts: str) -> str:
         raise invalid("key_of needs at least one text, such as the id of a model's tool call")
     # The length before each text keeps ("ab", "c") and ("a", "bc") apart.
     whole = "".join(f"{len(part)}:{part}" for part in parts)
-    return "key-" + hashlib.sha256(whole.encode()).hexdigest()[:40]
+    return "key-" + hashlib.sha256(as_utf8("a text of the key", whole)).hexdigest()[:40]
+
+
+def as_utf8(what: str, text: str) -> bytes:
+    """The bytes of a text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise invalid(f"{what} has half of a surrogate pair, which UTF-8 doesn't have: leave it out") from error
 
 
 def name_for(key: str | None, prefix: str) -> str:
@@ -156,7 +165,7 @@ def call_spec(command: str | None, options: RunOptions) -> JSON:
     if options.get("timeout") is not None:
         spec["timeoutSeconds"] = whole_seconds(options["timeout"])
     if options.get("collect"):
-        spec["collect"] = list(options["collect"])
+        spec["collect"] = _strings("collect", options["collect"])
     if options.get("network_hosts") is not None:
         spec["network"] = {"hosts": host_list(options["network_hosts"])}
     return spec
@@ -172,10 +181,8 @@ def _action(command: str | None, options: RunOptions) -> JSON:
     if command is not None:
         return {"shell": {"command": command}}
     if "program" in options:
-        args = options.get("args", ())
-        if isinstance(args, str):
-            raise TypeError("args is a list of strings, one for each argument, not one string")
-        return {"structured": {"binary": options["program"], **({"args": list(args)} if args else {})}}
+        args = _strings("args", options.get("args", ()))
+        return {"structured": {"binary": options["program"], **({"args": args} if args else {})}}
     if "tool" in options:
         return {"tool": {"name": options["tool"], "arguments": dict(options.get("arguments", {}))}}
     return {"code": {"language": options["language"], "source": options["code"]}}
@@ -213,7 +220,7 @@ def metadata_of(name: str, options: RunOptions | SessionOptions) -> JSON:
     for field, texts in (("labels", options.get("labels")), ("annotations", options.get("annotations"))):
         for key, value in (texts or {}).items():
             if not isinstance(value, str):
-                raise TypeError(f"{field} has {key} with a value of the type {type(value).__name__}: values are strings")
+                raise invalid(f"{field} has {key} with a value of the type {type(value).__name__}: values are strings")
         if texts:
             metadata[field] = dict(texts)
     return metadata
@@ -222,22 +229,30 @@ def metadata_of(name: str, options: RunOptions | SessionOptions) -> JSON:
 def env_list(env: Mapping[str, str]) -> list[JSON]:
     """Variables as the API has them, sorted, so that the same variables make the same spec."""
     for name, value in env.items():
+        if not isinstance(name, str):
+            raise invalid(f"a variable has a name of the type {type(name).__name__}: names are strings")
         if not isinstance(value, str):
             # Not the value: it may be a secret.
-            raise TypeError(f"variable {name} has a value of the type {type(value).__name__}: values are strings")
+            raise invalid(f"variable {name} has a value of the type {type(value).__name__}: values are strings")
     return [{"name": name, "value": env[name]} for name in sorted(env)]
 
 
 def host_list(hosts: Sequence[str]) -> list[str]:
     """Hosts that a call narrows its network to. None would narrow nothing, which nobody means who gives a list."""
-    if isinstance(hosts, str):
-        raise TypeError("network_hosts is a list of strings, one for each host, not one string")
-    if not hosts or not all(hosts):
+    given = _strings("network_hosts", hosts)
+    if not given or not all(given):
         raise invalid(
             f"network_hosts is {hosts!r}: give hosts, e.g. ['packages.example.com'], or leave it out for all that the "
             "policy allows"
         )
-    return list(hosts)
+    return given
+
+
+def _strings(option: str, given: Sequence[str]) -> list[str]:
+    # A string is a sequence of strings too: its characters, which nobody means.
+    if isinstance(given, str):
+        raise invalid(f"{option} is a list of strings, not one string")
+    return list(given)
 
 
 def whole_seconds(seconds: float) -> int:
@@ -288,4 +303,9 @@ def join_path(base: str, path: str) -> str:
     """A path below the client's own directory; an absolute one, and one in the home directory, stays as it is."""
     if not path or "\0" in path:
         raise invalid(f"path is {path!r}: give a path without NUL characters, e.g. 'notes.txt'")
-    return posixpath.join(base, path) if base and path != "~" and not path.startswith("~/") else path
+    return posixpath.join(base, path) if base and not is_in_home(path) else path
+
+
+def is_in_home(path: str) -> bool:
+    """Whether a path is in the home directory of the session's processes."""
+    return path == "~" or path.startswith("~/")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from . import interrupts
 from .errors import OutputNotKept, ToolcallError, invalid
 from .results import Output
-from .transport import READ_TIMEOUT, Answer, Passing, Patience, Request, Transport
+from .transport import READ_TIMEOUT, UNEXPECTED, Answer, Passing, Patience, Request, Transport
 
 GROUP = "/apis/subresources.toolcall.dev/v1alpha1/namespaces"
 STREAMS = ("stdout", "stderr")
@@ -158,7 +158,7 @@ class Log:
         begins = answer.headers.get("Toolcall-Offset")
         if begins != str(offset):
             answer.close()
-            raise ToolcallError("UnexpectedAnswer", f"asked for offset {offset}, the answer begins at {begins}")
+            raise ToolcallError(UNEXPECTED, f"asked for offset {offset}, the answer begins at {begins}")
         return answer
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from . import interrupts
 from .errors import Conflict, FileFailed, ToolcallError
 from .results import FileChange
-from .specs import join_path
 from .transport import Answer, Passing, Patience, Request
 
 if TYPE_CHECKING:
@@ -21,10 +20,11 @@ _ARCHIVES = 5
 
 
 class Transfers:
-    """Moves files between this machine and one session."""
+    """Moves files between this machine and one session. path_of: a path as the session's pod has it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, path_of: Callable[[str], str]) -> None:
         self._session = session
+        self._path_of = path_of
 
     def put(self, path: str, file: IO[bytes], *, archive: bool = False) -> FileChange:
         """Sends a file from its start. A request whose answer was lost is only repeated if the file isn't there."""
@@ -123,8 +123,7 @@ class Transfers:
         return headers.get("ETag", "").strip('"')
 
     def _query(self, path: str, archive: bool) -> Mapping[str, str]:
-        where = join_path(self._session.cwd, path)
-        return {"path": where, **({"archive": "tar"} if archive else {})}
+        return {"path": self._path_of(path), **({"archive": "tar"} if archive else {})}
 
     def _wait_for_session(self, error: Conflict, patience: Patience) -> None:
         """Waits for a session that isn't ready, and has a suspended one resumed. Any other conflict is raised."""

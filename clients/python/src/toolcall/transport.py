@@ -18,7 +18,7 @@ from typing import IO, Any
 from urllib.parse import urlencode
 
 from . import interrupts
-from .errors import ToolcallError, Unavailable, error_of_answer
+from .errors import ToolcallError, Unavailable, error_of_answer, invalid
 from .specs import JSON
 
 CONNECT_TIMEOUT = 10.0
@@ -34,6 +34,8 @@ _LASTED = 1.0
 
 # How admission begins its refusal of an object that doesn't say who creates it, where nothing fills that in.
 _ASKED = "spec.requestedBy must be the user of the request"
+# The reason of an answer that says nothing of what became of the request.
+UNEXPECTED = "UnexpectedAnswer"
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -169,12 +171,12 @@ class Transport:
         self._pool.clear()
 
     def open(self, request: Request) -> Answer:
-        """Sends a request once and returns the answer, whose status is below 400. Raises Passing or ToolcallError."""
+        """Sends a request once and returns the answer, whose status is 2xx. Raises Passing or ToolcallError."""
         import urllib3
 
         headers = {**self._client.default_headers, **request.headers}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
-        url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
+        url = self._host + request.path + ("?" + _encoded(request.query) if request.query else "")
         read_timeout = request.read_timeout if self._has_answered else min(request.read_timeout, UNREACHED_SECONDS)
         timeout, began = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout), time.monotonic()
         try:
@@ -192,7 +194,7 @@ class Transport:
         answer = Answer(response)
         if answer.status == 401:
             raise self._unauthenticated(answer, headers)
-        if answer.status >= 400:
+        if not 200 <= answer.status < 300:
             _raise(answer)
         return answer
 
@@ -234,14 +236,38 @@ class Transport:
         """Sends an object once and returns the answer's. A PATCH is a merge patch."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": kind}
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else _sendable(body)
         answer, _ = self.send(Request(method, path, query or {}, headers, data, read_timeout))
-        found: JSON = json.loads(answer)
-        return found
+        return _object_in(answer)
+
+
+def _encoded(query: Mapping[str, str]) -> str:
+    try:
+        return urlencode(query)
+    except UnicodeEncodeError as error:
+        raise invalid(f"{error.object!r} can't be sent: it has half of a surrogate pair, which UTF-8 doesn't have") from error
+
+
+def _sendable(body: JSON) -> bytes:
+    try:
+        return json.dumps(body, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise invalid(f"an argument can't be sent as JSON: {error}") from error
+
+
+def _object_in(answer: bytes) -> JSON:
+    """The object that an answer is. What a proxy says in the API server's place may be anything."""
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ToolcallError(UNEXPECTED, f"the answer isn't the API server's: {answer[:512].decode(errors='replace')}")
+    return found
 
 
 def _raise(answer: Answer) -> None:
-    """Raises what an answer of 400 or above means."""
+    """Raises what an answer that isn't 2xx means."""
     with answer:
         headers = dict(answer.headers)
         body = answer.read()

@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import NotFound, ToolcallError
 from .specs import JSON
-from .transport import Answer, Passing, Patience, Request, Transport
+from .transport import UNEXPECTED, Answer, Passing, Patience, Request, Transport
 
 # The API server ends a watch after so many seconds; an answer that stands still for longer is dead.
 _WATCH_SECONDS = 60
@@ -115,7 +115,7 @@ class Watch:
                 self._fail(error)
                 return
             except Exception as error:  # Whoever waits has to hear of it.
-                self._fail(ToolcallError("UnexpectedAnswer", f"the watch can't be understood: {error!r}"))
+                self._fail(ToolcallError(UNEXPECTED, f"the watch can't be understood: {error!r}"))
                 raise
 
     def _go_on(self, error: Passing) -> bool:

@@ -79,6 +79,22 @@ describe("a call that can't be asked to stop", () => {
   });
 });
 
+describe("lines of a file", () => {
+  it("are read for a model, which is told why there are none", async (t) => {
+    const file = (status: object, bytes: string): object => ({ ...succeeded, stdout: bytes, ...status });
+    const note = "a is a binary file";
+    for (const [status, lines] of [
+      [file({ output: note, file: { binary: true, nextOffset: 9 } }, "\ufffdPNG\0"), { text: "", note, binary: true }],
+      [file({ output: "a is empty" }, ""), { text: "", note: "a is empty", binary: false }],
+      [file({ output: "one" }, "one\n"), { text: "one\n", binary: false }],
+    ] as const) {
+      const server = await Server.listen(t, cluster(ended(status)));
+      const { files } = await server.client().connect("desk");
+      assert.deepEqual(await files.readLines("a", { limit: 10 }), lines);
+    }
+  });
+});
+
 describe("the lines of a background call", () => {
   // Bytes 4 to 14 aren't kept, and those from 20 on are written while it is read.
   const data = Buffer.concat([Buffer.from("one\n"), Buffer.alloc(10, "."), Buffer.from("café\r\nno end")]);

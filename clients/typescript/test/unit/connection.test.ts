@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import net, { type AddressInfo } from "node:net";
 import { describe, it } from "node:test";
 import { KubeConfig } from "@kubernetes/client-node";
-import { InvalidArgument, Toolcall, Unauthenticated, Unavailable } from "../../src/index.js";
+import { InvalidArgument, Toolcall, ToolcallError, Unauthenticated, Unavailable } from "../../src/index.js";
 import { configFor, hangUp, refuse, rejection, sendJSON, Server } from "./server.js";
 
 const DESK = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
@@ -51,5 +51,30 @@ describe("a client's first request", () => {
 
   it("isn't sent with a kubeconfig that can't be used", () => {
     assert.throws(() => new Toolcall({ namespace: "agents", kubeConfig: configFor("nowhere") }), InvalidArgument);
+  });
+});
+
+describe("an answer that isn't the API server's", () => {
+  it("is an error of the library's own, and says nothing of what ran", async (t) => {
+    for (const [code, body, reason] of [
+      [200, "<html>Sign in</html>", "UnexpectedAnswer"],
+      [200, "null", "UnexpectedAnswer"],
+      [302, "elsewhere", "HTTP302"],
+    ] as const) {
+      const server = await Server.listen(t, (_, answer) => answer.writeHead(code).end(body));
+      const client = server.client();
+      for (const work of [client.connect("desk"), client.run("true", { key: "k" })]) {
+        const error = await rejection(work);
+        assert.ok(error instanceof ToolcallError && error.reason === reason && error.message.includes(body), String(error));
+        assert.ok(!error.retrySafe || code === 302);
+      }
+      assert.equal(server.count("POST", /./), 1);
+    }
+  });
+
+  it("isn't waited for with arguments that can't be sent", async (t) => {
+    const server = await Server.listen(t, () => assert.fail("it was sent"));
+    const error = await rejection(server.client().run({ tool: "t", arguments: { n: 1n } }));
+    assert.ok(error instanceof InvalidArgument && error.retrySafe, String(error));
   });
 });

@@ -26,7 +26,7 @@ describe("the spec of a call", () => {
   });
 
   it("has the place and the options", () => {
-    assert.deepEqual(commandSpec("x", { timeout: 5, env: { A: "1", B: "" }, cwd: "sub", stdin: "\0", collect: ["*"] }, { session, cwd: "/w" }), {
+    assert.deepEqual(commandSpec("x", { timeout: 5, env: { B: "", A: "1" }, cwd: "sub", stdin: "\0", collect: ["*"] }, { session, cwd: "/w" }), {
       shell: { command: "x" },
       sessionRef: session,
       workingDir: "/w/sub",
@@ -127,6 +127,16 @@ describe("the comparison of specs", () => {
     assert.ok(sameSpec({}, { idleTimeoutSeconds: 900, maxLifetimeSeconds: 28800, maxConcurrentCalls: 1, end: true }));
     assert.ok(sameSpec({ maxLifetimeSeconds: 28800 }, {}));
     assert.ok(sameSpec({ file: { operation: "Write", path: "a", content: "" } }, { file: { operation: "Write", path: "a", content: "" } }));
+  });
+
+  it("is with what is stored of an argument", () => {
+    const tool = (args: Record<string, unknown>): object => ({ tool: { name: "a", arguments: args } });
+    const bare = Object.assign(Object.create(null) as object, { x: 1 });
+    const text = "\\ud800\\";
+    const given = { gone: undefined, at: new Date(0), bare, list: [undefined, Number.NaN, -0], "\ud800": "\udfff\u{1f600}", text };
+    const stored = { at: "1970-01-01T00:00:00.000Z", bare: { x: 1 }, list: [null, null, 0], "\ufffd": "\ufffd\u{1f600}", text };
+    assert.ok(sameSpec(tool(given), tool(stored)));
+    assert.equal(sameSpec(tool(given), tool({ ...stored, gone: null })), false);
   });
 
   it("sees every other difference", () => {

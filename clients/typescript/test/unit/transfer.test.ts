@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { FileFailed, Forbidden, NotFound, ToolcallError, type Session } from "../../src/index.js";
+import { FileFailed, Forbidden, InvalidArgument, NotFound, ToolcallError, type Session } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler } from "./server.js";
 
 const SESSION = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
@@ -162,6 +162,9 @@ describe("a directory", () => {
     const at = join(folder, "made");
     await writeFile(join(at, "file"), "x");
     await symlink("..", join(at, "up"));
+    await symlink("../..", join(at, "far"));
+    await symlink("anything", join(at, "evil"));
+    await symlink("b", join(at, "inside"));
     await symlink("/etc/passwd", join(at, "absolute"));
     await symlink("../../..", join(at, "d", "e", "f", "top"));
     await symlink("top/../outside", join(at, "d", "e", "f", "out"));
@@ -178,6 +181,10 @@ describe("a directory", () => {
       "a named pipe": await make("fifo"),
       "a hard link": await make("file", "hard"),
       "a file below a link": await make("--transform=flags=r;s,b,up,", "up", "b", "--transform=flags=r;s,file,up/outside,", "file"),
+      "a link below a link": await make("--transform=flags=r;s,evil,far/evil,", "far", "evil"),
+      "a link far below a link": await make("--transform=flags=r;s,evil,./far//new/evil,", "far", "evil"),
+      "a link below a link that comes later": await make("--transform=flags=r;s,evil,far/evil,", "evil", "far"),
+      "a link below a link that leads to a directory": await make("--transform=flags=r;s,evil,inside/evil,", "b", "inside", "evil"),
       "no archive": Buffer.alloc(1_024, 1),
     };
     for (const [what, archive] of Object.entries(archives)) {
@@ -214,6 +221,9 @@ it("errors of local files are the library's own", async (t) => {
     [() => files.download("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
     [() => files.download("a", folder), FileFailed, "IsDirectory"],
     [() => files.downloadDir("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
+    [() => files.upload(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
+    [() => files.uploadDir(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
+    [() => files.download("a", `${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
   ];
   for (const [work, Class, reason] of cases) {
     const error = (await rejection(work())) as ToolcallError;

@@ -29,8 +29,12 @@ class Actions:
         return _said(lambda: self._session.commands.run(command, **options).text)
 
     def read_file(self, path: str, offset: int, limit: int) -> str:
-        """Lines of a file."""
-        return _said(lambda: self._session.files.read(path, offset=offset, limit=limit))
+        """Lines of a file, or why there are none."""
+        def read() -> str:
+            lines = self._session.files.read_lines(path, offset=offset, limit=limit)
+            return lines.note or lines.text
+
+        return _said(read)
 
     def write_file(self, path: str, content: str) -> str:
         """Writes a file whole."""
@@ -44,7 +48,7 @@ class Actions:
         """The entries of a directory, one on each line."""
         def listed() -> str:
             entries = self._session.files.list(path)
-            return "\n".join(e.path + ("/" if e.type == "Directory" else "") for e in entries) or "(empty)"
+            return _text_of([e.path + ("/" if e.type == "Directory" else "") for e in entries], "(empty)", entries.truncated)
 
         return _said(listed)
 
@@ -52,9 +56,13 @@ class Actions:
         """Lines that match a regular expression."""
         def found() -> str:
             matches = self._session.files.grep(pattern, path, glob=glob)
-            return "\n".join(f"{m.path}:{m.line_number}:{m.line}" for m in matches) or "(no match)"
+            return _text_of([f"{m.path}:{m.line_number}:{m.line}" for m in matches], "(no match)", matches.truncated)
 
         return _said(found)
+
+
+def _text_of(lines: list[str], nothing: str, truncated: bool) -> str:
+    return "\n".join([*(lines or [nothing]), *(["… there is more: narrow the search"] if truncated else [])])
 
 
 def _said(action: Callable[[], str]) -> str:

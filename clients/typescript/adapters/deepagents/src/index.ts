@@ -74,7 +74,10 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
     });
   }
 
-  /** Reads lines of a text file, counted from 0, or a whole file of another kind as bytes. */
+  /**
+   * Reads lines of a text file, counted from 0, or a whole file of another kind as bytes. One that isn't text although its name doesn't
+   * say so, and one that ends before the offset, are an error.
+   */
   read(filePath: string, offset = 0, limit = 500): Promise<ReadResult> {
     const mimeType = mediaTypeOf(filePath);
     return attempt<ReadResult>(async () => {
@@ -86,7 +89,11 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
         return { content: "", mimeType };
       }
       // One line more than asked for says whether there are more.
-      const lines = linesOf(await this.session.files.read(filePath, { offset: first + 1, limit: count + 1 }));
+      const { text, note, binary } = await this.session.files.readLines(filePath, { offset: first + 1, limit: count + 1 });
+      if (note !== undefined && (binary || first > 0)) {
+        return { error: note };
+      }
+      const lines = linesOf(text);
       const shown = lines.slice(0, count);
       if (shown.length === 0) {
         return { content: "", mimeType };

@@ -23,6 +23,17 @@ spec:
   policyRef: {name: "\${namespace}"}
 `;
 
+it("says why there is nothing to read", async () => {
+  const note = "it is so";
+  const read = async (lines: object, offset = 0): Promise<object> => {
+    const session = { name: "s", files: { readLines: async () => lines } } as unknown as Session;
+    return new ToolcallBackend(session).read("/a", offset);
+  };
+  assert.deepEqual(await read({ text: "", note, binary: true }), { error: note });
+  assert.deepEqual(await read({ text: "", note, binary: false }, 9), { error: note });
+  assert.deepEqual(await read({ text: "", note, binary: false }), { content: "", mimeType: "text/plain" });
+});
+
 describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONFIG", timeout: 180_000 }, () => {
   let namespace: TestNamespace;
   let client: Toolcall;
@@ -86,7 +97,7 @@ describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
       endLine: 2,
       nextOffset: 2,
     });
-    assert.equal((await backend.read("/workspace/a/notes.txt", 9)).content, "");
+    assert.match((await backend.read("/workspace/a/notes.txt", 9)).error ?? "", /3 lines/);
     assert.equal((await backend.edit("/workspace/a/notes.txt", "two", "2")).occurrences, 1);
     assert.match((await backend.edit("/workspace/a/notes.txt", "four", "4")).error ?? "", /four|not|0/);
     assert.equal((await backend.edit("/workspace/a/notes.txt", "e", "E", true)).occurrences, 3);

@@ -84,7 +84,11 @@ function readTool({ files }: Session): StructuredToolInterface {
   const whole = { type: "integer", minimum: 1 };
   return tool(
     (args: { path: string; offset?: number; limit?: number }, { signal }: Invocation) =>
-      answer(() => files.read(args.path, { offset: args.offset ?? 1, limit: args.limit ?? 2000, ...optional({ signal }) })),
+      answer(async () => {
+        const range = { offset: args.offset ?? 1, limit: args.limit ?? 2000 };
+        const { text, note } = await files.readLines(args.path, { ...range, ...optional({ signal }) });
+        return note ?? text;
+      }),
     {
       name: "read_file",
       description: "Reads a text file: 2,000 lines unless you say otherwise.",

@@ -22,6 +22,15 @@ it("offers a model the same tools as the Python library, and some more", () => {
   ]);
 });
 
+it("says why a file has no lines", async () => {
+  const read = async (lines: object): Promise<unknown> => {
+    const files = { readLines: async () => lines };
+    return fileTools({ files } as unknown as Session)[0]?.invoke({ path: "a" });
+  };
+  assert.equal(await read({ text: "", note: "a is a binary file", binary: true }), "a is a binary file");
+  assert.equal(await read({ text: "one\n", binary: false }), "one\n");
+});
+
 it("makes another key of an id for each tool", async () => {
   const keys: (string | undefined)[] = [];
   const run = async (_: unknown, limits: { key?: string }): Promise<{ text: string }> => {
