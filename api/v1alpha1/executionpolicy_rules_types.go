@@ -50,9 +50,9 @@ type ApprovalRequirement struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// match says which calls it is for. All calls when unset or empty.
-	// +optional
-	Match ApprovalMatch `json:"match,omitempty"`
+	// match says which calls it is for. An empty match is for all calls.
+	// +required
+	Match ApprovalMatch `json:"match"`
 
 	// approvers says whom to ask, for the people who read it. Who may approve is decided by the verb "approve" on the call. At most
 	// 16. Empty when unset.

@@ -119,7 +119,7 @@ func TestRulesApprovalsAndExamplesThatTheAPIServerTakesAndRefuses(t *testing.T) 
 	for name, a := range map[string]attempt{
 		"one of each":           {with(func(*v1alpha1.ExecutionPolicySpec) {}), ""},
 		"an empty match":        {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals[0].Match = v1alpha1.ApprovalMatch{} }), ""},
-		"no name and no match":  {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals = make([]v1alpha1.ApprovalRequirement, 2) }), ""},
+		"no names":              {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals = make([]v1alpha1.ApprovalRequirement, 2) }), ""},
 		"approvals of a name":   {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Approvals = append(s.Approvals, s.Approvals[0]) }), "two requirements have the same name"},
 		"two of a name":         {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Rules = append(s.Rules, rule) }), "spec.rules[1]"},
 		"another effect":        {with(func(s *v1alpha1.ExecutionPolicySpec) { s.Rules[0].Effect = "Warn" }), "spec.rules[0].effect"},
