@@ -46,6 +46,9 @@ func parseInputRequest(r *http.Request) (*inputRequest, error) {
 	if q.offset, ok = parseOffset(values.Get(parameterOffset)); !ok {
 		return nil, badRequest("parameter %s is %.100q: it must be how many bytes of input the call has got", parameterOffset, values.Get(parameterOffset))
 	}
+	if values.Get(parameterEOF) == "" {
+		return q, nil
+	}
 	q.eof, err = parseBool(values, parameterEOF)
 	return q, err
 }

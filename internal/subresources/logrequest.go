@@ -108,10 +108,10 @@ func (q *logRequest) parseNumbers(values url.Values) error {
 	return nil
 }
 
-// parseBool reads a parameter that is false when it isn't given, or is empty.
+// parseBool reads a parameter that is false when it isn't given.
 func parseBool(values url.Values, name string) (bool, error) {
 	text := values.Get(name)
-	if text != "" && text != "true" && text != "false" {
+	if values.Has(name) && text != "true" && text != "false" {
 		return false, badRequest("parameter %s is %.100q: it must be true or false", name, text)
 	}
 	return text == "true", nil

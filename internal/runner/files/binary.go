@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"unicode/utf8"
 
@@ -26,11 +27,11 @@ func isBinary(text []byte) bool {
 }
 
 // isBinaryAt says so of a part of a file. What is short, or begins inside a character, may be text all the same: what is around it tells.
-func (c *call) isBinaryAt(fd int, at int64, text []byte) (bool, error) {
+func isBinaryAt(ctx context.Context, fd int, at int64, text []byte) (bool, error) {
 	if !isBinary(text) {
 		return false, nil
 	}
-	around, err := sys.ReadSpan(c.ctx, fd, sys.Span{Start: max(at-headBytes, 0), End: at + int64(len(text)) + headBytes})
+	around, err := sys.ReadSpan(ctx, fd, sys.Span{Start: max(at-headBytes, 0), End: at + int64(len(text)) + headBytes})
 	return isBinary(around), err
 }
 

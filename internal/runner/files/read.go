@@ -110,7 +110,7 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Sp
 		return sys.FileError("read", result.Path, err)
 	}
 	result.Bytes = int64(len(text))
-	if result.Binary, err = c.isBinaryAt(fd, part.Start, text); err != nil {
+	if result.Binary, err = isBinaryAt(c.ctx, fd, part.Start, text); err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
 	if result.Binary {
@@ -186,7 +186,7 @@ func (c *call) linePart(result *Result, path string, fd int) (part sys.Span, err
 	case more && lines == 0:
 		head := sys.Span{Start: part.Start, End: part.Start + min(most, headBytes)}
 		text, _ := sys.ReadSpan(c.ctx, fd, head)
-		if isBinary, err := c.isBinaryAt(fd, head.Start, text); err == nil && isBinary {
+		if isBinary, err := isBinaryAt(c.ctx, fd, head.Start, text); err == nil && isBinary {
 			result.Truncated = true
 			return head, nil
 		}
