@@ -112,7 +112,7 @@ class Opening(unittest.TestCase):
             tc.run("true", labels={"conversation": "c-1"})
             [made] = [json.loads(each.body) for each in server.seen if each.command == "POST"]
             self.assertEqual(made["metadata"]["labels"], {"conversation": "c-1"})
-            with self.assertRaisesRegex(TypeError, "labels has n"):
+            with self.assertRaisesRegex(InvalidArgument, "labels has n"):
                 tc.run("true", labels={"n": 1})  # type: ignore[dict-item]
 
     def test_a_time_that_cannot_be_meant(self) -> None:
