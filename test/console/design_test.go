@@ -19,7 +19,7 @@ import (
 // axe is the program that checks pages; make test-programs installs it. pictures is where pictures of the page go.
 const (
 	axe      = "../../bin/test/node/axe/node_modules/axe-core/axe.min.js"
-	pictures = "../../bin/console"
+	pictures = "../../bin/pictures"
 )
 
 // state is one that the page can be in.
