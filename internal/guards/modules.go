@@ -3,6 +3,7 @@ package guards
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -177,6 +178,20 @@ func (s *moduleScanner) scan(source, language string) findings {
 	run.scan()
 	found.steps = len(source) + run.ahead
 	return found
+}
+
+// plainSpace turns what JavaScript takes for white space, beyond ASCII, into what every language does.
+func plainSpace(r rune) rune {
+	switch {
+	case r < utf8.RuneSelf:
+		return r
+	case r == '\ufeff' || unicode.Is(unicode.Zs, r):
+		return ' '
+	case r == '\u2028' || r == '\u2029':
+		return '\n'
+	default:
+		return r
+	}
 }
 
 const (

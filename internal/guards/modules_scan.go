@@ -3,8 +3,6 @@ package guards
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // scanRun is the search of one text.
@@ -31,20 +29,6 @@ func newScanRun(s *moduleScanner, source, language string, found *findings) *sca
 	return &scanRun{
 		moduleScanner: s, text: source, found: found, dollar: isJavaScript,
 		maxAhead: aheadPerByte*len(source) + leastAhead, lastLine: len(source), unclosed: len(source), fromImport: -1,
-	}
-}
-
-// plainSpace turns what JavaScript takes for white space, beyond ASCII, into what every language does.
-func plainSpace(r rune) rune {
-	switch {
-	case r < utf8.RuneSelf:
-		return r
-	case r == '\ufeff' || unicode.Is(unicode.Zs, r):
-		return ' '
-	case r == '\u2028' || r == '\u2029':
-		return '\n'
-	default:
-		return r
 	}
 }
 

@@ -4,7 +4,8 @@
 // Each environment has a queue. When a slot is free, the requester with the fewest running calls goes next; of equal
 // ones, the requester that has waited longest since its last call was admitted. Calls of one requester start in the
 // order of their creation. A flood therefore delays its own sender and nobody else. A queue without a limit admits
-// every call and counts it, so that a limit that is set later holds at once.
+// every call and counts it, so that a limit that is set later holds at once. Beside that, it is counted what each requester keeps
+// pending, over all environments.
 //
 // SessionQueue has a line for the calls of each session, and another for its background calls. The requester doesn't matter
 // there: calls start in the order of their creation, one after another, as long as the session's process has room. A call that

@@ -13,15 +13,17 @@ import (
 // gateways are the addresses by which the pod's traffic leaves it. Most network plugins give the node an address in the pods' networks for
 // that, of which its Node says nothing, and at which the kubelet listens too. The tables are those of the kernel, as proc(5) describes them.
 func gateways() (list []netip.Addr) {
-	for path, next := range map[string]func(fields []string) (netip.Addr, bool){"/proc/self/net/route": nextHop4, "/proc/self/net/ipv6_route": nextHop6} {
+	add := func(path string, nextHop func(fields []string) (netip.Addr, bool)) {
 		// A kernel without the table has no such routes.
 		text, _ := os.ReadFile(path)
 		for line := range strings.Lines(string(text)) {
-			if addr, is := next(strings.Fields(line)); is && !addr.IsUnspecified() && !slices.Contains(list, addr) {
+			if addr, is := nextHop(strings.Fields(line)); is && !addr.IsUnspecified() && !slices.Contains(list, addr) {
 				list = append(list, addr)
 			}
 		}
 	}
+	add("/proc/self/net/route", nextHop4)
+	add("/proc/self/net/ipv6_route", nextHop6)
 	return list
 }
 

@@ -40,7 +40,7 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	n := &runner.Network{Network: *a.Network, Hosts: e.Hosts}
 	around := &n.Rules.Surroundings
 	around.Node = addAddresses(around.Node, runner.Variable(e.Environ, wire.EnvHostIPs))
-	if len(around.Node) > 0 {
+	if len(around.Node) > 0 { // Without them a call must not start, and gateways are no replacement.
 		around.Node = append(around.Node, gateways()...)
 	}
 	around.APIServerService = addAddresses(around.APIServerService, runner.Variable(e.Environ, kubernetesHost))
