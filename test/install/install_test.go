@@ -188,9 +188,7 @@ func TestTheChartLeavesNothing(t *testing.T) {
 		return len(pods.Items) == 0, err
 	})
 	b.deleteAgents()
-	for _, kind := range []string{"toolcalls", "toolsessions", "executionenvironments", "executionpolicies", "skills", "toolbudgets", "tools"} {
-		b.run(b.kubectl(), "delete", "crd", kind+".toolcall.dev", "--wait")
-	}
+	b.run(b.kubectl(), "delete", "-f", filepath.Join(b.root, "charts/toolcall-operator/files/crd"), "--wait")
 	b.must(b.client.Delete(t.Context(), namespace))
 	b.nothingSince(before)
 }
