@@ -1,7 +1,6 @@
 package toolcall
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -213,7 +212,7 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	if terminated != nil {
 		if left := r.terminationResult(o, pod, terminated.Message); left != nil {
 			if left.Outcome.Reason == result.PodLost {
-				left = withReason(left, host.Sentence(pod.Status.Reason, pod.Status.Message, ""))
+				left = withReason(left, host.SaidEnd(pod))
 			}
 			return o.withResult(left, specBytes)
 		}
@@ -229,11 +228,8 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	case pod == nil:
 		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s is gone and left no result; the command may have run", name))
 	case host.HasPodEnded(pod):
-		why := pod.Status.Message
-		if terminated != nil {
-			why = cmp.Or(why, terminated.Reason)
-		}
-		return o.fail(v1alpha1.ReasonPodLost, host.Sentence(fmt.Sprintf("pod %s ended and left no result; the command may have run", name), pod.Status.Reason, why))
+		what := fmt.Sprintf("pod %s ended and left no result; the command may have run", name)
+		return o.fail(v1alpha1.ReasonPodLost, host.Sentence(what, host.WhyPodEnded(pod), ""))
 	default:
 		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s was not heard of in time; the command may have run", name))
 	}

@@ -128,12 +128,8 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 	if found != nil && found.Reason != v1alpha1.ReasonStartTimeout {
 		e.status = o.notStarted(found.Reason, found.Message)
 	}
-	switch {
-	case pod == nil && found != nil:
-		// The pod comes with a word of its own.
-		e.wake = min(e.wake, host.RetryPause)
-	case pod == nil:
-		e.wake = min(e.wake, host.PodWait)
+	if again := host.LookAgain(pod, found, o.now); again > 0 {
+		e.wakeIn(again)
 	}
 	return e, nil
 }

@@ -80,6 +80,38 @@ func TestACallWaitsForItsPodsRoomInAQuota(t *testing.T) {
 	}
 }
 
+// Only Events say it, and the call says so while it waits and when its time is up.
+func TestACallSaysWhyItsPodIsNotSetUp(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", func(e *v1alpha1.ExecutionEnvironment) {
+		fixture.AsDefault(e)
+		e.Spec.StartTimeoutSeconds = ptr.To(int32(60))
+	})
+	call := w.Call("c")
+	w.Accept(call)
+	pod := w.PodOn(w.Job(call), "node-1")
+	w.Event(pod.UID, "FailedMount", `secret "none" not found`)
+	if again := w.Reconcile(call).RequeueAfter; again <= 0 || again > 5*time.Second {
+		t.Errorf("looks again after %s", again)
+	}
+	w.ExpectWait(call, v1alpha1.ReasonNotStarted, "The pod has not started")
+	w.Clock.Set(w.Clock.Now().Add(10 * time.Second))
+	w.Reconcile(call)
+	const why = `he pod's start is held up: FailedMount: secret "none" not found`
+	w.ExpectWait(call, v1alpha1.ReasonNotStarted, why)
+	w.PodStatus(pod, func(s *corev1.PodStatus) {
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	})
+	w.Reconcile(call)
+	w.ExpectWait(call, v1alpha1.ReasonNotStarted, "The pod has not started")
+	w.PodStatus(pod, func(s *corev1.PodStatus) { s.Conditions = nil })
+	w.Clock.Set(w.Clock.Now().Add(time.Minute))
+	w.Reconcile(call)
+	if s := w.Get(call).Status; s.Reason != v1alpha1.ReasonStartTimeout || !strings.Contains(s.Message, why) {
+		t.Errorf("%s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
+}
+
 func TestAQueuedCallSaysWhy(t *testing.T) {
 	w := fixture.NewWorld(t)
 	w.Environment("env", func(e *v1alpha1.ExecutionEnvironment) {

@@ -30,11 +30,7 @@ func Gone(ctx context.Context, objects apicache.Reader, session *v1alpha1.ToolSe
 		return "", err
 	}
 	if pod != nil && host.HasPodEnded(pod) {
-		reason := pod.Status.Reason
-		if terminated := host.Terminated(pod); terminated != nil && reason == "" {
-			reason = terminated.Reason
-		}
-		return host.Sentence(fmt.Sprintf("pod %s ended", s.Pod), reason, pod.Status.Message), nil
+		return host.Sentence(fmt.Sprintf("pod %s ended", s.Pod), host.WhyPodEnded(pod), ""), nil
 	}
 	job, err := objects.Job(ctx, types.NamespacedName{Namespace: session.Namespace, Name: s.Job})
 	if err != nil {

@@ -375,7 +375,7 @@ func TestASessionThatCannotStartSaysWhy(t *testing.T) {
 		"an image that can't be pulled": {
 			then: func(w *fixture.World, s *v1alpha1.ToolSession) {
 				job, _ := w.SessionJob(s)
-				w.PodStatus(w.Pod(job), refused("ImagePullBackOff"))
+				w.PodStatus(w.Pod(job), refused("ErrImagePull"))
 			},
 			want: v1alpha1.ReasonImagePullFailed,
 		},

@@ -73,10 +73,8 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	if found != nil {
 		e.status = o.startingWith(o.job, found.Message)
 	}
-	if pod == nil && found != nil {
-		e.wakeIn(host.RetryPause)
-	} else if pod == nil {
-		e.wakeIn(host.PodWait)
+	if again := host.LookAgain(pod, found, o.now); again > 0 {
+		e.wakeIn(again)
 	}
 	return e, nil
 }

@@ -18,9 +18,15 @@ func IsRefused(err error) bool {
 // quotaRefusal is what the API server says when an object doesn't fit into a ResourceQuota.
 var quotaRefusal = regexp.MustCompile(`exceeded quota: (.+), requested: (.+), used: .+, limited: (.+)`)
 
-// FullQuota names the ResourceQuota of a refusal that has room again when others have ended; empty when there is none. What is
-// more than the whole quota never fits.
+// quotaUnknown is what it says as long as nobody has counted what a new ResourceQuota limits.
+var quotaUnknown = regexp.MustCompile(`status unknown for quota: ([^,]+),`)
+
+// FullQuota names the ResourceQuota of a refusal that has room again when others have ended, or when it is counted; empty when there
+// is none. What is more than the whole quota never fits.
 func FullQuota(refusal string) string {
+	if unknown := quotaUnknown.FindStringSubmatch(refusal); unknown != nil {
+		return fmt.Sprintf("ResourceQuota %q isn't counted yet", unknown[1])
+	}
 	found := quotaRefusal.FindStringSubmatch(refusal)
 	if found == nil {
 		return ""

@@ -19,6 +19,7 @@ func TestAQuotaThatIsFullHasRoomLater(t *testing.T) {
 		"a quota of nothing":          {`pods "c" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`, ""},
 		"what has to be specified":    {`pods "c" is forbidden: failed quota: q: must specify limits.cpu for: call`, ""},
 		"more than a limit range has": {`pods "c" is forbidden: maximum cpu usage per Container is 1, but limit is 2`, ""},
+		"a quota that nobody counted": {`pods "c" is forbidden: status unknown for quota: q, resources: pods`, "q"},
 		"a webhook":                   {`admission webhook "x" denied the request: no`, ""},
 	} {
 		got := FullQuota(tc.refusal)

@@ -46,7 +46,11 @@ var containerReasons = map[string]bool{
 // Diagnose says what keeps a Job from starting its runner; nil when nothing is known to. The pod is nil when there is none.
 func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
-		return DiagnosePod(pod, job.Name), nil
+		found := DiagnosePod(pod, job.Name)
+		if found == nil && !isNew(pod, now) && isBeingSetUp(pod) {
+			return heldUp(ctx, objects, pod)
+		}
+		return found, nil
 	}
 	if found := DiagnoseJob(job); found != nil {
 		return found, nil
@@ -64,8 +68,44 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, po
 	if len(events.Items) == 0 {
 		return nil, nil
 	}
-	newest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	return podRefused(newest.Message), nil
+	return podRefused(newest(events.Items).Message), nil
+}
+
+// newest is the last of some Events.
+func newest(events []corev1.Event) corev1.Event {
+	return slices.MaxFunc(events, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+}
+
+func isNew(pod *corev1.Pod, now time.Time) bool {
+	return now.Sub(pod.CreationTimestamp.Time) < setUpWait
+}
+
+// isBeingSetUp says that a pod has its node, and not yet all that its containers need before their images: volumes, and a sandbox.
+func isBeingSetUp(pod *corev1.Pod) bool {
+	isSetUp := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
+	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !isSetUp
+}
+
+// setUpReasons are of the Events in which alone the kubelet and the controller of volumes say why a pod isn't set up. They try again.
+var setUpReasons = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
+
+// heldUp says why a pod isn't set up; nil when nobody says it.
+func heldUp(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
+	events := &corev1.EventList{}
+	err := objects.Live.List(ctx, events, client.InNamespace(pod.Namespace), client.Limit(50), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the pod's Events: %w", err)
+	}
+	said := slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return !slices.Contains(setUpReasons, e.Reason) })
+	if len(said) == 0 {
+		return nil, nil
+	}
+	last := newest(said)
+	return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod's start is held up", last.Reason, last.Message)}, nil
 }
 
 // podRefused says what follows when the API server doesn't take a Job's pod. The Job controller tries again.
@@ -74,8 +114,13 @@ func podRefused(message string) *Problem {
 		return &Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "the pod waits: " + quota}
 	}
 	passes := isTransient(message) || strings.Contains(message, "Internal error occurred")
-	return &Problem{Final: !passes, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + message}
+	return &Problem{Final: !passes && isRefusal(message), Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + message}
 }
+
+// refusalSigns are parts of what the API server says of a pod that it never takes.
+var refusalSigns = []string{"is forbidden:", "is invalid:", "denied the request", "not found"}
+
+func isRefusal(message string) bool { return hasSign(message, refusalSigns) }
 
 // DiagnosePod says what keeps a pod from starting its runner; nil when nothing does.
 func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
@@ -177,9 +222,8 @@ func disruption(pod *corev1.Pod) *corev1.PodCondition {
 func diagnoseContainer(state corev1.ContainerState, credential string) *Problem {
 	switch {
 	case state.Waiting != nil && imageReasons[state.Waiting.Reason]:
-		// The kubelet pulls some images a second, and tries again.
-		throttled := strings.Contains(state.Waiting.Message, "pull QPS exceeded")
-		return &Problem{Final: !throttled, Reason: v1alpha1.ReasonImagePullFailed, Message: Sentence("the image can't be pulled", state.Waiting.Reason, state.Waiting.Message)}
+		message := Sentence("the image can't be pulled", state.Waiting.Reason, state.Waiting.Message)
+		return &Problem{Final: !mayPullLater(state.Waiting), Reason: v1alpha1.ReasonImagePullFailed, Message: message}
 	case state.Waiting != nil && containerReasons[state.Waiting.Reason]:
 		if strings.Contains(state.Waiting.Message, fmt.Sprintf("secret %q not found", credential)) {
 			return &Problem{NoCredential: true}
@@ -216,6 +260,22 @@ func diagnoseRunner(pod *corev1.Pod) *Problem {
 	return nil
 }
 
+// SaidEnd is what a pod's status says about why the kubelet ended it, or else who took it away; empty when it says nothing.
+func SaidEnd(pod *corev1.Pod) string {
+	if hasPhaseEnded(pod) && pod.Status.Reason != "" {
+		return Sentence(pod.Status.Reason, pod.Status.Message, "")
+	}
+	if taken := disruption(pod); taken != nil {
+		return Sentence(taken.Reason, taken.Message, "")
+	}
+	return ""
+}
+
+// WhyPodEnded is that, or else how the container with our runner ended.
+func WhyPodEnded(pod *corev1.Pod) string {
+	return cmp.Or(SaidEnd(pod), Sentence(endReason(pod), pod.Status.Message, ""))
+}
+
 // WhyEnded says why the kubelet ends a pod, or somebody else took it away; empty when there is no more to know. known is false
 // while the kubelet may still say it: it writes the reason when the pod's processes have ended.
 func WhyEnded(ctx context.Context, objects apicache.Reader, name types.NamespacedName, uid string) (why string, known bool, err error) {
@@ -226,11 +286,9 @@ func WhyEnded(ctx context.Context, objects apicache.Reader, name types.Namespace
 		return "", false, err
 	case !found || string(pod.UID) != uid:
 		return "", true, nil
-	case hasPhaseEnded(pod) && pod.Status.Reason != "":
-		return Sentence(pod.Status.Reason, pod.Status.Message, ""), true, nil
 	}
-	if taken := disruption(pod); taken != nil {
-		return Sentence(taken.Reason, taken.Message, ""), true, nil
+	if why := SaidEnd(pod); why != "" {
+		return why, true, nil
 	}
 	// The kubelet's Event comes before the pod's status.
 	evicted := &corev1.EventList{}
@@ -254,10 +312,28 @@ var transientSigns = []string{
 	"code = Unavailable", "context canceled", "dial unix",
 }
 
+// pullSigns are parts of what the kubelet says of an image that it may well get the next time: the registry or its name server
+// doesn't answer, or has too much to do, or the kubelet itself has.
+var pullSigns = []string{
+	"pull QPS exceeded", "i/o timeout", "TLS handshake timeout", "server misbehaving", "toomanyrequests", "Too Many Requests",
+	"Internal Server Error", "Bad Gateway", "Service Unavailable", "Gateway Timeout", "Gateway Time-out",
+}
+
+// mayPullLater says that the kubelet may get an image when it tries again. It pauses between, and some kubelets don't repeat why: each
+// try says it before.
+func mayPullLater(waits *corev1.ContainerStateWaiting) bool {
+	isPause := waits.Reason == "ImagePullBackOff" && !strings.Contains(waits.Message, ": ")
+	return isPause || waits.Reason == "RegistryUnavailable" || isTransient(waits.Message) || hasSign(waits.Message, pullSigns)
+}
+
+func hasSign(message string, signs []string) bool {
+	return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(message, sign) })
+}
+
 // isTransient says that the kubelet failed at something that goes better the next time it tries: on a busy node it
 // may give up on a Secret before its watch has brought it, or before the API server lets it have that.
 func isTransient(message string) bool {
-	return slices.ContainsFunc(transientSigns, func(sign string) bool { return strings.Contains(message, sign) })
+	return hasSign(message, transientSigns)
 }
 
 // DiagnoseJob says what the Job's own status tells when it has no pod.
@@ -285,7 +361,9 @@ func StartTimeout(what string, seconds int32, found *Problem) *Problem {
 		Message: fmt.Sprintf("%s did not start within %d s (startTimeoutSeconds of the environment)", what, seconds),
 	}
 	if found != nil {
-		late.Reason = found.Reason
+		if found.Reason != v1alpha1.ReasonNotStarted {
+			late.Reason = found.Reason
+		}
 		late.Message += ": " + found.Message
 	}
 	return late

@@ -115,7 +115,12 @@ func podCases() map[string]struct {
 			podOf("a", call(waiting("ErrImagePull", "not found"))), final(v1alpha1.ReasonImagePullFailed, "the image can't be pulled: ErrImagePull: not found"),
 		},
 		"an image that waits to be tried again": {
-			podOf("a", call(waiting("ImagePullBackOff", ""))), final(v1alpha1.ReasonImagePullFailed, "the image can't be pulled: ImagePullBackOff"),
+			podOf("a", call(waiting("ImagePullBackOff", `Back-off pulling image "x": ErrImagePull: no`))),
+			final(v1alpha1.ReasonImagePullFailed, `the image can't be pulled: ImagePullBackOff: Back-off pulling image "x": ErrImagePull: no`),
+		},
+		"an image that waits, without a word why": {
+			podOf("a", call(waiting("ImagePullBackOff", `Back-off pulling image "x:1"`))),
+			passing(v1alpha1.ReasonImagePullFailed, `the image can't be pulled: ImagePullBackOff: Back-off pulling image "x:1"`),
 		},
 		"a name that is none": {
 			podOf("a", call(waiting("InvalidImageName", "x"))), final(v1alpha1.ReasonImagePullFailed, "the image can't be pulled: InvalidImageName: x"),
@@ -285,6 +290,74 @@ func TestACallThatWaitedTooLongIsToldTheBestGuess(t *testing.T) {
 	guess := StartTimeout("the command", 30, &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: 0/3 nodes"})
 	if guess.Reason != v1alpha1.ReasonUnschedulable || !guess.Final || !strings.HasSuffix(guess.Message, ": no node takes the pod: 0/3 nodes") {
 		t.Errorf("with one: %+v", guess)
+	}
+}
+
+// A registry may be there again the next time that the kubelet tries; what it refuses, it refuses again.
+func TestAPullThatMayPassIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for message, isFinal := range map[string]bool{
+		"dial tcp 10.0.0.1:443: i/o timeout": false, "dial tcp 10.0.0.1:443: connect: connection refused": false,
+		"net/http: TLS handshake timeout": false, "unexpected status: 429 Too Many Requests": false,
+		"toomanyrequests: You have reached your pull rate limit": false, "received unexpected HTTP status: 500 Internal Server Error": false,
+		"502 Bad Gateway": false, "503 Service Unavailable": false, "504 Gateway Timeout": false,
+		"lookup registry on 10.0.0.2:53: server misbehaving": false,
+		"lookup registry: no such host":                      true, "manifest unknown": true, `"app:500": not found`: true,
+		"unexpected status: 401 Unauthorized": true, "": true,
+	} {
+		for _, said := range []corev1.ContainerState{
+			waiting("ErrImagePull", message), waiting("ImageInspectError", message),
+			waiting("ImagePullBackOff", `Back-off pulling image "app:500": ErrImagePull: `+message),
+		} {
+			if found := DiagnosePod(podOf("a", call(said)), "a"); found.Final != isFinal || found.Reason != v1alpha1.ReasonImagePullFailed {
+				t.Errorf("%+v: %+v", said.Waiting, found)
+			}
+		}
+	}
+	if found := DiagnosePod(podOf("a", call(waiting("RegistryUnavailable", ""))), "a"); found.Final {
+		t.Errorf("%+v", found)
+	}
+}
+
+// The Job controller tries again to make a pod.
+func TestOnlyWhatIsRefusedForGoodEndsACall(t *testing.T) {
+	t.Parallel()
+	const full, rejected = v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodRejected
+	for message, want := range map[string]Problem{
+		`pods "x" is forbidden: status unknown for quota: q, resources: pods`:               {Reason: full},
+		`Operation cannot be fulfilled on resourcequotas "q": the object has been modified`: {Reason: rejected},
+		"net/http: TLS handshake timeout":                                                   {Reason: rejected},
+		"http2: client connection lost":                                                     {Reason: rejected},
+		"etcdserver: leader changed":                                                        {Reason: rejected},
+		`Internal error occurred: failed calling webhook "w": service "w" not found`:        {Reason: rejected},
+		`pods "x" is forbidden: violates PodSecurity`:                                       {Final: true, Reason: rejected},
+		`Pod "x" is invalid: spec.containers[0].image: Required value`:                      {Final: true, Reason: rejected},
+		`admission webhook "w" denied the request: no`:                                      {Final: true, Reason: rejected},
+		`priorityclasses.scheduling.k8s.io "p" not found`:                                   {Final: true, Reason: rejected},
+		`is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`: {Final: true, Reason: rejected},
+	} {
+		if found := podRefused("Error creating: " + message); found.Final != want.Final || found.Reason != want.Reason {
+			t.Errorf("%s: %+v", message, found)
+		}
+	}
+}
+
+func TestAPodSaysWhoTookItAway(t *testing.T) {
+	t.Parallel()
+	preempted := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler", "preempting")
+	failed := call(terminated("Error", ""))
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"who made room":         {podOf("a", inPhase(corev1.PodFailed), preempted, failed), "PreemptionByScheduler: preempting"},
+		"the kubelet says more": {podOf("a", inPhase(corev1.PodFailed), said("Evicted", "memory"), preempted), "Evicted: memory"},
+		"its own end":           {podOf("a", inPhase(corev1.PodFailed), failed), "Error"},
+		"nobody says it":        {podOf("a", inPhase(corev1.PodFailed)), ""},
+	} {
+		if got := WhyPodEnded(tc.pod); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package host
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"toolcall.dev/operator/internal/dispatch"
 )
 
@@ -11,6 +13,26 @@ const PodWait = time.Second
 
 // RetryPause is when to look again at what may change without a word.
 const RetryPause = 10 * time.Second
+
+// setUpWait is how long a pod may take until its Events are asked why.
+const setUpWait = 5 * time.Second
+
+// LookAgain is when to look again at a Job without a runner, for what changes without a word: the Job's own pod, nil for none, says
+// itself whatever else becomes of it. found is what was found now; 0 is never.
+func LookAgain(pod *corev1.Pod, found *Problem, now time.Time) time.Duration {
+	switch {
+	case pod == nil && found == nil:
+		return PodWait
+	case pod == nil:
+		return RetryPause
+	case !isBeingSetUp(pod):
+		return 0
+	case isNew(pod, now):
+		return setUpWait - now.Sub(pod.CreationTimestamp.Time)
+	default:
+		return RetryPause
+	}
+}
 
 // HeardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened, and
 // the operator to ask again for what it was refused before. heard is since when the operator listens; zero when it doesn't
