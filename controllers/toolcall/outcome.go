@@ -18,7 +18,7 @@ import (
 // withResult is the status of a call that ended as its runner reports. specBytes is what the rest of the object takes.
 func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1.ToolCallStatus {
 	outcome := &reported.Outcome
-	s := o.end(phaseOf(outcome.Reason), outcome.Reason, messageOf(outcome))
+	s := o.end(phaseOf(outcome.Reason), outcome.Reason, messageOf(outcome)+o.prefixNote(outcome))
 	s.ExitCode, s.Signal = outcome.ExitCode, outcome.Signal
 	if !outcome.Started {
 		s.RetrySafe = ptr.To(true)
@@ -36,12 +36,26 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	if i := outcome.Isolation; i != nil {
 		setPod(s.Isolation, o.decision, i.Self)
 	}
-	setOutput(s, outcome, specBytes)
+	o.setOutput(s, outcome, specBytes)
 	if note := guards.ToolNote(o.call.Spec.Tool); note != "" && outcome.Reason == result.NonZeroExit {
 		s.Message = bounds.Text(s.Message+" "+note, v1alpha1.MaxMessageBytes)
 		s.Output = result.AddLine(s.Output, note)
 	}
 	return s
+}
+
+// prefixNote says of a program that wasn't found, and that the call didn't name, who did and what helps; empty for any other.
+func (o *observation) prefixNote(outcome *result.Outcome) string {
+	action := o.call.Status.Action
+	isOther := outcome.Reason != result.CommandNotFound || len(outcome.Refused) > 0
+	if isOther || action == nil || o.decision == nil || len(o.decision.ArgvPrefix) == 0 {
+		return ""
+	}
+	field := "shell (spec.shell"
+	if action.Type == v1alpha1.ActionCode {
+		field = "interpreter of the language (spec.interpreters"
+	}
+	return " It is the environment's " + field + " of the ExecutionEnvironment): set one there that the image has, or use a structured call."
 }
 
 func phaseOf(reason string) v1alpha1.Phase {
@@ -79,14 +93,14 @@ func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 // setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object
 // holds (what stands in stdout and stderr is in output too, and escaping makes them longer): then less of each stream is
 // kept, and truncated says so.
-func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes int) {
+func (o *observation) setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes int) {
 	if !outcome.Started {
 		return
 	}
 	rest := bounds.MaxObjectBytes - specBytes - output.MaxStatusBytes
 	// A byte that isn't UTF-8 becomes three in the text.
 	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
-		setStreams(s, outcome, limit)
+		o.setStreams(s, outcome, limit)
 		if limit == 0 || encodedSize(s) <= rest {
 			return
 		}
@@ -95,19 +109,20 @@ func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes in
 
 func kept(stream *result.Stream) int { return len(stream.Head) + len(stream.Tail) }
 
-func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
-	stdout, cutOut := o.Stdout.Text(limit)
-	stderr, cutErr := o.Stderr.Text(limit)
+func (o *observation) setStreams(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, limit int) {
+	stdout, cutOut := outcome.Stdout.Text(limit)
+	stderr, cutErr := outcome.Stderr.Text(limit)
 	s.Stdout, s.Stderr = stdout, stderr
-	s.Streams = &v1alpha1.StreamsStatus{
-		Stdout: v1alpha1.StreamStatus{Bytes: o.Stdout.Bytes, SHA256: o.Stdout.SHA256, Truncated: cutOut, InvalidUTF8: o.Stdout.InvalidUTF8},
-		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
-	}
+	s.Streams = &v1alpha1.StreamsStatus{Stdout: streamStatus(&outcome.Stdout, cutOut), Stderr: streamStatus(&outcome.Stderr, cutErr)}
 	if s.File != nil {
 		s.Output = fileOutput(stdout, s.Message, s.File)
 		return
 	}
-	s.Output = result.Output(o, o.Shown(limit), s.Message)
+	s.Output = result.Output(outcome, outcome.Shown(limit, o.call.Namespace, o.call.Name), s.Message)
+}
+
+func streamStatus(s *result.Stream, truncated bool) v1alpha1.StreamStatus {
+	return v1alpha1.StreamStatus{Bytes: s.Bytes, SHA256: s.SHA256, Truncated: truncated, InvalidUTF8: s.InvalidUTF8}
 }
 
 func encodedSize(object any) int {

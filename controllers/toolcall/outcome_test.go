@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
@@ -80,6 +81,26 @@ func TestAResultBecomesTheCallsEnd(t *testing.T) {
 		}
 		if s.Runner.Decision != "" {
 			t.Errorf("%s: the decision is kept", name)
+		}
+	}
+}
+
+// Who sent a shell line or code didn't name the program that isn't there.
+func TestAMissingShellOrInterpreterIsTheEnvironments(t *testing.T) {
+	t.Parallel()
+	missing := outcome(func(o *result.Outcome) {
+		*o = result.Outcome{Reason: result.CommandNotFound, Message: `"x" was not found.`}
+	})
+	for action, want := range map[v1alpha1.ActionType]string{
+		v1alpha1.ActionShell: "spec.shell", v1alpha1.ActionCode: "spec.interpreters", v1alpha1.ActionStructured: "",
+	} {
+		o := observed(bound)
+		o.call.Status.Action, o.decision = &v1alpha1.MappedAction{Type: action}, &decide.Decision{}
+		if want != "" {
+			o.decision.ArgvPrefix = []string{"x"}
+		}
+		if s := o.withResult(missing, 0); !strings.Contains(s.Message, want) || strings.Contains(s.Message, "It is") != (want != "") {
+			t.Errorf("%s: %s", action, s.Message)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +29,6 @@ const (
 	readTimeout  = 30 * time.Second
 	// maxShownPath bounds a path in a message, in bytes.
 	maxShownPath = 256
-	// aFew is how many bytes of a text may be wrong, however short it is.
-	aFew = 8
 )
 
 // reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
@@ -143,28 +139,20 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 // kept as a text, only if that is more than a few bytes and than a quarter of it. Characters that the ends of the part cut don't count.
 func (p *part) isBinary(call *v1alpha1.ToolCall, query *outputclient.Query) bool {
 	rest := result.TrimPartialEnd(p.data)
-	for n := 0; query.Offset > 0 && n < utf8.UTFMax-1 && len(rest) > 0 && !utf8.RuneStart(rest[0]); n++ {
-		rest = rest[1:]
-	}
-	length, wrong := len(rest), bytes.Count(rest, []byte{0})
-	for len(rest) > 0 {
-		c, size := utf8.DecodeRune(rest)
-		if c == utf8.RuneError && size == 1 {
-			wrong++
-		}
-		rest = rest[size:]
+	if query.Offset > 0 {
+		rest = result.TrimPartialStart(rest)
 	}
 	if query.Artifact == "" || strings.HasPrefix(artifactOf(call, query).MediaType, "text/") {
-		return wrong > aFew && 4*wrong > length
+		return result.IsBinary(rest)
 	}
-	return wrong > 0
+	return result.WrongBytes(rest) > 0
 }
 
 // describe says what a part is that isn't shown, and how to get it.
 func (p *part) describe(call *v1alpha1.ToolCall, query *outputclient.Query) string {
 	if query.Artifact == "" {
-		return fmt.Sprintf("(%d bytes of %s from offset %d, which are binary and aren't shown as text: kubectl toolcall logs %s -n %s "+
-			"--stream %s gets them)", len(p.data), query.Stream, query.Offset, call.Name, call.Namespace, query.Stream)
+		what := fmt.Sprintf("%d bytes of %s from offset %d", len(p.data), query.Stream, query.Offset)
+		return result.NotShown(what, call.Namespace, call.Name, string(query.Stream))
 	}
 	a := artifactOf(call, query)
 	return fmt.Sprintf("%q is a binary file of %d bytes (%s), which isn't shown as text: kubectl toolcall artifacts %s %q -n %s gets it; "+

@@ -14,4 +14,5 @@ func (o *Outcome) LeftRunningLine() string {
 	}
 }
 
-const keepRunning = " What is to run on needs a call of its own, in a session, with background: true."
+const keepRunning = " What is to run on needs a call of its own, in a session, with background: true, " +
+	"as a command that doesn't return: without & or nohup."

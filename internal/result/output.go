@@ -51,10 +51,10 @@ func cutTook(text string) (body, end string) {
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", " ") }
 
-// Shown is what a terminal shows of both streams, of at most limit bytes of each, and one line for what is left out on top. Of
-// an outcome that doesn't say in which order they came, stdout is first.
-func (o *Outcome) Shown(limit int) string {
-	if o.Output.Bytes > 0 {
+// Shown is what a terminal shows of both streams of a call, of at most limit bytes of each, and one line for what is left out on top. Of
+// an outcome that doesn't say in which order they came, stdout is first. A stream that is binary is described.
+func (o *Outcome) Shown(limit int, namespace, call string) string {
+	if o.Output.Bytes > 0 && !o.Stdout.isBinary() && !o.Stderr.isBinary() {
 		limit *= 2
 		if !o.Stdout.Whole() || !o.Stderr.Whole() {
 			// Not more than what is kept of both.
@@ -63,9 +63,7 @@ func (o *Outcome) Shown(limit int) string {
 		text, _ := o.Output.Text(limit)
 		return text
 	}
-	stdout, _ := o.Stdout.Text(limit)
-	stderr, _ := o.Stderr.Text(limit)
-	stdout, stderr = Show(stdout), Show(stderr)
+	stdout, stderr := o.Stdout.shown(limit, namespace, call, "stdout"), o.Stderr.shown(limit, namespace, call, "stderr")
 	if stdout != "" && stderr != "" && !strings.HasSuffix(stdout, "\n") {
 		stdout += "\n"
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestOutputReadsAsSpecified(t *testing.T) {
@@ -53,22 +54,32 @@ func TestALineIsAddedBeforeTheTime(t *testing.T) {
 
 func TestWithoutAnOrderStdoutIsFirst(t *testing.T) {
 	t.Parallel()
-	stream := func(text string) Stream { return Stream{Head: []byte(text), Bytes: int64(len(text))} }
+	stream := func(text string) Stream {
+		return Stream{Head: []byte(text), Bytes: int64(len(text)), InvalidUTF8: !utf8.ValidString(text)}
+	}
+	binary := stream(strings.Repeat("\x89PNG\xff\x00", 10))
+	part := binary
+	part.Tail, part.Bytes = []byte("\xa9text"), 60000
 	for name, c := range map[string]struct {
 		outcome Outcome
 		want    string
 	}{
-		"an order":          {Outcome{Stdout: stream("a\nc\n"), Stderr: stream("b\n"), Output: stream("a\nb\nc\n")}, "a\nb\nc\n"},
-		"none":              {Outcome{Stdout: stream("a\x1b[0m\n"), Stderr: stream("1%\r2%\n")}, "a\n2%\n"},
-		"half a line first": {Outcome{Stdout: stream("a"), Stderr: stream("b")}, "a\nb"},
-		"stdout alone":      {Outcome{Stdout: stream("a")}, "a"},
-		"stderr alone":      {Outcome{Stderr: stream("b")}, "b"},
+		"a picture": {Outcome{Stdout: binary, Stderr: stream("saved\n"), Output: stream("\uFFFDPNG\nsaved\n")},
+			"(60 bytes of stdout, which are binary and aren't shown as text: kubectl toolcall logs c -n ns --stream stdout gets them)\nsaved\n"},
+		"a large picture": {Outcome{Stderr: part},
+			"(60000 bytes of stderr, which are binary and aren't shown as text: kubectl toolcall logs c -n ns --stream stderr gets them)"},
+		"a text with other bytes": {Outcome{Stdout: stream("caf\xe9 one\n")}, "caf\uFFFD one\n"},
+		"an order":                {Outcome{Stdout: stream("a\nc\n"), Stderr: stream("b\n"), Output: stream("a\nb\nc\n")}, "a\nb\nc\n"},
+		"none":                    {Outcome{Stdout: stream("a\x1b[0m\n"), Stderr: stream("1%\r2%\n")}, "a\n2%\n"},
+		"half a line first":       {Outcome{Stdout: stream("a"), Stderr: stream("b")}, "a\nb"},
+		"stdout alone":            {Outcome{Stdout: stream("a")}, "a"},
+		"stderr alone":            {Outcome{Stderr: stream("b")}, "b"},
 		"too much": {Outcome{Output: stream(strings.Repeat("x", 300))},
 			strings.Repeat("x", 100) + "\n[... 100 bytes left out ...]\n" + strings.Repeat("x", 100)},
 		"more than the streams show": {Outcome{Stdout: Stream{Head: []byte("ab"), Tail: []byte("yz"), Bytes: 9}, Output: stream("abcdyz")},
 			"ab\n[... 2 bytes left out ...]\nyz"},
 	} {
-		if got := c.outcome.Shown(100); got != c.want {
+		if got := c.outcome.Shown(100, "ns", "c"); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}

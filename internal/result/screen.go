@@ -143,9 +143,8 @@ func (s *Screen) control(d *decoder, r rune) {
 		*d = decoder{state: afterEscape}
 	case 0x9b:
 		*d = decoder{state: inControl}
-	case 0x90, 0x98, 0x9d, 0x9e, 0x9f:
-		*d = decoder{state: inString}
 	}
+	// Those that begin a string are mostly of a text that was decoded wrongly, and would hide what follows: programs write ESC for that.
 }
 
 // sequence takes the next byte of an escape sequence, and returns 0 for one that isn't part of it any more.

@@ -190,5 +190,5 @@ func lastText(text string, limit int) string {
 	if text = textOf(text); len(text) <= limit {
 		return text
 	}
-	return more + string(trimPartialStart([]byte(text[len(text)-limit+len(more):])))
+	return more + string(TrimPartialStart([]byte(text[len(text)-limit+len(more):])))
 }

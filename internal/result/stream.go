@@ -77,7 +77,7 @@ func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 	}
 	return excerpt{
 		prefix(TrimPartialEnd(s.Head), headMax, cost),
-		suffix(trimPartialStart(s.Tail), tailMax, cost),
+		suffix(TrimPartialStart(s.Tail), tailMax, cost),
 	}
 }
 

@@ -114,8 +114,8 @@ func TrimPartialEnd(b []byte) []byte {
 	return b
 }
 
-// trimPartialStart drops a character's end that a cut may have left at the start of b.
-func trimPartialStart(b []byte) []byte {
+// TrimPartialStart drops a character's end that a cut may have left at the start of b.
+func TrimPartialStart(b []byte) []byte {
 	for n := 0; n < utf8.UTFMax-1 && len(b) > 0 && !utf8.RuneStart(b[0]); n++ {
 		b = b[1:]
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // shownOf is what a model is shown of what a command wrote.
-func shownOf(o result.Outcome) string { return o.Shown(result.MaxStreamBytes) }
+func shownOf(o result.Outcome) string { return o.Shown(result.MaxStreamBytes, "ns", "c") }
 
 func TestOutputIsShownInTheOrderInWhichItArrived(t *testing.T) {
 	// Two: a second reader of one could come before the first writer has closed it.
