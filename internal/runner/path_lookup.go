@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -52,9 +53,15 @@ func lookProgram(argv, env []string, domain *sandbox.Domain) (string, error) {
 	return "", notFound(notInPath(name, path, refused))
 }
 
-// wordsHint helps who wrote a whole command line where a program belongs; empty for one word.
+// builtins are commands of shells which are mostly no programs too.
+var builtins = []string{"cd", "export", "source", "alias", "ulimit", "umask", "set", "eval"}
+
+// wordsHint helps who wrote a whole command line, or a command of shells, where a program belongs; empty for any other word.
 func wordsHint(program string) string {
-	if len(strings.Fields(program)) < 2 {
+	switch {
+	case slices.Contains(builtins, program):
+		return " It is a command of shells: use a shell call."
+	case len(strings.Fields(program)) < 2:
 		return ""
 	}
 	return " A structured call's binary is one program, and args are its arguments."

@@ -33,6 +33,7 @@ func TestWhatCannotBeStartedHasNoExitCode(t *testing.T) {
 	}{
 		"nothing":                      {inPath(), result.CommandNotFound, "no command"},
 		"an empty name":                {inPath(""), result.CommandNotFound, "no command"},
+		"a command of shells":          {inPath("ulimit"), result.CommandNotFound, "It is a command of shells: use a shell call."},
 		"an unknown name":              {inPath("nosuchcommand"), result.CommandNotFound, `"nosuchcommand" was not found in PATH (relative:` + dir},
 		"without a PATH":               {Command{Argv: []string{"true"}, Dir: "/"}, result.CommandNotFound, "has no PATH"},
 		"not executable":               {inPath("plain"), result.CommandNotFound, "permission denied"},
