@@ -123,7 +123,7 @@ func TestJavaScriptForms(t *testing.T) {
 		source = strings.ReplaceAll(source, "¬", "`")
 		for _, space := range []string{" ", "\ufeff", "\u00a0", "\u3000", "\u2028"} {
 			spaced := strings.ReplaceAll(source, "¦", space)
-			denial := checkCode(policy, "javascript", spaced[1:])
+			denial := checkCode(policy, []string{"javascript", "js", "node", "typescript", "ts"}[len(source)%5], spaced[1:])
 			reason := ""
 			if denial != nil {
 				reason = denial.Reason

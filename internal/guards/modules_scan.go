@@ -3,6 +3,8 @@ package guards
 import (
 	"slices"
 	"strings"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // scanRun is the search of one text.
@@ -21,6 +23,7 @@ type scanRun struct {
 }
 
 func newScanRun(s *moduleScanner, source, language string, found *findings) *scanRun {
+	language = spec.Language(language)
 	isJavaScript := language == "javascript" || language == "typescript"
 	source = strings.TrimPrefix(source, "\ufeff") // a byte order mark
 	if isJavaScript {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // snippetName is the name of a snippet's file, without its suffix: no module that somebody imports is called so.
@@ -22,6 +24,7 @@ type language struct {
 	beside bool
 }
 
+// languages are by the names that spec.Language gives them.
 var languages = map[string]language{
 	"python":     {suffix: ".py", imports: "PYTHONPATH"},
 	"javascript": {suffix: ".js", imports: "NODE_PATH", beside: true},
@@ -30,12 +33,19 @@ var languages = map[string]language{
 	"perl":       {suffix: ".pl", imports: "PERL5LIB"},
 	"bash":       {suffix: ".sh"},
 	"sh":         {suffix: ".sh"},
+	"go":         {suffix: ".go"},
+	"java":       {suffix: ".java"},
+	"php":        {suffix: ".php"},
+	"r":          {suffix: ".R"},
+	"lua":        {suffix: ".lua"},
+	"rust":       {suffix: ".rs"},
+	"kotlin":     {suffix: ".kts"},
 }
 
 // addSnippet makes a file of the call's snippet, which imports modules as if it were in the call's directory, whose name is its path. It
 // returns the file's path.
 func (p *prepared) addSnippet(a *wire.Assignment, dir *os.File) (string, error) {
-	as := languages[a.Language]
+	as := languages[spec.Language(a.Language)]
 	name := snippetName + as.suffix
 	if err := p.files.write(name, a.Source); err != nil {
 		return "", err
@@ -54,8 +64,12 @@ func (p *prepared) addSnippet(a *wire.Assignment, dir *os.File) (string, error) 
 // maxLinks bounds how many files of a directory get links. A program that looks for others by their own paths finds them.
 const maxLinks = 1000
 
+// packages is where programs of JavaScript look for what is installed, beside their file and in each directory above.
+const packages = "node_modules"
+
 // link makes what is in a directory appear beside the private files, where a module can be looked for. What can't be linked
-// isn't found. A package.json says how the files beside it are read, and isn't about the snippet.
+// isn't found. A package.json says how the files beside it are read, and isn't about the snippet. Packages may lie in a directory
+// above.
 func (f *privateFiles) link(dir *os.File) {
 	from, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
 	if err != nil {
@@ -66,6 +80,18 @@ func (f *privateFiles) link(dir *os.File) {
 	for _, name := range names {
 		if name != "package.json" {
 			_ = f.own.Symlink(path.Join(dir.Name(), name), name)
+		}
+	}
+	if slices.Contains(names, packages) {
+		return
+	}
+	for at := dir.Name(); ; at = path.Dir(at) {
+		if _, err := os.Stat(path.Join(at, packages)); err == nil {
+			_ = f.own.Symlink(path.Join(at, packages), packages)
+			return
+		}
+		if at == path.Dir(at) {
+			return
 		}
 	}
 }

@@ -84,6 +84,36 @@ if __name__ == '__main__':
 	wantNoFilesLeft(t, tmp)
 }
 
+// The private files lie elsewhere, so that what is above the directory isn't above them.
+func TestASnippetFindsThePackagesAboveItsDirectory(t *testing.T) {
+	temporary(t)
+	e := executor(t)
+	if err := errors.Join(os.MkdirAll(e.WorkingDir+"/node_modules/pack", 0o700), os.MkdirAll(e.WorkingDir+"/a/b", 0o700),
+		os.WriteFile(e.WorkingDir+"/node_modules/pack/index.js", []byte("42\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	e.WorkingDir += "/a/b"
+	for _, language := range []string{"javascript", "js", "node", "ts"} {
+		a := snippet(e, language, "", "sh", "-c", `cat "${0%/*}/node_modules/pack/index.js"`)
+		if r := execute(t, e, a); string(r.Outcome.Stdout.Head) != "42\n" {
+			t.Errorf("%s: %q, %s", language, r.Outcome.Stdout.Head, r.Outcome.Stderr.Head)
+		}
+	}
+}
+
+func TestTheFileOfASnippetHasTheSuffixOfItsLanguage(t *testing.T) {
+	temporary(t)
+	e := executor(t)
+	for language, want := range map[string]string{
+		"go": "go", "java": "java", "php": "php", "r": "R", "lua": "lua", "rust": "rs", "kotlin": "kts", "python3": "py", "ts": "ts",
+	} {
+		r := execute(t, e, snippet(e, language, "", "sh", "-c", `echo "${0##*.}"`))
+		if string(r.Outcome.Stdout.Head) != want+"\n" {
+			t.Errorf("%s: %q, %s", language, r.Outcome.Stdout.Head, r.Outcome.Stderr.Head)
+		}
+	}
+}
+
 // A command of the session may put anything in the directory's place.
 func TestWhatIsBesideASnippetIsOfTheDirectoryThatWasLookedUp(t *testing.T) {
 	tmp := temporary(t)
