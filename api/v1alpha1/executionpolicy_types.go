@@ -347,10 +347,12 @@ type OutputPolicy struct {
 	// there, if the operator has one. 0 keeps no more than maxBytesPerStream. At most 1073741824; default 8388608.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1073741824
+	// +kubebuilder:default=8388608
 	// +optional
 	KeepBytesPerStream *int64 `json:"keepBytesPerStream,omitempty"`
 
 	// artifacts bounds the files that calls keep with spec.collect.
+	// +kubebuilder:default={}
 	// +optional
 	Artifacts *ArtifactsPolicy `json:"artifacts,omitempty"`
 

@@ -66,6 +66,7 @@ type AllowedHost struct {
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	// +listType=atomic
+	// +kubebuilder:default={443}
 	// +optional
 	Ports []int32 `json:"ports,omitempty"`
 }

@@ -49,12 +49,14 @@ type ArtifactsPolicy struct {
 	// maxCount is how many files are kept of a call, at most 100. 0 keeps none. Default 100.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=100
 	// +optional
 	MaxCount *int32 `json:"maxCount,omitempty"`
 
 	// maxBytes is the size of the largest file that is kept, in bytes. At most 1073741824; default 33554432 (32 MiB).
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1073741824
+	// +kubebuilder:default=33554432
 	// +optional
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 
@@ -62,6 +64,7 @@ type ArtifactsPolicy struct {
 	// 1073741824; default 134217728 (128 MiB).
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1073741824
+	// +kubebuilder:default=134217728
 	// +optional
 	MaxTotalBytes *int64 `json:"maxTotalBytes,omitempty"`
 }

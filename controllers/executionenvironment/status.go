@@ -95,8 +95,8 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 	no := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes)}
 	}
-	// Other environments' duplicate mark is said on those.
-	if message := decide.DuplicateDefault(in.Defaults); message != "" && isDefault(env) {
+	// A call that names another environment fails too: it would get the default's variables.
+	if message := decide.DuplicateDefault(in.Defaults); message != "" {
 		return no(v1alpha1.ReasonDuplicateDefault, message)
 	}
 	policy, err := in.policies.For(env)

@@ -13,7 +13,9 @@ package decide
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -272,6 +274,11 @@ func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) (
 	case v1alpha1.ActionCode:
 		if prefix, ok := env.Interpreters[action.Language]; ok {
 			return slices.Clone(prefix), nil
+		}
+		for _, key := range slices.Sorted(maps.Keys(env.Interpreters)) {
+			if strings.ToLower(key) == action.Language {
+				return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "spec.interpreters of the environment has the language %q, and languages are compared in lower case: write %q", key, action.Language)
+			}
 		}
 		if prefix, ok := builtinInterpreters[action.Language]; ok {
 			return slices.Clone(prefix), nil

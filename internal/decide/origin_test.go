@@ -53,7 +53,7 @@ func TestASessionThatCannotBeginSaysWhy(t *testing.T) {
 		"no policy of the name":         {[]func(*decide.SessionSnapshot){func(s *decide.SessionSnapshot) { s.Policies.Named = nil }}, v1alpha1.ReasonInvalidPolicy, `"policy"`},
 		"a policy that doesn't compile": {[]func(*decide.SessionSnapshot){func(s *decide.SessionSnapshot) { s.Policies.Named.Spec.Access = "Anybody" }}, v1alpha1.ReasonInvalidPolicy, "spec.access"},
 		"variables of no process": {[]func(*decide.SessionSnapshot){func(s *decide.SessionSnapshot) {
-			s.Session.Spec.Env = callEnv("A", strings.Repeat("x", 200<<10))
+			s.Session.Spec.Env = callEnv("A", strings.Repeat("x", 300<<10))
 		}}, v1alpha1.ReasonInvalidEnvironment, "the session's variables"},
 	} {
 		o, err := decide.Begin(begin(tc.change...))

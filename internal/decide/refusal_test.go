@@ -43,6 +43,11 @@ func contextRefusals() map[string]refusalCase {
 		"a language without an interpreter": {
 			both(runs(code("Lua", "print(1)")), under(languages("lua"))), v1alpha1.ReasonInvalidEnvironment, false, `spec.interpreters["lua"]`,
 		},
+		"an interpreter of a language that isn't in lower case": {
+			both(runs(code("Python", "print(1)")), func(s *decide.Snapshot) {
+				s.Named.Spec.Interpreters = map[string]v1alpha1.CommandPrefix{"Python": {"python3", "-I"}}
+			}), v1alpha1.ReasonInvalidEnvironment, false, `write "python"`,
+		},
 		"a policy that doesn't exist": {
 			both(func(s *decide.Snapshot) { s.Policies.Named = nil }), v1alpha1.ReasonInvalidPolicy, false, `no ExecutionPolicy "policy", which ExecutionEnvironment "env" names`,
 		},

@@ -131,8 +131,8 @@ func sessionRefusals() map[string]refusalCase {
 			v1alpha1.ReasonInvalidEnvironment, false, `the variables ["A" "B"] refer to`,
 		},
 		"more variables than a process can have": {one(
-			began(func(o *decide.Origin) { o.Env = callEnv("A", strings.Repeat("x", 100<<10)) }),
-			func(s *decide.Snapshot) { s.Call.Spec.Env = callEnv("B", strings.Repeat("x", 100<<10)) },
+			began(func(o *decide.Origin) { o.Env = callEnv("A", strings.Repeat("x", 140<<10)) }),
+			func(s *decide.Snapshot) { s.Call.Spec.Env = callEnv("B", strings.Repeat("x", 140<<10)) },
 		), v1alpha1.ReasonInvalidEnvironment, false, "over the limit"},
 	}
 }

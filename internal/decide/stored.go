@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -28,14 +29,19 @@ func (d *Decision) Encode() ([]byte, error) {
 
 // encode writes what is stored. The error says what it is made of.
 func encode(stored any, parts string) ([]byte, error) {
-	raw, err := json.Marshal(stored)
-	if err != nil {
+	var raw strings.Builder
+	e := json.NewEncoder(&raw)
+	// Nobody reads it as HTML, where "<" has to be six bytes.
+	e.SetEscapeHTML(false)
+	if err := e.Encode(stored); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", parts, err)
 	}
-	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("%s take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", parts, len(raw), MaxStoredBytes)
+	text := strings.TrimSuffix(raw.String(), "\n")
+	if len(text) > MaxStoredBytes {
+		return nil, fmt.Errorf("%s take %d bytes together as JSON, and at most %d of them can be kept with a call or a session: "+
+			"put large values into a file or a ConfigMap volume", parts, len(text), MaxStoredBytes)
 	}
-	return raw, nil
+	return []byte(text), nil
 }
 
 // Decode reads what Encode wrote.

@@ -1,7 +1,6 @@
 package decide_test
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -104,6 +103,17 @@ func TestADecisionIsStoredUpToItsBoundAndNoFurther(t *testing.T) {
 	}
 }
 
+// What HTML has a meaning for takes no more room than other text.
+func TestMarkupIsStoredAsItIs(t *testing.T) {
+	t.Parallel()
+	d, _ := stored(t)
+	markup := strings.Repeat("<a>&</a>", decide.MaxStoredBytes/16)
+	d.Plan.Layers[0].Vars[0].Value = markup
+	if got := decode(t, encode(t, d)).Plan.Layers[0].Vars[0].Value; got != markup {
+		t.Errorf("%d bytes came back as %d", len(markup), len(got))
+	}
+}
+
 // Annotations on an object may have 256 KiB together, and sealing writes base64 of a few bytes more.
 func TestASealedDecisionFitsAnAnnotation(t *testing.T) {
 	t.Parallel()
@@ -139,7 +149,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		second := decode(t, again)
-		third, err := json.Marshal(second)
+		third, err := second.Encode()
 		if err != nil || string(third) != string(again) {
 			t.Errorf("%q became %q, then %q, %v", raw, again, third, err)
 		}

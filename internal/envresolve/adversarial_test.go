@@ -102,6 +102,23 @@ func TestALayerThatCantBeUsedIsAnError(t *testing.T) {
 	}
 }
 
+// What refers to a value is no literal, and a session's variables are beside its call's.
+func TestTheBoundOfALayerIsThatOfAnObjectsOwnLiterals(t *testing.T) {
+	t.Parallel()
+	most := Var{Name: "A", Value: strings.Repeat("x", MaxLayerBytes/2-1)}
+	of := func(name string) Var { return Var{Name: name, Value: most.Value} }
+	for name, plan := range map[string]*Plan{
+		"references": onDefault(most, of("B"), Var{Name: "TOKEN", Ref: "REF_1"}), "a session's": fromCall(most, of("B"), of("C"), of("D")),
+	} {
+		if err := plan.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := fromCall(most, of("B"), of("C"), of("D"), Var{Name: "E"}).Validate(); err == nil || !strings.Contains(err.Error(), "262145") {
+		t.Errorf("more than two objects can have: %v", err)
+	}
+}
+
 func TestTheLongestVariablesPass(t *testing.T) {
 	t.Parallel()
 	longest := Var{Name: "A", Value: strings.Repeat("x", MaxVarBytes-2)}

@@ -11,7 +11,7 @@ import (
 // or with arguments and variables that together take more than a quarter of the stack's limit, 8 MiB by default. Half of
 // that is for the arguments.
 const (
-	// MaxLayerBytes bounds the names and literal values of one layer.
+	// MaxLayerBytes bounds the literal variables of one object. A call's layer has two: the call's own, and its session's.
 	MaxLayerBytes = 128 << 10
 	// MaxVarBytes bounds one KEY=VALUE (MAX_ARG_STRLEN counts a final NUL).
 	MaxVarBytes = 128<<10 - 1
@@ -43,16 +43,21 @@ func (p *Plan) Validate() error {
 }
 
 func (l *Layer) validate() error {
-	size := 0
+	size, limit := 0, MaxLayerBytes
+	if l.Source == SourceCall {
+		limit *= 2
+	}
 	for i := range l.Vars {
 		v := &l.Vars[i]
 		if reason := l.problemOf(v); reason != "" {
 			return varError(v, l.Source, reason)
 		}
-		size += len(v.Name) + len(v.Value)
+		if v.Ref == "" {
+			size += len(v.Name) + len(v.Value)
+		}
 	}
-	if size > MaxLayerBytes {
-		return fmt.Errorf("layer %s holds %d bytes of variables, over the limit of %d", l.Source, size, MaxLayerBytes)
+	if size > limit {
+		return fmt.Errorf("layer %s holds %d bytes of variables, over the limit of %d", l.Source, size, limit)
 	}
 	return nil
 }

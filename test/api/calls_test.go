@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -503,6 +504,53 @@ func TestMetadataOfACallMayBeEdited(t *testing.T) {
 	if got := s.run("get", "toolcall", "labelled", "--output=jsonpath={.metadata.generation}"); got != "1" {
 		t.Errorf("the generation is %s", got)
 	}
+}
+
+// A change of a label by a client that drops empty values isn't one of the spec, and so ends no call.
+func TestALabelOfACallWithEmptyValuesMayBeEditedByATypedClient(t *testing.T) {
+	s := newSpace(t)
+	s.needsStamp()
+	call := &unstructured.Unstructured{}
+	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	call.SetNamespace(s.namespace)
+	call.SetName("empty")
+	call.Object["spec"] = map[string]any{
+		"structured": map[string]any{"binary": "ls", "args": []any{}}, "sessionRef": map[string]any{"name": "s", "uid": ""}, "network": map[string]any{"hosts": []any{}},
+		"env": []any{}, "collect": []any{}, "stdin": "", "workingDir": "", "trusted": false, "background": false, "cancel": false,
+	}
+	s.create(call)
+	before := call.Object["spec"]
+	typed := &v1alpha1.ToolCall{}
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), typed); err != nil {
+		t.Fatal(err)
+	}
+	typed.Labels = map[string]string{"team": "a"}
+	expectRefused(t, s.admin.Update(t.Context(), typed), "")
+	if typed.IsEdited() || typed.Labels["team"] != "a" {
+		t.Errorf("its generation is %d, its labels are %v", typed.Generation, typed.Labels)
+	}
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), call); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, call.Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), typed); err != nil {
+		t.Fatal(err)
+	}
+	typed.Spec.Cancel = true
+	expectRefused(t, s.admin.Update(t.Context(), typed), "")
+	if !typed.Spec.Cancel {
+		t.Error("it wasn't cancelled")
+	}
+	typed.Spec.Structured.Args = []string{"-l"}
+	expectRefused(t, s.admin.Update(t.Context(), typed), "structured is immutable")
+	// The other way about it counts as the same too.
+	bare := newCall(s.namespace, "bare")
+	bare.Spec.Network = &v1alpha1.CallNetwork{}
+	s.create(bare)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"network":{"hosts":[]},"cancel":true}}`))
+	expectRefused(t, s.admin.Patch(t.Context(), bare, patch), "")
 }
 
 // A client that reads an object into a type and writes it back drops empty values: that changes nothing.

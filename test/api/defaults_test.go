@@ -67,6 +67,10 @@ func TestAPolicyShowsItsDefaults(t *testing.T) {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
+	host := s.specOf("ExecutionPolicy", "p-"+s.namespace, `,"spec":{"network":{"allowed":[{"host":"a.test"}]}}`)["network"]
+	if diff := cmp.Diff(fromJSON(t, `{"allowInCluster":false,"udp":false,"allowed":[{"host":"a.test","ports":[443]}]}`), host); diff != "" {
+		t.Errorf("a host:\n%s", diff)
+	}
 	// What is set stays: an empty list and a false aren't unset.
 	set := `{"access":"Open","shell":{"enabled":true},"envBlocklist":[],"protectedEnv":[],"code":{"enabled":false,"languages":[],"deniedModules":[]}}`
 	got := s.specOf("ExecutionPolicy", "p-"+s.namespace, `,"spec":`+set)

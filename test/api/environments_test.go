@@ -56,6 +56,9 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"an interpreter": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
 			s.Interpreters = map[string]v1alpha1.CommandPrefix{"python": {"python3", "-I"}}
 		}), ""},
+		"a language in upper case": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Interpreters = map[string]v1alpha1.CommandPrefix{"Python": {"python3", "-I"}}
+		}), "write python, not Python"},
 		"queues":                       {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{"agents", "batch.night-1"} }), ""},
 		"an empty queue":               {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{""} }), "spec.queues[0]"},
 		"a queue that is no name":      {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{"a", "b c"} }), "spec.queues[1]"},
@@ -97,6 +100,14 @@ func TestEnvironmentsAndSkillsAreBoundedInSize(t *testing.T) {
 		annotated.SetAnnotations(map[string]string{"example.com/a": text + text + text})
 		s.attempt(t, attempt{annotated, "256 KiB"})
 	}
+}
+
+// A character of two bytes counts as two.
+func TestVariablesOfEnvironmentsAndSkillsAreBoundedInBytes(t *testing.T) {
+	s := newSpace(t)
+	env := []v1alpha1.EnvVar{{Name: "A", Value: strings.Repeat("é", 70_000)}}
+	s.attempt(t, attempt{&v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "i", Env: env}}, "131072 bytes"})
+	s.attempt(t, attempt{&v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: env}}, "131072 bytes"})
 }
 
 func TestRedactOfAVariable(t *testing.T) {

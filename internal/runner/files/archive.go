@@ -107,7 +107,7 @@ func (a *packing) file(p *place, h *tar.Header) error {
 	}
 	defer from.Close()
 	if from.Size > a.c.rules.MaxReadBytes {
-		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", sys.Quote(p.path), from.Size, a.c.rules.MaxReadBytes)
+		return sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %s.", sys.Quote(p.path), from.Size, boundText(a.c.rules.MaxReadBytes))
 	}
 	h.Size = from.Size
 	if err := a.to.WriteHeader(h); err != nil {

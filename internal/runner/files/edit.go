@@ -66,7 +66,7 @@ func (c *call) readWhole(p *place) ([]byte, error) {
 	defer sys.Close(fd)
 	if limit := min(c.rules.MaxReadBytes, c.rules.MaxWriteBytes); p.st.Size > limit {
 		return nil, sys.NewError(reason.FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
-			"to %d be edited.", sys.Quote(p.path), p.st.Size, limit)
+			"to %s bytes be edited.", sys.Quote(p.path), p.st.Size, boundText(limit))
 	}
 	content, err := sys.ReadSpan(c.ctx, fd, sys.Span{End: p.st.Size})
 	return content, sys.FileError("read", p.path, err)
@@ -136,8 +136,8 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	}
 	size := int64(len(content)) + int64(count)*int64(len(withReturns)-len(e.OldString))
 	if size > c.rules.MaxWriteBytes {
-		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
-			sys.Quote(p.path), size, c.rules.MaxWriteBytes)
+		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %s.",
+			sys.Quote(p.path), size, boundText(c.rules.MaxWriteBytes))
 	}
 	return t.replace([]byte(e.OldString), with, withReturns), count, nil
 }

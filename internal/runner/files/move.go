@@ -147,7 +147,7 @@ func (c *call) moveAcross(from, to *place) error {
 	st := from.st
 	if st.Size > c.rules.MaxWriteBytes {
 		return sys.NewError(reason.FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
-			"copies of %d.", sys.Quote(from.path), st.Size, sys.Quote(to.path), c.rules.MaxWriteBytes)
+			"copies of %s.", sys.Quote(from.path), st.Size, sys.Quote(to.path), boundText(c.rules.MaxWriteBytes))
 	}
 	content := sys.NewReader(c.ctx, fd, sys.Span{End: st.Size})
 	// The owner is that of the file that moves, not of the one that it replaces.

@@ -2,10 +2,12 @@ package files
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -27,6 +29,14 @@ type compiledRules struct {
 	showing sync.Mutex
 	// listField names the list of the policy, for messages.
 	listField string
+}
+
+// boundText is a bound in bytes, for messages: kubectl shows no default of maxReadBytes and maxWriteBytes.
+func boundText(bound int64) string {
+	if bound == DefaultMaxBytes {
+		return fmt.Sprintf("%d (the default)", bound)
+	}
+	return strconv.FormatInt(bound, 10)
 }
 
 // compile checks rules; what can't be applied allows nothing.

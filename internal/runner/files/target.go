@@ -143,7 +143,7 @@ func (t *Target) create() error {
 // Write adds bytes.
 func (t *Target) Write(p []byte) (int, error) {
 	if int64(len(p)) > t.c.rules.MaxWriteBytes-t.size {
-		return 0, sys.NewError(reason.FileTooLarge, "The content has more than the %d bytes that the policy's files.maxWriteBytes allows.", t.c.rules.MaxWriteBytes)
+		return 0, sys.NewError(reason.FileTooLarge, "The content has more bytes than the policy's files.maxWriteBytes allows: %s.", boundText(t.c.rules.MaxWriteBytes))
 	}
 	for rest := p; len(rest) > 0; {
 		if err := t.c.ctx.Err(); err != nil {

@@ -220,6 +220,7 @@ func TestWhatWasFoundIsWhatIsOpened(t *testing.T) {
 
 func TestFailedWritesLeaveNothing(t *testing.T) {
 	w := newWorld(t)
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f", Content: make([]byte, DefaultMaxBytes+1)}, reason.FileTooLarge, "4194304 (the default)")
 	w.rules.MaxWriteBytes = 10
 	w.file("f", "old")
 	w.dir("d")
