@@ -66,13 +66,10 @@ func firstTexts(texts []string) []string {
 // awaitApproval counts what people decided about a call. Nothing is decided anew before enough of them approved. The call gives up what an
 // operator that has just started took for it before the session's process said that it doesn't have the call.
 func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects, error) {
-	if v := o.session; v != nil {
+	if o.session != nil {
 		refused, err := r.refuseSession(ctx, o)
 		if err != nil || refused != nil {
 			return ptr.Deref(refused, effects{}), err
-		}
-		if !v.isInLine || v.isExcluded {
-			return effects{joinLine: true, leaveQueue: true, wake: time.Millisecond}, nil
 		}
 	}
 	decisions, err := r.readDecisions(ctx, o)
@@ -85,14 +82,16 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 	switch {
 	case tally.Denial != nil:
 		return o.endUnapproved(tally.Denial), nil
+	case left <= 0 && !tally.IsApproved(o.call) && len(tally.ApprovedBy) <= len(request.ApprovedBy):
+		return o.endUnapproved(nil), nil
+	case o.session != nil && (!o.session.isInLine || o.session.isExcluded):
+		return effects{joinLine: true, leaveQueue: true, wake: time.Millisecond}, nil
 	case tally.IsApproved(o.call):
 		return r.startApproved(ctx, o, tally.ApprovedBy), nil
 	case len(tally.ApprovedBy) > len(request.ApprovedBy):
 		next := request.DeepCopy()
 		next.ApprovedBy = tally.ApprovedBy
 		return effects{status: o.awaiting(next), leaveQueue: true, wake: max(left, time.Millisecond)}, nil
-	case left <= 0:
-		return o.endUnapproved(nil), nil
 	default:
 		return effects{leaveQueue: true, wake: left}, nil
 	}

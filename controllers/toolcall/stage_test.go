@@ -185,6 +185,20 @@ func TestEachObservationHasItsStage(t *testing.T) {
 	}
 }
 
+// A call that has left its line, because its end couldn't be written yet, waits for nothing: nobody would wake it.
+func TestACallThatLeftItsLineDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := sight{inSession: true, queued: true}
+	o := s.observation(sessions{})
+	if got := stageOf(o); got != Waiting {
+		t.Errorf("in its line: %s", got)
+	}
+	o.session.isExcluded = true
+	if got := stageOf(o); got != Eligible {
+		t.Errorf("out of it: %s", got)
+	}
+}
+
 // What must never happen, over all that can be seen at once.
 func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 	t.Parallel()

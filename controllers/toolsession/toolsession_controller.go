@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -62,7 +63,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions *trigger.Trigge
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, ErrBehind) {
-		return ctrl.Result{RequeueAfter: apicache.Lag}, nil
+		// All sessions ask, for as long as the API server doesn't answer.
+		return ctrl.Result{RequeueAfter: wait.Jitter(10*apicache.Lag, 1)}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err

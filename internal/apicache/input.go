@@ -44,6 +44,9 @@ func slimCall(call *v1alpha1.ToolCall) {
 // omittedDecision stands, in memory only, for a sealed decision that was left out.
 const omittedDecision = "-"
 
+// omittedFinalizers stands, in memory only, for a call's finalizers.
+const omittedFinalizers = "-"
+
 // isSlim says that the input was left out. What the API server took has an action, or no more than the cache keeps.
 func isSlim(call *v1alpha1.ToolCall) bool {
 	spec := &call.Spec
@@ -81,7 +84,11 @@ func textBytes(texts map[string]string) int {
 func slimMetadata(call *v1alpha1.ToolCall) {
 	labels, annotations := call.Labels, call.Annotations
 	call.Labels, call.Annotations = map[string]string{}, map[string]string{}
-	call.OwnerReferences, call.Finalizers = nil, nil
+	call.OwnerReferences = nil
+	if len(call.Finalizers) > 0 {
+		// That there are some is read. Nobody writes them: a patch of the status has no metadata.
+		call.Finalizers = []string{omittedFinalizers}
+	}
 	if queue, ok := labels[jobspec.LabelQueue]; ok {
 		call.Labels[jobspec.LabelQueue] = queue
 	}

@@ -115,12 +115,13 @@ func homeOf(origin *decide.Origin) string {
 }
 
 // mountClaim puts the workspace and the home directory on the session's claim, in place of what is mounted there. A home
-// directory that is the root directory can't lie on a volume.
+// directory that is the root directory can't lie on a volume, and /tmp, which has the files of secrets, is never kept.
 func mountClaim(pod *corev1.PodSpec, claim, home string) {
 	container := &pod.Containers[0]
+	hasOwn := home != workspaceMount && home != "/" && home != "/tmp"
 	var kept []corev1.VolumeMount
 	for _, m := range container.VolumeMounts {
-		if at := path.Clean(m.MountPath); at != workspaceMount && at != home {
+		if at := path.Clean(m.MountPath); at != workspaceMount && (at != home || !hasOwn) {
 			kept = append(kept, m)
 		}
 	}
@@ -134,7 +135,7 @@ func mountClaim(pod *corev1.PodSpec, claim, home string) {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}})
 	container.VolumeMounts = append(kept, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspaceMount, SubPath: workspacePart})
-	if home != workspaceMount && home != "/" {
+	if hasOwn {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: home, SubPath: homePart})
 	}
 	container.Env = append(container.Env, corev1.EnvVar{Name: homeVariable, Value: home})

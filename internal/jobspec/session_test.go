@@ -174,6 +174,12 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 			},
 			map[string]string{"/workspace": "workspace"},
 		},
+		"one whose home directory is /tmp": {
+			func(e *v1alpha1.ExecutionEnvironmentSpec) {
+				e.Env = []v1alpha1.EnvVar{{Name: "HOME", Value: "/tmp"}}
+			},
+			map[string]string{"/workspace": "workspace"},
+		},
 		"one that mounts a workspace itself": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
 				e.Volumes = []corev1.Volume{{Name: "own"}}
@@ -201,7 +207,7 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 			t.Errorf("%s: %s%v", name, diff, paths)
 		}
 		home := pod.Containers[0].Env[len(pod.Containers[0].Env)-1]
-		if home.Name != "HOME" || home.Value != "/" && got[home.Value] == "" {
+		if home.Name != "HOME" || home.Value != "/" && home.Value != "/tmp" && got[home.Value] == "" {
 			t.Errorf("%s: HOME is %+v", name, home)
 		}
 	}

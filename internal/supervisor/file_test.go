@@ -97,6 +97,9 @@ func TestWhereFileActionsReachWithoutAPolicysPaths(t *testing.T) {
 	try := func(operation spec.Operation, path string) string {
 		a := fileCall(e, spec.File{Operation: operation, Path: path, Content: []byte("x")})
 		a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "HOME", Value: other}}}}
+		if e.WorkingDir == "/" {
+			a.Environment.AllowedPaths = nil
+		}
 		return execute(t, e, a).Outcome.Reason
 	}
 	if os.WriteFile(filepath.Join(other, "a"), nil, 0o600) != nil {
@@ -110,9 +113,13 @@ func TestWhereFileActionsReachWithoutAPolicysPaths(t *testing.T) {
 		}
 	}
 	defer os.RemoveAll("/tmp/toolcall-file-test")
-	for path, want := range map[string]string{e.WorkingDir + "/a": result.Completed, home + "/a": result.Completed, "/etc/hostname": result.PathNotAllowed} {
-		if got := try("Read", path); got != want {
-			t.Errorf("reading %s: %s", path, got)
+	readable := map[string]string{e.WorkingDir + "/a": result.Completed, home + "/a": result.Completed, "/etc/hostname": result.PathNotAllowed}
+	// An image without a directory of its own is no image that opens everything.
+	for _, e.WorkingDir = range []string{e.WorkingDir, "/"} {
+		for path, want := range readable {
+			if got := try("Read", path); got != want {
+				t.Errorf("reading %s beside %s: %s", path, e.WorkingDir, got)
+			}
 		}
 	}
 }

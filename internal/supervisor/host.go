@@ -106,7 +106,13 @@ func (h *host) handle(m *wire.Message) (*wire.Message, error) {
 	return nil, nil
 }
 
+// sessionSuspended is the reason of an end after which the session goes on.
+const sessionSuspended = "SessionSuspended"
+
 func endOf(reason string) runner.Stop {
+	if reason == sessionSuspended {
+		return runner.Stop{Reason: result.SessionEnded, Message: "the session was suspended, which ends its calls"}
+	}
 	return runner.Stop{Reason: result.SessionEnded, Message: fmt.Sprintf("the session ended: %.64s", reason)}
 }
 

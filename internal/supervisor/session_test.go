@@ -143,6 +143,16 @@ func TestTheRunnerKeepsNoMoreResultsThanItMay(t *testing.T) {
 	})
 }
 
+func TestASuspendedSessionHasNotEnded(t *testing.T) {
+	inSession(t, func(b *bench, p *pipe) {
+		b.run(p, "c1")
+		p.in <- ended("SessionSuspended")
+		if o := b.wantResult(p, "c1"); o.Reason != result.CancelRequested || o.Message != "the session was suspended, which ends its calls" {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
 func TestTheEndOfASession(t *testing.T) {
 	inSession(t, func(b *bench, p *pipe) {
 		for _, uid := range []string{"c1", "c2"} {

@@ -95,6 +95,7 @@ func TestOnOtherFileSystems(t *testing.T) {
 	t.Run("deletes of volumes", testDeletesOfVolumes)
 	t.Run("other kinds", testOtherKinds)
 	t.Run("moves across", testMovesAcross)
+	t.Run("moves nothing across", testMovesNothingAcross)
 }
 
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
@@ -345,13 +346,28 @@ func testMovesAcross(t *testing.T) {
 				return nil
 			}
 			c.ctx = ctx
-			if err := c.moveAcross(from, to); reasonOf(err) != reason.FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
+			err := c.copyAcross(from, to)
+			if err == nil {
+				err = c.removeCopied(from, to)
+			}
+			if reasonOf(err) != reason.FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%v", err)
 			}
 			if _, err := os.Stat(w.root + "/f"); err != nil || !ctx.done {
 				t.Errorf("the source is gone: %v", err)
 			}
 		})
+	}
+}
+
+// testMovesNothingAcross has nothing made that didn't move.
+func testMovesNothingAcross(t *testing.T) {
+	w := newWorld(t)
+	mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "")
+	w.file("d/f", "x")
+	_, result, err := w.do(spec.File{Operation: spec.OperationMove, Path: "d", Destination: "small/d"})
+	if reasonOf(err) != reason.NotSupported || result.Path != "" || result.Created {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 

@@ -29,7 +29,11 @@ func (c *call) move() (Result, error) {
 	result := Result{Path: to.path, Created: !to.exists()}
 	err = c.rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
-		return result, c.moveAcross(from, to)
+		err = c.copyAcross(from, to)
+		if err == nil {
+			return result, c.removeCopied(from, to)
+		}
+		return Result{}, err
 	}
 	if err != nil {
 		return Result{}, moveError(from, to, err)
@@ -133,8 +137,8 @@ func (c *call) holdsNothingDenied(p *place, newPath string) error {
 	return nil
 }
 
-// moveAcross moves a file to another file system: it is copied as a whole, then removed.
-func (c *call) moveAcross(from, to *place) error {
+// copyAcross copies a file that is moved to another file system, as a whole.
+func (c *call) copyAcross(from, to *place) error {
 	if !sys.IsRegular(&from.st) {
 		return sys.NewError(reason.NotSupported, "%s and %s are on different file systems, between which only files can be moved: make the "+
 			"directory, and move the files in it one by one.", sys.Quote(from.path), sys.Quote(to.path))
@@ -156,14 +160,11 @@ func (c *call) moveAcross(from, to *place) error {
 	if reasonIs(err, reason.FileExists) {
 		return existsError(to)
 	}
-	if err != nil {
-		return err
-	}
-	return c.removeCopied(from, to, &st)
+	return err
 }
 
 // removeCopied removes the source of a copy, if it is still what was copied.
-func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
+func (c *call) removeCopied(from, to *place) error {
 	unlock, err := lock(c.ctx, from)
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
 	defer unlock()
 	var now unix.Stat_t
 	err = unix.Fstatat(from.dir, from.name, &now, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && (!sys.IsSame(&now, st) || now.Size != st.Size || now.Mtim != st.Mtim) {
+	if st := &from.st; err == nil && (!sys.IsSame(&now, st) || now.Size != st.Size || now.Mtim != st.Mtim) {
 		return sys.NewError(reason.FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
 			sys.Quote(from.path), sys.Quote(to.path))
 	}

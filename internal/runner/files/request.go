@@ -147,9 +147,13 @@ func Do(ctx context.Context, rules *Rules, r *spec.File) (output []byte, result 
 	if err != nil {
 		return nil, Result{}, err
 	}
-	if result, err = operation.do(c); err != nil {
+	result, err = operation.do(c)
+	switch {
+	case err != nil && operation.writes:
 		// A Delete that failed may have deleted a part.
 		return nil, result, err
+	case err != nil:
+		return nil, Result{}, err
 	}
 	result.Redacted = c.redacted
 	return c.out, result, nil
