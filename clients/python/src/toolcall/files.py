@@ -247,7 +247,8 @@ class Files:
             yield call
             said = call["status"].get("file") or {}
             if said.get("truncated") and not said.get("nextOffset"):
-                raise FileFailed("FileTooLarge", f"{path} has a line that is too long to be read by lines: read it without offset and limit")
+                message = f"{path} has a line that is too long to be read by lines: read it without offset and limit"
+                raise FileFailed("FileTooLarge", message)
             left = None if left is None else left - said.get("lines", 0)
             if not said.get("nextOffset") or (left is not None and left <= 0):
                 return
