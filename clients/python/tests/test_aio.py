@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.scripted import NAMESPACE, Exchange, Scripted, session
 from tests.test_calls import Calls
-from toolcall import AsyncSession, AsyncToolcall
+from toolcall import AsyncSession, AsyncToolcall, Unavailable
 
 
 class Cancelling(unittest.TestCase):
@@ -42,6 +42,18 @@ class Cancelling(unittest.TestCase):
             return True
 
         self.fake.before = before
+
+    def test_without_callbacks_and_after_the_end(self) -> None:
+        async def work() -> None:
+            async with AsyncToolcall(NAMESPACE, api_client=self.server.api_client(), patience=5) as tc:
+                s = await tc.connect("s")
+                nothing: Any = None
+                self.assertEqual((await s.commands.run("true", on_stdout=nothing, on_stderr=nothing)).phase, "Succeeded")
+            with self.assertRaises(Unavailable) as raised:
+                await s.end()
+            self.assertEqual(raised.exception.reason, "ClientClosed")
+
+        asyncio.run(work())
 
     def test_a_background_start(self) -> None:
         self.on_post(self.fake.create)

@@ -116,9 +116,12 @@ class Opening(unittest.TestCase):
                 tc.run("true", labels={"n": 1})  # type: ignore[dict-item]
 
     def test_a_time_that_cannot_be_meant(self) -> None:
-        for wait in (0, -1, float("inf"), float("nan")):
+        wrong: list[Any] = [0, -1, float("inf"), float("nan"), None, "5"]
+        for wait in wrong:
             with self.assertRaises(InvalidArgument):
                 self.tc.session("repo", wait=wait)
+        with self.assertRaises(InvalidArgument):
+            self.tc.run("true", timeout=wrong[-1])
 
 
 class Lines(unittest.TestCase):

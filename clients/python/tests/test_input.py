@@ -37,6 +37,10 @@ class Program:
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "unavailable":
             e.refuse(503, "ServiceUnavailable")
+        elif fault == "slow":
+            time.sleep(0.3)
+            self.read += e.body[:1]
+            e.refuse(429, "InputFull", {OFFSET: str(len(self.read))})
         elif self.phase != "Running" or self.session_phase != "Ready":
             e.refuse(409, "Conflict")
         elif int(e.query["offset"]) != len(self.read):
@@ -66,6 +70,13 @@ class Input(unittest.TestCase):
         with Scripted(program.answer) as server, server.toolcall() as tc:
             tc.connect("s").commands.connect("c").write("b")
         self.assertEqual(program.read, b"a" * 100 + b"b")
+
+    def test_a_program_that_reads_slowly_is_waited_for_as_long_as_it_reads_on(self) -> None:
+        program = Program()
+        program.faults = [""] + ["slow"] * 8
+        with Scripted(program.answer) as server, server.toolcall(patience=1.0) as tc:
+            tc.connect("s").commands.connect("c").write("abcdefghijkl")
+        self.assertEqual(program.read, b"abcdefghijkl")
 
     def test_a_call_that_its_suspended_session_ended_says_so_at_once(self) -> None:
         program = Program(b"ab", "Cancelled", "Suspended")

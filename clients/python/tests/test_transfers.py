@@ -90,6 +90,36 @@ class Transfers(unittest.TestCase):
         s.files.download("data", Path(self.folder, "data"))
         self.assertEqual(Path(self.folder, "data").read_bytes(), DATA)
 
+    def test_a_file_that_is_too_large_for_one_answer_comes_in_parts(self) -> None:
+        large = os.urandom((40 << 20) + 5)
+        most, changed = 9 << 20, False
+
+        def files(e: Exchange) -> None:
+            first, _, last = e.headers.get("Range", "bytes=0-")[6:].partition("-")
+            at, end = int(first), min(int(last or len(large)) + 1, len(large))
+            if e.headers.get("If-Match", tag(large)["ETag"]) != tag(large)["ETag"] or changed and at:
+                e.refuse(412, "FileChanged")
+            elif end - at > most:
+                e.refuse(413, "FileTooLarge")
+            else:
+                e.send_response(206)
+                for name, value in {**tag(large), "Content-Length": str(end - at), "Content-Range": f"bytes {at}-{end - 1}/{len(large)}"}.items():
+                    e.send_header(name, value)
+                e.end_headers()
+                e.wfile.write(large[at:end])
+
+        s, server = self.session(files)
+        self.assertEqual(s.files.read("large", format="bytes"), large)
+        self.assertEqual(sum(each.path.endswith("/files") for each in server.seen), 2 + 6)
+        most = 1
+        with self.assertRaises(FileFailed) as raised:
+            s.files.read("large", format="bytes")
+        self.assertEqual(raised.exception.reason, "FileTooLarge")
+        most, changed = 9 << 20, True
+        with self.assertRaises(FileFailed) as raised:
+            s.files.read("large", format="bytes")
+        self.assertEqual(raised.exception.reason, "FileChanged")
+
     def test_a_local_file_that_changes_while_it_is_sent(self) -> None:
         local = Path(self.folder, "log")
         for change, says in ((DATA + b"more", ""), (DATA[:-1] + b"!", "changed"), (DATA[:70000], "shorter")):
@@ -229,6 +259,8 @@ class Directories(unittest.TestCase):
 
     def setUp(self) -> None:
         self.said: dict[str, Any] = {}
+        # What is said of the calls after the first, one after the other.
+        self.after: list[dict[str, Any]] = []
         self.specs: list[dict[str, Any]] = []
         self.server = self.enterContext(Scripted(self.answer))
         self.s = self.enterContext(self.server.toolcall()).connect("s")
@@ -243,7 +275,9 @@ class Directories(unittest.TestCase):
             made = e.json()
             self.specs.append(made["spec"])
             said = {"stdout": '{"path": "/image"}'} if made["spec"]["file"]["operation"] == "Stat" else self.said
-            e.reply(201, call(made["metadata"]["name"], made["spec"], "Succeeded", **said))
+            e.reply(201, call(made["metadata"]["name"], made["spec"], **{"phase": "Succeeded", **said}))
+            if self.after:
+                self.said = self.after.pop(0)
         else:
             e.reply(200, session())
 
@@ -283,6 +317,22 @@ class Directories(unittest.TestCase):
             self.said = said
             self.assertEqual(actions.read_file("a", 1, 10), text)
         self.assertEqual(self.s.files.read("a", offset=1), "one\n")
+
+    def test_a_line_that_is_too_long_takes_nothing_of_those_before_it(self) -> None:
+        self.said = {"stdout": "one\n", "output": "one", "file": {"lines": 1, "truncated": True, "nextOffset": 2}}
+        too_long = {"phase": "Failed", "reason": "FileTooLarge", "message": "Line 2 is longer", "stdout": "", "file": {}}
+        whole = self.said
+        self.after = [too_long, whole]
+        lines = self.s.files.read_lines("a")
+        self.assertEqual((lines.text, lines.note), ("one\n", "Line 2 is longer"))
+        self.after = [too_long]
+        self.assertEqual(Actions(self.s, "thread").read_file("a", 1, 9), "one\n\nLine 2 is longer")
+
+    def test_a_head_is_not_taken_for_the_whole(self) -> None:
+        self.said = {"stdout": "\ufffdPNG", "output": "a is a binary file", "file": {"binary": True, "truncated": True}}
+        with self.assertRaises(FileFailed):
+            self.s.files.read("a", offset=1, limit=5)
+        self.assertTrue(self.s.files.read_lines("a", limit=5).binary)
 
 
 class Changing:

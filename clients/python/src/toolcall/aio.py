@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 from . import interrupts
 from .client import Toolcall
 from .commands import BackgroundCall, Commands
-from .errors import ToolcallError
+from .errors import ToolcallError, Unavailable
 from .files import Files
 from .results import CallInfo, Result, SessionInfo
 from .sessions import Session
@@ -46,7 +46,10 @@ class Threads:
             with interrupts.under(interrupt):
                 return work()
 
-        future = asyncio.get_running_loop().run_in_executor(self._executor, interruptible)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, interruptible)
+        except RuntimeError as error:
+            raise Unavailable("ClientClosed", "the client was closed", retry_safe=True) from error
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -350,7 +353,7 @@ def _on_loop(options: RunOptions) -> None:
 
         return hear
 
-    if "on_stdout" in options:
+    if options.get("on_stdout") is not None:
         options["on_stdout"] = on_loop(options["on_stdout"])
-    if "on_stderr" in options:
+    if options.get("on_stderr") is not None:
         options["on_stderr"] = on_loop(options["on_stderr"])

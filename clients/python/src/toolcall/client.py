@@ -154,9 +154,12 @@ def _connect(context: str | None) -> tuple[Any, str | None]:
         except Exception as error:  # Its own, those of YAML, of files, and of programs that give credentials.
             raise invalid(f"the kubeconfig {paths} can't be used: {error}") from error
     elif os.path.exists(_POD_NAMESPACE):
-        config.load_incluster_config(client_configuration=configuration)
-        with open(_POD_NAMESPACE, encoding="utf-8") as file:
-            namespace = file.read().strip()
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+            with open(_POD_NAMESPACE, encoding="utf-8") as file:
+                namespace = file.read().strip()
+        except (config.ConfigException, OSError) as error:
+            raise invalid(f"the pod's service account can't be used: {error}") from error
     else:
         raise invalid(f"no kubeconfig at {paths}, and this is no pod: set KUBECONFIG, or give api_client")
     # Each call that is followed holds a connection; the client's own default is for a few requests at a time.

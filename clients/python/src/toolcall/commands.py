@@ -263,8 +263,11 @@ class BackgroundCall:
             try:
                 return self._send_once(base, part, eof)
             except Passing as error:
+                before = base
                 base, part = _without_taken(base, part, _offset_in(error.headers))
                 lost = True
+                if base > before:
+                    patience.worked()
                 patience.failed(error)
             except ToolcallError as error:
                 right = _offset_in(error.headers)

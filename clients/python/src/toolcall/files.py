@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .archives import pack, unpack
 from .calls import Order, settled
-from .errors import ToolcallError, error_of_reason, invalid
+from .errors import FileFailed, ToolcallError, error_of_reason, invalid
 from .local import local_errors
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
@@ -75,11 +75,16 @@ class Files:
     def read_lines(self, path: str, *, offset: int = 1, limit: int | None = None) -> Lines:
         """Lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before."""
         text = ""
-        for call in self._parts(path, offset or 1, limit):
-            text += call["status"].get("stdout", "")
-            is_binary = bool((call["status"].get("file") or {}).get("binary"))
-            if is_binary or not text:
-                return Lines("", result_of(call).text, is_binary)
+        try:
+            for call in self._parts(path, offset or 1, limit):
+                text += call["status"].get("stdout", "")
+                is_binary = bool((call["status"].get("file") or {}).get("binary"))
+                if is_binary or not text:
+                    return Lines("", result_of(call).text, is_binary)
+        except FileFailed as error:
+            if error.reason != "FileTooLarge" or not text:
+                raise
+            return Lines(text, error.message)
         return Lines(text)
 
     def write(self, path: str, content: str | bytes, *, mode: str | None = None) -> FileChange:
@@ -241,6 +246,9 @@ class Files:
             call = self._call("Read", path, fields)
             yield call
             said = call["status"].get("file") or {}
+            if said.get("truncated") and not said.get("nextOffset"):
+                message = f"{path} has a line that is too long to be read by lines: read it without offset and limit"
+                raise FileFailed("FileTooLarge", message)
             left = None if left is None else left - said.get("lines", 0)
             if not said.get("nextOffset") or (left is not None and left <= 0):
                 return

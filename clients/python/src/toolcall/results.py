@@ -144,7 +144,7 @@ class Listing(list[T]):
 class Lines:
     """Lines of a file for a model.
 
-    text: the lines; note: where there are none to show, a sentence that says why, otherwise ""; binary: the file isn't text.
+    text: the lines; note: where there are none to show, or not all, a sentence that says why, otherwise ""; binary: the file isn't text.
     """
 
     text: str

@@ -229,6 +229,6 @@ def not_ready(session: JSON, seconds: float) -> NotStarted:
 
 def checked_wait(seconds: float) -> float:
     """How long to wait for a session."""
-    if not 0 < seconds <= threading.TIMEOUT_MAX:
+    if not isinstance(seconds, (int, float)) or not 0 < seconds <= threading.TIMEOUT_MAX:
         raise invalid(f"wait is {seconds!r}: give a number of seconds above 0")
     return seconds

@@ -184,7 +184,10 @@ def _action(command: str | None, options: RunOptions) -> JSON:
         args = _strings("args", options.get("args", ()))
         return {"structured": {"binary": options["program"], **({"args": args} if args else {})}}
     if "tool" in options:
-        return {"tool": {"name": options["tool"], "arguments": dict(options.get("arguments", {}))}}
+        arguments = options.get("arguments", {})
+        if not isinstance(arguments, Mapping):
+            raise invalid(f"arguments is of the type {type(arguments).__name__}: give an object; one that is text as JSON is parsed before")
+        return {"tool": {"name": options["tool"], "arguments": dict(arguments)}}
     return {"code": {"language": options["language"], "source": options["code"]}}
 
 
@@ -257,7 +260,7 @@ def _strings(option: str, given: Sequence[str]) -> list[str]:
 
 def whole_seconds(seconds: float) -> int:
     """A time limit as the API has it: whole seconds, rounded up, at least 1."""
-    if not seconds > 0 or math.isinf(seconds):
+    if not isinstance(seconds, (int, float)) or not seconds > 0 or math.isinf(seconds):
         raise invalid(f"timeout is {seconds!r}: give a number of seconds above 0, or leave it out for the policy's")
     return math.ceil(seconds)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 # How often an archive that breaks off is begun again: the server breaks it off for good reasons too, and can't say so.
 _ARCHIVES = 5
+# A policy can bound how much of a file one answer has. Then it is asked for in parts, the largest that it allows between these, in bytes.
+_MAX_PART, _MIN_PART = 16 << 20, 64 << 10
 
 
 class Transfers:
@@ -56,22 +58,28 @@ class Transfers:
         """
         if archive:
             return self._get_archive(path, to)
-        patience, etag, farthest = Patience(self._session.calls.patience), "", 0
+        patience, etag, farthest, part, size = Patience(self._session.calls.patience), "", 0, 0, 0
         while True:
             try:
-                with self._open(path, to, etag) as answer:
+                with self._open(path, to, etag, part) as answer:
                     etag = answer.headers.get("ETag", "")
+                    size = _size_in(answer.headers)
                     for chunk in answer.chunks():
                         to.write(chunk)
                         # Beginning again, because the file is another one now, is no progress.
                         if to.tell() > farthest:
                             farthest = to.tell()
                             patience.worked()
-                break
+                if to.tell() >= size:
+                    break
             except Passing as error:
                 patience.failed(error)
             except Conflict as error:
                 self._wait_for_session(error, patience)
+            except FileFailed as error:
+                if error.reason != "FileTooLarge" or part == _MIN_PART:
+                    raise
+                part = max(_MIN_PART, part // 2) if part else _MAX_PART
         sha256, _ = _sum(to)
         if etag.strip('"') != sha256:
             raise _changed(f"{path} changed while it was read: read it again")
@@ -101,10 +109,15 @@ class Transfers:
             except Conflict as error:
                 self._wait_for_session(error, patience)
 
-    def _open(self, path: str, to: IO[bytes], etag: str) -> Answer:
-        """Asks for what isn't in `to` yet, or for all of it where that can't be had or the file is another one."""
+    def _open(self, path: str, to: IO[bytes], etag: str, part: int) -> Answer:
+        """Asks for what isn't in `to` yet, at most `part` bytes of it unless that is 0, or for all of it where that can't be had or
+        the file is another one."""
         at = to.tell() if etag else 0
-        answer = self._ask(path, headers={"Range": f"bytes={at}-", "If-Range": etag} if at else {})
+        headers = {"Range": f"bytes={at}-{at + part - 1 if part else ''}"} if at or part else {}
+        if at:
+            # The whole of another file would be too large again.
+            headers["If-Match" if part else "If-Range"] = etag
+        answer = self._ask(path, headers=headers)
         if answer.status != 206:
             to.seek(0)
             to.truncate()
@@ -153,6 +166,12 @@ class _Body:
             raise _changed("the local file became shorter while it was sent: send it again")
         self._left -= len(block)
         return block
+
+
+def _size_in(headers: Mapping[str, str]) -> int:
+    """How many bytes the whole file has of which an answer is a part; 0 for one that isn't a part."""
+    size = headers.get("Content-Range", "").rpartition("/")[2]
+    return int(size) if size.isdigit() else 0
 
 
 def _changed(message: str) -> FileFailed:

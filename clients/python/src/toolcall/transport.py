@@ -193,17 +193,18 @@ class Transport:
         self._has_answered = True
         answer = Answer(response)
         if answer.status == 401:
-            raise self._unauthenticated(answer, headers)
+            raise self._unauthenticated(request, answer, headers)
         if not 200 <= answer.status < 300:
             _raise(answer)
         return answer
 
-    def _unauthenticated(self, answer: Answer, headers: Mapping[str, str]) -> ToolcallError:
+    def _unauthenticated(self, request: Request, answer: Answer, headers: Mapping[str, str]) -> ToolcallError:
         with answer:
             error = error_of_answer(401, answer.read())
         token = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
         message = f"the API server at {self._host} doesn't accept the credentials{expiry_of(token)}"
-        return type(error)(error.reason, message, retry_safe=True)
+        # What was to be created wasn't. A credential that expires later says nothing of a call that was created before.
+        return type(error)(error.reason, message, retry_safe=request.method == "POST")
 
     def send(self, request: Request) -> tuple[bytes, Mapping[str, str]]:
         """Sends a request once and reads the whole answer: its body and its headers."""

@@ -32,7 +32,7 @@ class Actions:
         """Lines of a file, or why there are none."""
         def read() -> str:
             lines = self._session.files.read_lines(path, offset=offset, limit=limit)
-            return lines.note or lines.text
+            return lines.text + ("\n" if lines.text and lines.note else "") + lines.note
 
         return _said(read)
 
