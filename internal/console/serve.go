@@ -20,7 +20,6 @@ const (
 	maxHeaderBytes = 20 << 10
 	// maxStreamsPerConnection bounds the requests at the same time on an HTTP/2 connection.
 	maxStreamsPerConnection = 64
-	maxHealthConnections    = 64
 	// stopTimeout bounds how long requests may take to end when the server stops.
 	stopTimeout = 5 * time.Second
 )
@@ -31,9 +30,8 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 	server.ErrorLog = stdlog.New(newErrorLog(log), "", 0)
 	return o.Run(ctx, &serving.Server{
 		Users: "browsers", HTTP: server, Log: log,
-		Handler:     func(ctx context.Context) (http.Handler, error) { return NewHandler(ctx, o, o.API(), log) },
-		Limit:       func(l net.Listener) net.Listener { return netutil.LimitListener(l, o.MaxConnections) },
-		LimitHealth: func(l net.Listener) net.Listener { return netutil.LimitListener(l, maxHealthConnections) },
+		Handler: func(ctx context.Context) (http.Handler, error) { return NewHandler(ctx, o, o.API(), log) },
+		Limit:   func(l net.Listener) net.Listener { return netutil.LimitListener(l, o.MaxConnections) },
 		Stop: func() error {
 			stopping, stopped := context.WithTimeout(context.Background(), stopTimeout)
 			defer stopped()

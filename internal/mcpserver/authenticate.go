@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (

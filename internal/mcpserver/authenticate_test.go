@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 // gate stands in front of the tests' API server, as its administrator. It counts the token reviews, and holds those of invented tokens back

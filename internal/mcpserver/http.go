@@ -18,9 +18,9 @@ import (
 
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/tools"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (

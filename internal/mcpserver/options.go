@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 // HTTPOptions are the flags of the HTTP transport.

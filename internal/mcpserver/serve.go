@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"toolcall.dev/operator/internal/mcpserver/limits"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
@@ -22,9 +22,6 @@ const (
 	maxHeaderBytes = 64 << 10
 	// stopTimeout bounds how long cancelled calls may take to finish when the server stops.
 	stopTimeout = cancelTimeout + finishTimeout
-	// maxHealthConnections and maxHealthConnectionsPerAddress bound the connections for health checks and metrics.
-	maxHealthConnections           = 64
-	maxHealthConnectionsPerAddress = 16
 	// checkInterval is how long the server waits until it asks again whether it may act for its callers.
 	checkInterval = 5 * time.Second
 )
@@ -51,9 +48,6 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 		Ready: checks.result,
 		Limit: func(l net.Listener) net.Listener {
 			return limits.NewConnections(l, conf.sources(), conf.MaxConnections, conf.MaxConnectionsPerAddress)
-		},
-		LimitHealth: func(l net.Listener) net.Listener {
-			return limits.NewConnections(l, &limits.Sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)
 		},
 		Metrics: promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}),
 		Stop:    func() error { return conf.drain(s, server) },

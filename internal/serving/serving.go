@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
@@ -94,8 +96,8 @@ type Server struct {
 	// HTTP is the server for them. Handler makes its handler, whose streams end with the context.
 	HTTP    *http.Server
 	Handler func(ctx context.Context) (http.Handler, error)
-	// Limit and LimitHealth bound the connections of listeners.
-	Limit, LimitHealth func(net.Listener) net.Listener
+	// Limit bounds the connections of a listener.
+	Limit func(net.Listener) net.Listener
 	// Metrics are nil where there are none.
 	Metrics http.Handler
 	// Ready returns why the server isn't ready; nil if it always is.
@@ -142,7 +144,7 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 		}
 	}, s.Metrics)
 	checks.ErrorLog = s.HTTP.ErrorLog
-	running.Go(func() { cancel(checks.Serve(s.LimitHealth(health))) })
+	running.Go(func() { cancel(checks.Serve(limits.ForHealth(health))) })
 	running.Go(func() { cancel(s.HTTP.Serve(secured)) })
 	s.Log.Info("serving "+s.Users, "address", listener.Addr().String(), "health", health.Addr().String(), "tls", f.CertFile != "")
 

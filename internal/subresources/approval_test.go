@@ -53,6 +53,20 @@ func TestArchivesAreRefusedWhereThePolicyHasRules(t *testing.T) {
 	}
 }
 
+// A rule that looks at the content would see none.
+func TestUploadsAreRefusedWhereARuleLooksAtTheContent(t *testing.T) {
+	p := newPod(t, func(spec *v1alpha1.ExecutionPolicySpec) {
+		expression := `has(call.spec.file) && has(call.spec.file.content) && call.spec.file.content.contains("PRIVATE KEY")`
+		spec.Rules = []v1alpha1.PolicyRule{{Name: "no-keys", Expression: expression, Effect: v1alpha1.RuleDeny}}
+	})
+	if r := p.put("file", "PRIVATE KEY"); r.StatusCode != http.StatusForbidden || !strings.Contains(statusOf(t, r).Message, "no-keys") {
+		t.Errorf("an upload: %d", r.StatusCode)
+	}
+	if r := p.send(p.owner, http.MethodGet, p.fileURL("none", ""), nil); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a download: %d", r.StatusCode)
+	}
+}
+
 // Others than the users of a session can't fill the audit log.
 func TestNoRecordForThoseWhoMayNotUseTheSession(t *testing.T) {
 	p := newPod(t)

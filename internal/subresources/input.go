@@ -72,7 +72,11 @@ func (p *proxy) serveInput(q *proxied) error {
 	if err != nil {
 		return err
 	}
-	// Who types into a program could as well have started it.
+	// A trusted call has what the user may not have a call do.
+	if by := call.Spec.RequestedBy; call.Spec.Trusted && (by == nil || by.Username != q.who.GetName()) {
+		return apierrors.NewForbidden(sessionResource, session.Name, errors.New("the call is trusted: only who created it may type into it"))
+	}
+	// Who types into any other program could as well have started it.
 	if _, err := p.rules.decide(ctx, q.who, session, &call.Spec); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -141,4 +142,28 @@ func TestInputThatCannotBeTaken(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What a trusted call may have isn't for all who may use its session.
+func TestOnlyWhoCreatedATrustedCallTypesIntoIt(t *testing.T) {
+	p := newPod(t)
+	p.grant("owner", "trust", "toolcall.dev/executionenvironments")
+	p.bind("other", "toolcall-user")
+	p.grant("other", "use", "toolcall.dev/toolsessions")
+	eventually(t, func() error {
+		dry := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "dry"}}
+		dry.Spec.Structured, dry.Spec.Trusted = &v1alpha1.StructuredAction{Binary: "cat"}, true
+		return p.clientOf("owner").Create(t.Context(), dry, client.DryRunAll)
+	})
+	for name, trusted := range map[string]bool{"trusted": true, "plain": false} {
+		p.background(name, func(spec *v1alpha1.ToolCallSpec) { spec.Trusted = trusted }, "cat")
+		path := fmt.Sprintf("/apis/%s/namespaces/%s/toolsessions/%s/proxy/input?call=%s&offset=", subresources.GroupVersion, p.namespace, p.session.Name, name)
+		r := p.send(p.as("other"), http.MethodPost, path+"0", strings.NewReader("x"))
+		if said := string(body(t, r)); strings.Contains(said, "the call is trusted") != trusted {
+			t.Errorf("another user types into %s: %d: %s", name, r.StatusCode, said)
+		}
+	}
+	if r := p.typed("trusted", "&offset=0", "x"); r.StatusCode != http.StatusOK {
+		t.Errorf("its creator: %d: %s", r.StatusCode, body(t, r))
+	}
 }

@@ -102,6 +102,7 @@ func TestOwnWords(t *testing.T) {
 	for message, want := range map[string]string{
 		`The oldString was found 0 times in "/workspace/oldString \" replaceAll": x.`:                    `The old_string was found 0 times in "/workspace/oldString \" replaceAll": x.`,
 		`Add lines around it until there is one, or set replaceAll.`:                                     `Add lines around it until there is one, or set replace_all.`,
+		`DeniedByRule: use Editor accounts and a shell callback; use ReadOnly replicas, or use Listing`:  `DeniedByRule: use Editor accounts and a shell callback; use ReadOnly replicas, or use Listing`,
 		`File.edits[1].oldString is empty: name the text to replace`:                                     `edits[1].old_string is empty: name the text to replace`,
 		`File.content has 9 bytes, and a call carries 8 at most`:                                         `content has 9 bytes, and a call carries 8 at most`,
 		`Collect[0]: "Network.hosts" is not a glob of files`:                                             `collect[0]: "Network.hosts" is not a glob of files`,

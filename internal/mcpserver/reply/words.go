@@ -2,6 +2,7 @@ package reply
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,8 +23,8 @@ var ownNames = map[string]string{
 	"maxLifetimeSeconds": "max_lifetime_seconds",
 }
 
-// ownPhrases are those that take more than one word.
-var ownPhrases = strings.NewReplacer(
+// ownPhrases are those that take more than one word, each with what this server says.
+var ownPhrases = []string{
 	"a structured call, with binary and args", "run_program", "a structured call", "run_program", "a shell call", "run_command", "a code call", "run_code",
 	"unit Bytes", "unit bytes", "unit Lines", "unit lines", "use List", "use list_files", "use Glob", "use list_files with pattern", "use Grep", "use search_files",
 	"use Read", "use read_file", "use Write", "use write_file", "use Edit", "use edit_file", "the binary is empty", "program is empty",
@@ -32,7 +33,25 @@ var ownPhrases = strings.NewReplacer(
 	"Stat shows the file's mode", "ls -l shows the file's mode", "A structured call's binary", "Program",
 	"; binary is one program", "; program is one program",
 	"leave out ifSHA256 to replace it, or give the checksum", "leave out create_only to replace it, or give if_sha256 instead, the checksum",
-)
+}
+
+// phrases matches one of them, of two the longer, as whole words.
+var phrases = func() *regexp.Regexp {
+	var all []string
+	for i := 0; i < len(ownPhrases); i += 2 {
+		all = append(all, ownPhrases[i])
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	for i, phrase := range all {
+		all[i] = regexp.QuoteMeta(phrase) + `\b`
+		if !strings.HasPrefix(phrase, ";") {
+			all[i] = `\b` + all[i]
+		}
+	}
+	return regexp.MustCompile(strings.Join(all, "|"))
+}()
+
+func ownPhrase(phrase string) string { return ownPhrases[slices.Index(ownPhrases, phrase)+1] }
 
 var (
 	quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -77,7 +96,7 @@ func renamedOutsideQuotes(message string) string {
 
 // renamed replaces names in a text without quotations.
 func renamed(text string) string {
-	words := strings.Split(ownPhrases.Replace(text), " ")
+	words := strings.Split(phrases.ReplaceAllStringFunc(text, ownPhrase), " ")
 	for i, one := range words {
 		words[i] = renamedWord(one)
 	}
@@ -110,7 +129,7 @@ func ownName(path string) string {
 func ownEnd(output string, hasDeniedHosts bool) string {
 	output = moreOfStream.ReplaceAllString(output, "$1: read_output with call $2 and stream $3")
 	if at := strings.LastIndex(output, "the call's network.hosts"); hasDeniedHosts && at >= 0 {
-		output = output[:at] + ownPhrases.Replace(output[at:])
+		output = output[:at] + phrases.ReplaceAllStringFunc(output[at:], ownPhrase)
 	}
 	return output
 }

@@ -194,7 +194,7 @@ func decision(call *v1alpha1.ToolCall, username, uid string) *v1alpha1.ToolCallA
 	sum := sha256.Sum256(parts)
 	return &v1alpha1.ToolCallApproval{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: call.Namespace, Name: call.Name[:min(len(call.Name), maxCallName)] + "-" + hex.EncodeToString(sum[:])[:keyDigits],
+			Namespace: call.Namespace, Name: strings.TrimRight(call.Name[:min(len(call.Name), maxCallName)], "-.") + "-" + hex.EncodeToString(sum[:])[:keyDigits],
 		},
 		Spec: v1alpha1.ToolCallApprovalSpec{
 			CallRef: v1alpha1.CallReference{Name: call.Name, UID: string(call.UID)}, Digest: call.Status.Approval.Digest,

@@ -25,6 +25,14 @@ func NewConnections(l net.Listener, s *Sources, total, perSource int) *Connectio
 	return &Connections{Listener: l, sources: s, total: total, perSource: perSource}
 }
 
+// maxHealth and maxHealthPerSource bound the connections for health checks and metrics.
+const maxHealth, maxHealthPerSource = 64, 16
+
+// ForHealth bounds the connections for health checks and metrics, so that nobody keeps the kubelet's from being answered.
+func ForHealth(l net.Listener) net.Listener {
+	return NewConnections(l, &Sources{}, maxHealth, maxHealthPerSource)
+}
+
 // connection is an accepted connection.
 type connection struct {
 	net.Conn
