@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type http from "node:http";
 import { describe, it } from "node:test";
-import { Cancelled, Denied, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
+import { Cancelled, Denied, FileFailed, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
 
 type Answer = http.ServerResponse;
@@ -91,6 +91,28 @@ describe("lines of a file", () => {
       const server = await Server.listen(t, cluster(ended(status)));
       const { files } = await server.client().connect("desk");
       assert.deepEqual(await files.readLines("a", { limit: 10 }), lines);
+    }
+  });
+
+  it("don't pass for all that was asked for", async (t) => {
+    const truncated = { ...succeeded, stdout: "one\n", file: { truncated: true } };
+    const tooLong = { phase: "Failed", reason: "FileTooLarge", message: "line 2 is too long" };
+    for (const [first, second, note] of [
+      [truncated, undefined, /^only a part of a could be read by lines/],
+      [{ ...truncated, file: { truncated: true, nextOffset: 2, lines: 1 } }, tooLong, /^line 2 is too long$/],
+    ] as const) {
+      const server = await Server.listen(
+        t,
+        cluster((request, answer, call) => {
+          const isFirst = !request.body.includes('"offset":2');
+          return ended(isFirst ? first : (second ?? first))(request, answer, call);
+        }),
+      );
+      const { files } = await server.client().connect("desk");
+      const { text, note: said, binary } = await files.readLines("a", { limit: 10 });
+      assert.deepEqual([text, binary], ["one\n", false]);
+      assert.match(said ?? "", note);
+      assert.ok((await rejection(files.read("a", { limit: 10 }))) instanceof FileFailed);
     }
   });
 });
