@@ -3,7 +3,17 @@
 import http from "node:http";
 import https from "node:https";
 import type { KubeConfig } from "@kubernetes/client-node";
-import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, ToolcallError, Unreached, type ApiStatus } from "./errors.js";
+import {
+  ApiError,
+  ClientClosed,
+  ConnectionLost,
+  invalid,
+  NoCredentials,
+  NothingSent,
+  ToolcallError,
+  Unreached,
+  type ApiStatus,
+} from "./errors.js";
 import { GROUP, VERSION, type Plural } from "./objects.js";
 import { Retries, UNREACHED_MILLISECONDS } from "./retries.js";
 
@@ -194,7 +204,7 @@ export class Api {
     try {
       await this.config.applyToHTTPSOptions(options);
     } catch (error) {
-      throw invalid(`the kubeconfig's credentials can't be used: ${String(error)}`);
+      throw new NoCredentials(`the kubeconfig's credentials can't be used: ${String(error)}`, { cause: error });
     }
     this.agent = this.keepingAgent(options);
     options.agent = this.agent;

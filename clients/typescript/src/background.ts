@@ -3,7 +3,7 @@
 import { readAll, type Api } from "./api.js";
 import { resultOf, type Calls } from "./calls.js";
 import { setTrue } from "./create.js";
-import { ApiError, OutputNotKept, publicError } from "./errors.js";
+import { ApiError, ConnectionLost, OutputNotKept, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import { isFinished, type ToolCall } from "./objects.js";
 import { follow, limitOf, nextKept, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
@@ -29,6 +29,8 @@ const MAX_INPUT = 512 * 1024;
 // How much of a stream is read at a time for its lines, and how long one request waits for more.
 const LINES_BYTES = 1024 * 1024;
 const LINES_SECONDS = 30;
+// For how long input is sent again to a session that has no pod for it.
+const RESUMING_MILLISECONDS = 10_000;
 
 /** How a background call was started, as far as its handle knows. */
 interface Started {
@@ -126,7 +128,7 @@ export class BackgroundCall {
   /** Waits for the end of the call. Throws as `run` does. An aborted signal ends the waiting, not the call. */
   async wait(options: { signal?: AbortSignal } = {}): Promise<Result> {
     const object = await this.#calls.ended(this.#object, options.signal);
-    return resultOf(object, this.#live, this.#check);
+    return resultOf(object, this.#live, this.#check, options.signal);
   }
 
   /** Asks the call to stop: its processes get SIGTERM, and SIGKILL five seconds later. A call that has ended ignores it. */
@@ -202,7 +204,7 @@ export class BackgroundCall {
         const hasMoved = isOurs && next !== undefined && next > base + taken && next <= base + part.length;
         taken = hasMoved ? next - base : taken;
         // A call whose input was to be closed, and that takes none any more, got the request whose answer was lost.
-        const isClosed = options.eof && isLost && isConflict(error) && !hasMoved;
+        const isClosed = options.eof && isLost && isConflict(error) && !isOfSession(error) && !hasMoved;
         if (isClosed || (hasMoved && taken === part.length && !options.eof)) {
           return;
         }
@@ -231,8 +233,21 @@ export class BackgroundCall {
     }
   }
 
-  // Sends bytes once, and returns the offset of the next one.
+  // Sends bytes, and returns the offset of the next one. A session without a pod may be on its way back.
   private async post(offset: number, body: Buffer, options: WriteOptions): Promise<number> {
+    const retries = new Retries(RESUMING_MILLISECONDS);
+    for (;;) {
+      try {
+        return await this.postOnce(offset, body, options);
+      } catch (error) {
+        if (!isOfSession(error) || !(await retries.wait(new ConnectionLost("", { cause: error }), options.signal))) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  private async postOnce(offset: number, body: Buffer, options: WriteOptions): Promise<number> {
     const session = this.#object.spec.sessionRef?.name ?? "";
     const answer = await this.api.send({
       method: "POST",
@@ -267,4 +282,9 @@ function offsetOf(error: unknown): number | undefined {
 
 function isConflict(error: unknown): boolean {
   return error instanceof ApiError && error.code === 409;
+}
+
+// Whether it is the session that isn't in a state for input: not the call, which takes none once it has ended.
+function isOfSession(error: unknown): boolean {
+  return isConflict(error) && (error as ApiError).status.details?.kind === "toolsessions";
 }

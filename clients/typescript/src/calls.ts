@@ -57,7 +57,7 @@ export class Calls {
       const live = (attempt.live = liveOf(this.api, call, options));
       const ended = this.isTracked(call) ? waiting.call : this.ended(call, signal);
       const object = await (live ? Promise.race([ended, live.failed]) : ended);
-      return await resultOf(object, live, check);
+      return await resultOf(object, live, check, signal);
     } catch (error) {
       throw await this.givenUp(error, attempt);
     } finally {
@@ -155,16 +155,28 @@ export class Calls {
 
 /**
  * The result of a call that has ended, once callbacks have got the rest of its output. Throws the error that its end stands for,
- * or else the one that kept callbacks from getting everything: with the result.
+ * or else the one that kept callbacks from getting everything: with the result. Throws the signal's reason when it is aborted before.
  */
-export async function resultOf(object: ToolCall, live: Live | undefined, check: boolean): Promise<Result> {
+export async function resultOf(object: ToolCall, live: Live | undefined, check: boolean, signal?: AbortSignal): Promise<Result> {
   const result = new Result(object);
-  const unread = await live?.finish(object);
+  const unread = await (live && unlessAborted(live.finish(object), signal));
   const error = errorOfEnd(result, check) ?? (unread && withResult(unread, result));
   if (error) {
     throw error;
   }
   return result;
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  let abort = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(signal?.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+    if (signal?.aborted) {
+      abort();
+    }
+  });
+  return Promise.race([work, aborted]).finally(() => signal?.removeEventListener("abort", abort));
 }
 
 function liveOf(api: Api, call: ToolCall, callbacks: OutputCallbacks): Live | undefined {

@@ -152,7 +152,7 @@ export function invalid(message: string): InvalidArgument {
 export interface ApiStatus {
   message?: string;
   reason?: string;
-  details?: { retryAfterSeconds?: number; causes?: { reason?: string; message?: string; field?: string }[] };
+  details?: { kind?: string; retryAfterSeconds?: number; causes?: { reason?: string; message?: string; field?: string }[] };
 }
 
 /** An answer of the API that isn't a success. Not exported: callers see the classes above. */
@@ -190,6 +190,9 @@ export class Unreached extends ConnectionLost {
 /** A request that was given up before anything of it was sent. Not exported. */
 export class NothingSent extends Error {}
 
+/** Credentials that can't be had, for example of a program that fails. Not exported. */
+export class NoCredentials extends NothingSent {}
+
 /** A request of a client that was closed. Not exported. */
 export class ClientClosed extends NothingSent {
   constructor() {
@@ -204,12 +207,18 @@ export function withResult(error: ToolcallError, result: Result): ToolcallError 
   return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), cause, result });
 }
 
-/** The public error for whatever a request threw. Errors of other kinds come back as they are. */
+/**
+ * The public error for whatever a request threw. Errors of other kinds come back as they are. Nothing of it says that no command
+ * started: who creates a call knows, and gives `retrySafe`.
+ */
 export function publicError(error: unknown, details: ErrorDetails = {}): unknown {
   if (error instanceof ApiError) {
     const reason = error.status.reason || `HTTP${error.code}`;
     const Class = classOfAnswer(error.code, reason);
-    return new Class(error.message, { reason, code: error.code, retrySafe: error.code === 401, cause: error, ...details });
+    return new Class(error.message, { reason, code: error.code, cause: error, ...details });
+  }
+  if (error instanceof NoCredentials) {
+    return new InvalidArgument(error.message, { cause: error, ...details });
   }
   if (error instanceof ClientClosed) {
     return new Unavailable(error.message, { reason: "ClientClosed", cause: error, ...details });

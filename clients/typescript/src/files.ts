@@ -2,7 +2,7 @@
 
 import { posix } from "node:path";
 import type { Calls } from "./calls.js";
-import { Forbidden, invalid } from "./errors.js";
+import { FileFailed, Forbidden, invalid } from "./errors.js";
 import type { FileAction, FileStatus } from "./objects.js";
 import type { Result } from "./result.js";
 import type { Session } from "./session.js";
@@ -50,7 +50,7 @@ export interface Match {
 /** Lines of a file for a model. */
 export interface Lines {
   text: string;
-  /** Where there are no lines to show, a sentence that says why. */
+  /** Where there are no lines to show, or not all, a sentence that says why. */
   note?: string;
   /** Whether the file isn't text. */
   binary: boolean;
@@ -121,15 +121,25 @@ export class Files {
     return (await this.#transfer.read(path, options.signal)).toString("utf8");
   }
 
-  /** Reads lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before. */
+  /**
+   * Reads lines of a file for a model, which is told in a `note` why there are none, or not all: the file isn't text, is empty, ends
+   * before, or has a line that is too long.
+   */
   async readLines(path: string, options: FileOptions & { offset?: number; limit?: number } = {}): Promise<Lines> {
     let text = "";
-    for await (const part of this.parts(path, options)) {
-      text += part.stdout;
-      const binary = part.object.status?.file?.binary ?? false;
-      if (binary || text === "") {
-        return { text: "", note: part.text, binary };
+    try {
+      for await (const part of this.parts(path, options)) {
+        text += part.stdout;
+        const binary = part.object.status?.file?.binary ?? false;
+        if (binary || text === "") {
+          return { text: "", note: part.text, binary };
+        }
       }
+    } catch (error) {
+      if (!(error instanceof FileFailed) || error.reason !== "FileTooLarge" || text === "") {
+        throw error;
+      }
+      return { text, note: error.message, binary: false };
     }
     return { text, binary: false };
   }
@@ -278,7 +288,11 @@ export class Files {
       const limit = left === Number.POSITIVE_INFINITY ? {} : { limit: left };
       const result = await this.run({ operation: "Read", path, offset, ...limit }, options.signal);
       yield result;
-      const { nextOffset, lines = 0 } = result.object.status?.file ?? {};
+      const { nextOffset, lines = 0, truncated } = result.object.status?.file ?? {};
+      if (nextOffset === undefined && truncated) {
+        const message = `only a part of ${path} could be read by lines: read it without offset and limit`;
+        throw new FileFailed(message, { reason: "FileTooLarge", call: result.call, result });
+      }
       if (nextOffset === undefined) {
         break;
       }

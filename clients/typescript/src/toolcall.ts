@@ -133,6 +133,10 @@ function defaultConfig(): KubeConfig {
   } catch (error) {
     throw invalid(`the kubeconfig can't be used: ${String(error)}`);
   }
+  // What the Kubernetes client makes up where it finds nothing.
+  if (config.getCurrentContext() === "loaded-context" && config.getCurrentCluster()?.server === "http://localhost:8080") {
+    throw invalid("no kubeconfig at $KUBECONFIG or ~/.kube/config, and this is no pod: set KUBECONFIG, or give a KubeConfig");
+  }
   return config;
 }
 

@@ -42,6 +42,9 @@ interface WriteCondition {
 const IDLE_MILLISECONDS = 10 * 60_000;
 // How often an archive that breaks off is begun again: the server breaks it off for good reasons too, and can't say so.
 const ARCHIVES = 5;
+// A policy can bound how much of a file one answer has. Then it is asked for in parts, the largest that it allows between these.
+const MAX_PART_BYTES = 8 * 1024 * 1024;
+const MIN_PART_BYTES = 64 * 1024;
 
 /** Transfers of one session. */
 export class Transfer {
@@ -157,12 +160,17 @@ export class Transfer {
     const hash = createHash("sha256");
     let bytes = 0;
     let etag: string | undefined;
+    // How many bytes are asked for at once; all when undefined.
+    let most: number | undefined;
     const retries = new Retries(this.api.retryMilliseconds);
     for (;;) {
       try {
         const headers: Record<string, string> = { accept: "*/*" };
         if (etag !== undefined && bytes > 0) {
-          Object.assign(headers, { range: `bytes=${bytes}-`, "if-match": etag });
+          headers["if-match"] = etag;
+        }
+        if ("if-match" in headers || most !== undefined) {
+          headers.range = `bytes=${bytes}-${most === undefined ? "" : bytes + most - 1}`;
         }
         const answer = await this.send({ method: "GET", ...(await this.target(path, signal)), headers, signal });
         etag = answer.headers.etag;
@@ -172,8 +180,14 @@ export class Transfer {
           bytes += part.length;
           retries.succeeded();
         }
-        return { bytes, sha256: checkedHash(path, hash, etag) };
+        if (bytes >= sizeOf(answer.headers["content-range"])) {
+          return { bytes, sha256: checkedHash(path, hash, etag) };
+        }
       } catch (error) {
+        if (error instanceof ApiError && error.status.reason === "FileTooLarge" && most !== MIN_PART_BYTES) {
+          most = most === undefined ? MAX_PART_BYTES : Math.max(MIN_PART_BYTES, most / 2);
+          continue;
+        }
         if (error instanceof ApiError && error.code === 416 && etag !== undefined) {
           return { bytes, sha256: checkedHash(path, hash, etag) };
         }
@@ -200,7 +214,7 @@ export class Transfer {
         }
         return { bytes: body.bytes, sha256: body.sha256, created: answer.statusCode === 201 };
       } catch (error) {
-        if (error instanceof ConnectionLost && (await this.has(path, body.sha256, signal))) {
+        if (mayHaveArrived(error) && (await this.has(path, body.sha256, signal))) {
           return { bytes: body.bytes, sha256: body.sha256 };
         }
         await waitAfter(error, retries, signal);
@@ -215,7 +229,8 @@ export class Transfer {
       answer.resume();
       return plain(answer.headers.etag) === sha256;
     } catch (error) {
-      if (error instanceof ApiError && error.code === 404) {
+      // Who may write may be forbidden to look.
+      if (error instanceof ApiError && error.code < 500) {
         return false;
       }
       throw publicError(error);
@@ -265,6 +280,11 @@ async function* exactly(local: string, bytes: number): AsyncGenerator<Buffer> {
   }
 }
 
+// Whether a request without a useful answer may have been carried out: the API server answers 5xx too when it lost the operator.
+function mayHaveArrived(error: unknown): boolean {
+  return error instanceof ConnectionLost || (error instanceof ApiError && error.code >= 500 && error.code !== 501 && error.code !== 507);
+}
+
 async function refuseTaken(local: string): Promise<void> {
   const stats = await lstat(local).catch(() => undefined);
   if (stats?.isSymbolicLink() || (stats && (await inLocal(local, () => readdir(local))).length > 0)) {
@@ -285,6 +305,11 @@ function checkedHash(path: string, hash: Hash, etag: string | undefined): string
     throw new FileFailed(`${path} changed while it was read: read it again`, { reason: "FileChanged" });
   }
   return sha256;
+}
+
+// How many bytes the whole file has of which an answer is a part; 0 when it doesn't say.
+function sizeOf(contentRange: string | undefined): number {
+  return Number(/\/(\d+)$/.exec(contentRange ?? "")?.[1] ?? 0);
 }
 
 function plain(etag: string | undefined): string | undefined {

@@ -1,8 +1,20 @@
 import assert from "node:assert/strict";
 import type http from "node:http";
 import { describe, it } from "node:test";
-import { Cancelled, Denied, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
-import { hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
+import {
+  Cancelled,
+  Conflict,
+  Denied,
+  FileFailed,
+  Forbidden,
+  InvalidArgument,
+  NonZeroExit,
+  NotFound,
+  Unauthenticated,
+  Unavailable,
+  type ToolcallError,
+} from "../../src/index.js";
+import { configFor, hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
 
 type Answer = http.ServerResponse;
 
@@ -61,6 +73,49 @@ describe("a call that is given up", () => {
   });
 });
 
+describe("a call whose output isn't taken", () => {
+  it("is given up when its signal is aborted, also after its end", { timeout: 10_000 }, async (t) => {
+    const text = { ...succeeded, stdout: "abcdef", streams: { stdout: { ...stdout, truncated: false }, stderr: { ...stdout, bytes: 0 } } };
+    const server = await Server.listen(t, cluster(ended(text)));
+    const { commands } = await server.client().connect("desk");
+    const stop = new AbortController();
+    const onStdout = (): Promise<void> => {
+      setTimeout(() => stop.abort(), 20);
+      return new Promise(() => {});
+    };
+    const { signal } = stop;
+    assert.ok((await rejection(commands.run("printf abcdef", { onStdout, signal }))) instanceof Cancelled);
+    const handle = await commands.run("printf abcdef", { onStdout, background: true });
+    assert.equal(await rejection(handle.wait({ signal })), signal.reason);
+  });
+});
+
+describe("credentials that expire while a call runs", () => {
+  it("say nothing of whether its command started", async (t) => {
+    for (const [isProgramGone, Class] of [[false, Unauthenticated], [true, InvalidArgument]] as const) {
+      const kubeConfig = configFor("http://none");
+      const server = await Server.listen(
+        t,
+        cluster(({ method, url }, answer) => {
+          const isWatch = url.searchParams.has("watch");
+          if (isWatch) {
+            // The watch breaks off once the call was created, and isn't taken again.
+            void (server.count("POST", /toolcalls$/) > 0 ? refuse(answer, 401, "Unauthorized") : setTimeout(() => hangUp(answer), 50));
+          }
+          if (method === "POST" && isProgramGone) {
+            t.mock.method(kubeConfig, "applyToHTTPSOptions", () => Promise.reject(new Error("no program")));
+          }
+          return isWatch;
+        }),
+      );
+      Object.assign(kubeConfig.clusters[0] ?? {}, { server: server.address });
+      const error = await rejection(server.client({ kubeConfig }).run("sleep 60"));
+      assert.ok(error instanceof Class, String(error));
+      assert.equal(error.retrySafe, false);
+    }
+  });
+});
+
 describe("a call that can't be asked to stop", () => {
   it("is told apart by the reason", { timeout: 10_000 }, async (t) => {
     const server = await Server.listen(
@@ -91,6 +146,28 @@ describe("lines of a file", () => {
       const server = await Server.listen(t, cluster(ended(status)));
       const { files } = await server.client().connect("desk");
       assert.deepEqual(await files.readLines("a", { limit: 10 }), lines);
+    }
+  });
+
+  it("don't pass for all that was asked for", async (t) => {
+    const truncated = { ...succeeded, stdout: "one\n", file: { truncated: true } };
+    const tooLong = { phase: "Failed", reason: "FileTooLarge", message: "line 2 is too long" };
+    for (const [first, second, note] of [
+      [truncated, undefined, /^only a part of a could be read by lines/],
+      [{ ...truncated, file: { truncated: true, nextOffset: 2, lines: 1 } }, tooLong, /^line 2 is too long$/],
+    ] as const) {
+      const server = await Server.listen(
+        t,
+        cluster((request, answer, call) => {
+          const isFirst = !request.body.includes('"offset":2');
+          return ended(isFirst ? first : (second ?? first))(request, answer, call);
+        }),
+      );
+      const { files } = await server.client().connect("desk");
+      const { text, note: said, binary } = await files.readLines("a", { limit: 10 });
+      assert.deepEqual([text, binary], ["one\n", false]);
+      assert.match(said ?? "", note);
+      assert.ok((await rejection(files.read("a", { limit: 10 }))) instanceof FileFailed);
     }
   });
 });
@@ -169,6 +246,34 @@ describe("a background call", () => {
     const commands = (await client.connect("desk")).commands;
     await commands.run("sleep 60", { background: true, key: "server" });
     assert.equal((await commands.connect("server")).uid, "u1");
+  });
+
+  it("is written to once its session was resumed", { timeout: 10_000 }, async (t) => {
+    let refusals: string[] = [];
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        const isInput = request.url.pathname.endsWith("/proxy/input");
+        const kind = isInput ? refusals.shift() : undefined;
+        if (kind !== undefined) {
+          sendJSON(answer, { code: 409, reason: "Conflict", message: "no", details: { kind } }, 409);
+        } else if (isInput) {
+          answer.writeHead(200, { "toolcall-input-offset": "0" }).end();
+        }
+        return isInput;
+      }),
+    );
+    const { commands } = await server.client().connect("desk");
+    const started = await commands.run("cat", { background: true, key: "cat" });
+    for (const handle of [started, await commands.connect("cat")]) {
+      refusals = ["toolsessions", "toolsessions"];
+      await handle.write("a");
+      assert.deepEqual(refusals, []);
+    }
+    // A call that has ended isn't waited for.
+    refusals = ["toolcalls", "none"];
+    assert.ok((await rejection(started.write("a"))) instanceof Conflict);
+    assert.deepEqual(refusals, ["none"]);
   });
 
   it("isn't what connect takes another call for", async (t) => {

@@ -49,6 +49,14 @@ describe("a client's first request", () => {
     }
   });
 
+  it("isn't sent where there is neither a kubeconfig nor a pod", (t) => {
+    const { HOME, KUBECONFIG } = process.env;
+    t.after(() => Object.assign(process.env, { HOME }, KUBECONFIG === undefined ? {} : { KUBECONFIG }));
+    process.env.HOME = import.meta.dirname;
+    delete process.env.KUBECONFIG;
+    assert.throws(() => new Toolcall({ namespace: "agents" }), { name: "InvalidArgument", message: /^no kubeconfig at .* set KUBECONFIG/ });
+  });
+
   it("isn't sent with a kubeconfig that can't be used", () => {
     assert.throws(() => new Toolcall({ namespace: "agents", kubeConfig: configFor("nowhere") }), InvalidArgument);
   });

@@ -68,7 +68,7 @@ describe("the class of an error", () => {
       [504, "TimedOut", "Unavailable"],
     ] as const) {
       const error = publicError(new ApiError(code, reason ? { reason } : {}, {})) as lib.ToolcallError;
-      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason || `HTTP${code}`, code === 401], `${code} ${reason}`);
+      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason || `HTTP${code}`, false], `${code} ${reason}`);
     }
   });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { appendFile, chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, truncate, writeFile } from "node:fs/promises";
+import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, describe, it, type TestContext } from "node:test";
@@ -11,17 +12,23 @@ import { hangUp, refuse, rejection, sendJSON, Server, type Handler } from "./ser
 
 const SESSION = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
 
-// Serves one file, from where a request wants it, in parts that arrive one by one.
-function serving(data: Buffer): Handler {
+// Serves one file, from where a request wants it, in parts that arrive one by one. One answer has at most so many bytes.
+function serving(data: Buffer, most = data.length): Handler {
   const etag = `"${createHash("sha256").update(data).digest("hex")}"`;
   return async (request, answer) => {
     if (!request.url.pathname.endsWith("/proxy/files")) {
       return sendJSON(answer, SESSION);
     }
-    const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
-    answer.writeHead(from === 0 ? 200 : 206, { etag });
-    for (let at = from; at < data.length && !answer.destroyed; at += 16_384) {
-      answer.write(data.subarray(at, at + 16_384));
+    const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? "") ?? [];
+    const [from, end] = [Number(first ?? 0), Math.min(data.length, last ? Number(last) + 1 : data.length)];
+    if (end - from > most) {
+      return refuse(answer, 413, "FileTooLarge");
+    }
+    assert.equal(request.headers["if-match"], from === 0 ? undefined : etag);
+    const range = { "content-range": `bytes ${from}-${end - 1}/${data.length}` };
+    answer.writeHead(first === undefined ? 200 : 206, { etag, ...(first === undefined ? {} : range) });
+    for (let at = from; at < end && !answer.destroyed; at += 16_384) {
+      answer.write(data.subarray(at, Math.min(at + 16_384, end)));
       await new Promise((resolve) => setImmediate(resolve));
     }
     answer.end();
@@ -62,6 +69,45 @@ describe("a transfer", () => {
     assert.ok((await readFile(join(folder, "local"))).equals(data));
   });
 
+  it("takes a file in parts that is larger than one answer may be", async (t) => {
+    const data = randomBytes(1_000_000);
+    const server = await Server.listen(t, serving(data, 300_000));
+    const { files } = await server.client().connect("desk");
+    assert.ok(data.equals(await files.read("/data", { format: "bytes" })));
+    assert.equal((await files.download("/data", join(folder, "parts"))).bytes, data.length);
+    assert.ok((await readFile(join(folder, "parts"))).equals(data));
+
+    const strict = await (await Server.listen(t, serving(data, 1_000))).client().connect("desk");
+    const error = await rejection(strict.files.read("/data"));
+    assert.ok(error instanceof FileFailed && error.reason === "FileTooLarge", String(error));
+  });
+
+  it("isn't repeated when the file is there although the answer was a failure", async (t) => {
+    const etag = `"${createHash("sha256").update("data").digest("hex")}"`;
+    const local = join(folder, "once");
+    await writeFile(local, "data");
+    const looks: [(answer: ServerResponse) => unknown, number][] = [
+      [(answer) => answer.writeHead(200, { etag }).end(), 1],
+      [(answer) => refuse(answer, 404, "FileNotFound"), 2],
+      [(answer) => refuse(answer, 403, "Forbidden"), 2],
+    ];
+    for (const [look, count] of looks) {
+      let puts = 0;
+      const server = await Server.listen(t, ({ method, url }, answer) => {
+        if (!url.pathname.endsWith("/proxy/files")) {
+          return sendJSON(answer, SESSION);
+        }
+        if (method === "HEAD") {
+          return look(answer);
+        }
+        return ++puts === 1 ? refuse(answer, 503, "ServiceUnavailable") : answer.writeHead(201).end();
+      });
+      const { files } = await server.client().connect("desk");
+      assert.equal((await files.upload(local, "/data", { ifSHA256: "" })).bytes, 4);
+      assert.equal(puts, count);
+    }
+  });
+
   it("sends as many bytes of a local file as it had, and says when it became shorter", { timeout: 10_000 }, async (t) => {
     const local = join(folder, "log");
     const lengths: number[] = [];
@@ -69,6 +115,9 @@ describe("a transfer", () => {
     const server = await Server.listen(t, async (request, answer) => {
       if (!request.url.pathname.endsWith("/proxy/files")) {
         return sendJSON(answer, SESSION);
+      }
+      if (request.method === "HEAD") {
+        return refuse(answer, 404, "FileNotFound");
       }
       lengths.push(request.body.length);
       // The client sends the file again.

@@ -26,6 +26,9 @@ export interface ToolcallBackendOptions {
   timeout?: number;
 }
 
+// More lines than that are all.
+const MOST_LINES = 2 ** 31;
+
 const UPLOAD_ERRORS: Record<string, FileOperationError> = {
   FileNotFound: "file_not_found",
   PathNotAllowed: "permission_denied",
@@ -84,13 +87,15 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
       if (!isText(mimeType)) {
         return { content: await this.session.files.read(filePath, { format: "bytes" }), mimeType };
       }
-      const [first, count] = [wholeFrom(offset), wholeFrom(limit)];
+      const isLimited = Number.isFinite(limit) && limit <= MOST_LINES;
+      const [first, count] = [wholeFrom(offset), isLimited ? wholeFrom(limit) : Number.POSITIVE_INFINITY];
       if (count === 0) {
         return { content: "", mimeType };
       }
       // One line more than asked for says whether there are more.
-      const { text, note, binary } = await this.session.files.readLines(filePath, { offset: first + 1, limit: count + 1 });
-      if (note !== undefined && (binary || first > 0)) {
+      const wanted = { offset: first + 1, ...(isLimited ? { limit: count + 1 } : {}) };
+      const { text, note, binary } = await this.session.files.readLines(filePath, wanted);
+      if (note !== undefined && text === "" && (binary || first > 0)) {
         return { error: note };
       }
       const lines = linesOf(text);
@@ -99,7 +104,9 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
         return { content: "", mimeType };
       }
       const end = first + shown.length;
-      const range = { startLine: first + 1, endLine: end, ...(lines.length > count ? { nextOffset: end } : { totalLines: end }) };
+      // Where not all could be read, reading on says why.
+      const isMore = lines.length > count || note !== undefined;
+      const range = { startLine: first + 1, endLine: end, ...(isMore ? { nextOffset: end } : { totalLines: end }) };
       return { content: shown.join("\n"), mimeType, ...range };
     });
   }

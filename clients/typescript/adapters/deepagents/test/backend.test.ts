@@ -34,6 +34,19 @@ it("says why there is nothing to read", async () => {
   assert.deepEqual(await read({ text: "", note, binary: false }), { content: "", mimeType: "text/plain" });
 });
 
+it("reads all lines for a limit that isn't one, and says where not all could be read", async () => {
+  const asked: object[] = [];
+  const read = async (limit: number, note?: string): Promise<object> => {
+    const readLines = async (_: string, range: object): Promise<object> => (asked.push(range), { text: "a\nb\n", note, binary: false });
+    return new ToolcallBackend({ name: "s", files: { readLines } } as unknown as Session).read("/a", 0, limit);
+  };
+  const lines = { content: "a\nb", mimeType: "text/plain", startLine: 1, endLine: 2 };
+  for (const limit of [Number.POSITIVE_INFINITY, Number.MAX_SAFE_INTEGER, Number.NaN]) {
+    assert.deepEqual([await read(limit), asked.pop()], [{ ...lines, totalLines: 2 }, { offset: 1 }]);
+  }
+  assert.deepEqual([await read(9, "line 3 is too long"), asked.pop()], [{ ...lines, nextOffset: 2 }, { offset: 1, limit: 10 }]);
+});
+
 describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONFIG", timeout: 180_000 }, () => {
   let namespace: TestNamespace;
   let client: Toolcall;

@@ -87,7 +87,7 @@ function readTool({ files }: Session): StructuredToolInterface {
       answer(async () => {
         const range = { offset: args.offset ?? 1, limit: args.limit ?? 2000 };
         const { text, note } = await files.readLines(args.path, { ...range, ...optional({ signal }) });
-        return note ?? text;
+        return [text, note].filter(Boolean).join("\n");
       }),
     {
       name: "read_file",

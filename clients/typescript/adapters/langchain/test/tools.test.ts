@@ -28,6 +28,7 @@ it("says why a file has no lines", async () => {
     return fileTools({ files } as unknown as Session)[0]?.invoke({ path: "a" });
   };
   assert.equal(await read({ text: "", note: "a is a binary file", binary: true }), "a is a binary file");
+  assert.equal(await read({ text: "one\n", note: "line 2 is too long", binary: false }), "one\n\nline 2 is too long");
   assert.equal(await read({ text: "one\n", binary: false }), "one\n");
 });
 
