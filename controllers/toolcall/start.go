@@ -114,8 +114,8 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		// Nobody could hear its runner before that deadline: the call gets another Job.
 		status := o.pending(v1alpha1.ReasonNotStarted, "the Job's deadline passed while no operator was there; the call gets another")
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
-	case held && jobspec.EndsBefore(o.job, o.now):
-		// No time limit runs while the environment is suspended, but the Job's own: the call gets another Job.
+	case held && found != nil && found.Final && jobspec.EndsBefore(o.job, o.now):
+		// No time limit runs while the environment is suspended, but the Job's own, which has ended the pod: the call gets another Job.
 		return effects{status: o.suspended(o.decision.Environment), remove: o.ownJob(), wake: apicache.Lag}, nil
 	case found != nil && found.Final:
 		e = o.cannotStart(found)
