@@ -108,7 +108,8 @@ func TestHardLinksOfOneProgram(t *testing.T) {
 }
 
 // likeCoreutils are two programs in one, which don't know what they are called and then look at their first argument:
-// as GNU's single binary does with argv[0], and as uutils' newest does with the path that was executed.
+// as GNU's single binary does with argv[0], as uutils' newest does with the path that was executed, and as others of uutils do, for which
+// "rm/" is rm.
 const likeCoreutils = `
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,8 @@ static const char *first(char **argv) {
 int main(int argc, char **argv) {
 	const char *called = last(argv[0]), *path = (char *)getauxval(AT_EXECFN);
 	printf("I am %s\n", known(called) ? called : first(argv));
+	for (char *end = argv[0] + strlen(argv[0]); end > argv[0] && end[-1] == '/';) *--end = 0;
+	printf("I am %s\n", known(last(argv[0])) ? last(argv[0]) : first(argv));
 	if (strncmp(path, "/proc/", 6)) printf("I am %s\n", known(last(path)) ? last(path) : first(argv));
 	return 0;
 }`
@@ -153,6 +156,7 @@ func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
 		"(exec -a bash ls rm)", "(exec -a bash ls --coreutils-prog=rm)", "(exec -a rm ls)", "rm", "(exec -a mv ls rm)", "(exec -a x/ ls rm)",
 		"(exec -a ls/ ls rm)", "(exec -a -ls ls rm)", "(exec -a -bash ls rm)", "(exec -a '' ls rm)", "(exec -a ls rm)", "(exec -a ls coreutils rm)",
 		"(exec -a ls mv rm)", "(exec -a coreutils ls rm)", "(exec -a ls ./coreutils rm)", "(exec -a coreutils /proc/self/root" + bin + "/ls rm)",
+		"(exec -a rm/ ls ls)", "(exec -a rm// /proc/self/root" + bin + "/ls ls)",
 	} {
 		if o := run(script, nil); !strings.Contains(text(o.Stdout), "I am rm\n") {
 			t.Errorf("%s: without rules it isn't rm: %s", script, describe(o))
@@ -163,7 +167,7 @@ func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
 	}
 	for _, script := range []string{"ls", "ls rm", "(exec -a /x/ls ls)", "coreutils ls", "(exec -a ls coreutils ls)"} {
 		o := run(script, allowed())
-		if text(o.Stdout) != "I am ls\nI am ls\n" || len(o.Refused) > 0 {
+		if text(o.Stdout) != "I am ls\nI am ls\nI am ls\n" || len(o.Refused) > 0 {
 			t.Errorf("%s: %s\nrefused %+v", script, describe(o), o.Refused)
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -193,7 +195,74 @@ func (f *privateFiles) removeAll() error {
 			failed = append(failed, err)
 		}
 	}
-	return errors.Join(append(failed, f.all.RemoveAll(f.name))...)
+	err := f.empty(time.Now().Add(maxRemoving))
+	if err == nil {
+		err = f.all.Remove(f.name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// maxRemoving bounds how long a call's end waits for what its command has left among its private files: the values are gone before.
+const maxRemoving = 5 * time.Second
+
+var errTooMuch = fmt.Errorf("the command left more than can be removed in %s", maxRemoving)
+
+// empty removes what else is in the directory. The command may have made a tree of any depth: each directory in it is moved to the top before
+// it is emptied, so that one is open at a time.
+func (f *privateFiles) empty(until time.Time) error {
+	for {
+		left, err := takeNames(f.own, ".")
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, top := range left {
+			if time.Now().After(until) {
+				return errTooMuch
+			}
+			for isDir := top.IsDir(); isDir; {
+				if time.Now().After(until) {
+					return errTooMuch
+				}
+				_ = f.own.Chmod(top.Name(), privateFilesMode)
+				inner, err := takeNames(f.own, top.Name())
+				if err != nil {
+					return err
+				}
+				isDir = len(inner) > 0
+				for _, entry := range inner {
+					at := path.Join(top.Name(), entry.Name())
+					if !entry.IsDir() {
+						err = f.own.Remove(at)
+					} else if err = f.own.Chmod(at, privateFilesMode); err == nil {
+						err = f.own.Rename(at, rand.Text())
+					}
+					if err != nil {
+						return errors.New("what the command left can't be removed")
+					}
+				}
+			}
+			if err := f.own.Remove(top.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+}
+
+// takeNames reads some of the entries of a directory, from the first that is still there.
+func takeNames(in *os.Root, name string) ([]fs.DirEntry, error) {
+	dir, err := in.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(256)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
 }
 
 // removeFrom removes the files, and says in the outcome when that fails.

@@ -190,6 +190,19 @@ func TestWhatACommandDoesToItsFilesKeepsNoneOfThem(t *testing.T) {
 	}
 }
 
+// A tree of any depth costs the runner, which has other calls in a session, one open directory at a time.
+func TestATreeThatACommandMakesAmongItsFilesIsRemoved(t *testing.T) {
+	tmp, e := temporary(t), executor(t)
+	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")
+	script := `cd "${KEY%/*}"; mkdir -p a/b; touch a/f a/b/f; for i in $(seq 300); do mkdir d f$i; cd d; done; mkdir -p x/y; chmod 0 x`
+	if o := execute(t, e, withFile(shell(e, script))).Outcome; o.Reason != result.Completed || strings.Contains(o.Message, "can't be removed") {
+		t.Errorf("%s: %s, %s", o.Reason, o.Message, o.Stderr.Head)
+	}
+	if left, err := os.ReadDir(filepath.Join(tmp, supervisor.PrivateFilesName)); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
 func TestFilesThatCanNotBeRemovedAreSaid(t *testing.T) {
 	tmp, e := temporary(t), executor(t)
 	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")

@@ -92,6 +92,12 @@ func (f *Flags) AddContext(command *cobra.Command) {
 
 // Build builds the call from the flags and the arguments of the command line.
 func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error) {
+	// A variable of a script may be empty.
+	for flag, name := range map[string]string{"name": f.name, "session": f.Session, "environment": f.environment, "skill": f.skill} {
+		if name == "" && f.Changed(flag) {
+			return nil, fmt.Errorf("--%s: give a name, or leave the flag out", flag)
+		}
+	}
 	call := &v1alpha1.ToolCall{}
 	call.Name, call.GenerateName, call.Labels = f.name, "", f.labels
 	if f.name == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,6 +74,8 @@ func newGet(c *cli.CLI) *cobra.Command {
 
 func (o *getOptions) validate(command *cobra.Command, names []string) error {
 	switch {
+	case slices.Contains(names, ""):
+		return errors.New("a name is empty: name a call, or leave names out to list all")
 	case o.allNamespaces && len(names) > 0:
 		return errors.New("names and --all-namespaces can't be used together: select one namespace with -n")
 	case o.limit < 0 || o.limit == 0 && command.Flags().Changed("limit"):

@@ -129,7 +129,7 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 	defer progress.end()
 	copyTo := copyArtifact(ctx, c, call, a, progress)
 	if o.output == standardStream {
-		return copyTo(c.Unfiltered.Out)
+		return copyTo(c.Out)
 	}
 	name, err := o.target(a)
 	if err != nil {

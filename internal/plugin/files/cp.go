@@ -150,7 +150,7 @@ func (o *copying) run(ctx context.Context, from, to place, recursive bool) error
 		err = o.download(ctx, from, to)
 	}
 	if err != nil {
-		return fmt.Errorf("copy %s to %s: %w", from, to, explainFiles(err))
+		return fmt.Errorf("copy %s to %s: %w", from, to, explainFiles(err, to))
 	}
 	return nil
 }
@@ -160,12 +160,14 @@ func (o *copying) file(p place) outputclient.File {
 }
 
 // explainFiles says what somebody can do about an answer.
-func explainFiles(err error) error {
+func explainFiles(err error, to place) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return err
 	}
 	switch reason := status.Status().Reason; {
+	case reason == v1alpha1.ReasonIsDirectory && to.session != "":
+		return fmt.Errorf("%w: to copy into a directory, end its path with a slash", err)
 	case reason == v1alpha1.ReasonIsDirectory:
 		return fmt.Errorf("%w: to copy a directory, use -r", err)
 	case reason == "Forbidden" && strings.Contains(err.Error(), "toolsessions/proxy"):
@@ -213,7 +215,7 @@ func openSized(name string, size int64) (io.ReadCloser, error) {
 
 func (o *copying) download(ctx context.Context, from, to place) error {
 	if to.path == standardStream {
-		return o.Files.Download(ctx, o.file(from), o.Unfiltered.Out, o.progress.report)
+		return o.Files.Download(ctx, o.file(from), o.Out, o.progress.report)
 	}
 	name, err := localTarget(from.path, to.path)
 	if err != nil {

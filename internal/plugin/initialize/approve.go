@@ -43,6 +43,9 @@ func phrasesOf(texts []string, tools *toolset) (list []phrase, err error) {
 			return nil, fmt.Errorf("--approve %q: give a program and arguments as plain words, at most %d of at most 32 characters, like 'git push'", text, maxWords)
 		}
 		p := phrase{program: words[0], args: words[1:]}
+		if program, ok := interpreters[p.program]; ok && slices.Contains(tools.languages, p.program) && !slices.Contains(tools.programs, p.program) {
+			return nil, fmt.Errorf("--approve %q: the program that runs %s is called %s: write that", text, p.program, program)
+		}
 		if !slices.Contains(tools.programs, p.program) {
 			return nil, fmt.Errorf("--approve %q: the agent has no tool %q, so such calls are denied: name one of %s, or add it to --tools", text, p.program, strings.Join(tools.programs, ", "))
 		}

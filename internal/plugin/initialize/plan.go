@@ -41,6 +41,9 @@ func newPlan(o *options) (*plan, error) {
 	if err := cmp.Or(checkName("the namespace", o.namespace), checkName("--agent", o.agent), checkImage(o.image)); err != nil {
 		return nil, err
 	}
+	if o.agent == "default" {
+		return nil, errors.New("--agent \"default\": every pod that names no account runs as that one: choose another")
+	}
 	if strings.HasPrefix(o.namespace, "kube-") {
 		return nil, fmt.Errorf("the namespace %q is reserved for Kubernetes itself: choose another", o.namespace)
 	}

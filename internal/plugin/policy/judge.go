@@ -132,8 +132,8 @@ func (j *judge) under(call *v1alpha1.ToolCall, env *v1alpha1.ExecutionEnvironmen
 	return verdictOf(decide.Decide(s))
 }
 
-// addSession puts a call that names a session into one that begins now, and is its requester's. It has the labels of the call's, as long as
-// that is there.
+// addSession puts a call that names a session into one that begins now, and is its requester's. It has the labels, the variables and the
+// directory of the call's, as long as that is there.
 func (j *judge) addSession(s *decide.Snapshot, env *v1alpha1.ExecutionEnvironment) error {
 	ref := s.Call.Spec.SessionRef
 	if ref == nil {
@@ -141,7 +141,7 @@ func (j *judge) addSession(s *decide.Snapshot, env *v1alpha1.ExecutionEnvironmen
 	}
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: s.Call.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
 	if is := j.sessions[client.ObjectKeyFromObject(session)]; is != nil && (ref.UID == "" || session.UID == is.UID) {
-		session.Labels = is.Labels
+		session.Labels, session.Spec.Env, session.Spec.WorkingDir = is.Labels, is.Spec.Env, is.Spec.WorkingDir
 	}
 	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, cli.Reference(env.Name)
 	in := decide.Context{Named: env}

@@ -23,7 +23,7 @@ const sessionShellLong = `Run each line of standard input as a shell call of a s
 
 This is not a terminal. Each line is a call of its own, judged by the policy like any other: files stay from line to line,
 but variables, the directory, the umask and background processes don't. To use them, put the commands on one line, or set
-them for all lines with -e and -w. Programs get no input, and output is shown when the command has ended.
+them for all lines with -e and -w. Programs get no input.
 
 Ctrl-C cancels the running call. "exit", Ctrl-D or the end of the input leaves the shell; the session goes on.
 

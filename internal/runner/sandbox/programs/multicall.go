@@ -46,6 +46,10 @@ func (p *program) calledAs(path string, args []string) (name string, listed bool
 	called := ""
 	if len(args) > 0 {
 		called = lastPart(args[0])
+		if called == "" && args[0] != "" {
+			// For busybox "rm/" is no name, and for uutils it is rm.
+			return args[0], false
+		}
 	}
 	if shell := strings.TrimPrefix(called, "-"); slices.Contains(loginShells, shell) {
 		called = shell
@@ -80,5 +84,5 @@ func (p *program) named(name string, args []string) (meant string, listed bool) 
 	return inner, p.names[inner]
 }
 
-// lastPart is what follows the last slash: nothing in "ls/", which such programs don't know as ls.
+// lastPart is what follows the last slash.
 func lastPart(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -45,6 +45,9 @@ func (w *Watch) MayRun(pid int) bool {
 		return w.refuse(f.path, result.RuleInterpreter)
 	case p == nil:
 		return w.refuse(f.path, f.unlistedRule())
+	case unlisted == "" && script != "":
+		// The interpreter has the script's path there, which is no name of its own.
+		return w.count(pid, f, p, "/proc/", script)
 	case unlisted == "":
 		return w.count(pid, f, p, asked, script)
 	case unlisted == script:
