@@ -219,36 +219,47 @@ func (f *privateFiles) empty(until time.Time) error {
 			return err
 		}
 		for _, top := range left {
-			if time.Now().After(until) {
-				return errTooMuch
+			if top.IsDir() {
+				err = f.flatten(top.Name(), until)
 			}
-			for isDir := top.IsDir(); isDir; {
-				if time.Now().After(until) {
-					return errTooMuch
-				}
-				_ = f.own.Chmod(top.Name(), privateFilesMode)
-				inner, err := takeNames(f.own, top.Name())
-				if err != nil {
-					return err
-				}
-				isDir = len(inner) > 0
-				for _, entry := range inner {
-					at := path.Join(top.Name(), entry.Name())
-					if !entry.IsDir() {
-						err = f.own.Remove(at)
-					} else if err = f.own.Chmod(at, privateFilesMode); err == nil {
-						err = f.own.Rename(at, rand.Text())
-					}
-					if err != nil {
-						return errors.New("what the command left can't be removed")
-					}
-				}
+			if err == nil && time.Now().After(until) {
+				err = errTooMuch
+			}
+			if err != nil {
+				return err
 			}
 			if err := f.own.Remove(top.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
 	}
+}
+
+// flatten removes the files in a directory at the top, and moves its directories there.
+func (f *privateFiles) flatten(name string, until time.Time) error {
+	_ = f.own.Chmod(name, privateFilesMode)
+	for !time.Now().After(until) {
+		inner, err := takeNames(f.own, name)
+		if err != nil || len(inner) == 0 {
+			return err
+		}
+		for _, entry := range inner {
+			if f.takeOut(path.Join(name, entry.Name()), entry.IsDir()) != nil {
+				return errors.New("what the command left can't be removed")
+			}
+		}
+	}
+	return errTooMuch
+}
+
+func (f *privateFiles) takeOut(at string, isDir bool) error {
+	if !isDir {
+		return f.own.Remove(at)
+	}
+	if err := f.own.Chmod(at, privateFilesMode); err != nil {
+		return err
+	}
+	return f.own.Rename(at, rand.Text())
 }
 
 // takeNames reads some of the entries of a directory, from the first that is still there.
