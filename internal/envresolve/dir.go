@@ -89,11 +89,14 @@ func (r DirRequest) absolute(path string) string {
 	return strings.TrimSuffix("/"+strings.TrimPrefix(r.ImageWorkingDir, "/"), "/") + "/" + path
 }
 
-// AllowedRoots are the allowed paths as absolute ones, otherwise as they are written: a link may lead elsewhere.
+// AllowedRoots are the allowed paths below which everything is allowed, as absolute ones, otherwise as they are written: a link may lead
+// elsewhere. An image's own directory that is the root allows itself alone.
 func (r DirRequest) AllowedRoots() []string {
 	var roots []string
 	for _, allowed := range r.allowed() {
-		roots = append(roots, r.absolute(allowed))
+		if root := r.absolute(allowed); root != "/" || len(r.AllowedPaths) > 0 {
+			roots = append(roots, root)
+		}
 	}
 	return roots
 }

@@ -144,7 +144,7 @@ func (s *Screen) control(d *decoder, r rune) {
 	case 0x9b:
 		*d = decoder{state: inControl}
 	}
-	// Those that begin a string are mostly of a text that was decoded wrongly, and would hide what follows: programs write ESC for that.
+	// The others that begin a string come from text that was decoded wrongly, and would hide what follows them. Programs write ESC.
 }
 
 // sequence takes the next byte of an escape sequence, and returns 0 for one that isn't part of it any more.

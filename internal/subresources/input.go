@@ -72,7 +72,7 @@ func (p *proxy) serveInput(q *proxied) error {
 	if err != nil {
 		return err
 	}
-	// A trusted call has what the user may not have a call do.
+	// A trusted call keeps variables that the policy blocks in calls of this user.
 	if by := call.Spec.RequestedBy; call.Spec.Trusted && (by == nil || by.Username != q.who.GetName()) {
 		return apierrors.NewForbidden(sessionResource, session.Name, errors.New("the call is trusted: only who created it may type into it"))
 	}

@@ -221,9 +221,8 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 	if r.ReadPaths == nil {
 		req := a.Environment.DirRequest(e.WorkingDir)
 		for _, allowed := range req.AllowedRoots() {
-			// As a working directory, an image's own that is the root allows itself and nothing below.
-			if root := path.Clean(allowed); path.IsAbs(root) && (root != "/" || len(req.AllowedPaths) > 0) {
-				r.ReadPaths = append(r.ReadPaths, root)
+			if path.IsAbs(allowed) {
+				r.ReadPaths = append(r.ReadPaths, path.Clean(allowed))
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package reply
 
 import (
+	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,25 +25,36 @@ var ownNames = map[string]string{
 	"maxLifetimeSeconds": "max_lifetime_seconds",
 }
 
-// ownPhrases are those that take more than one word, each with what this server says.
-var ownPhrases = []string{
-	"a structured call, with binary and args", "run_program", "a structured call", "run_program", "a shell call", "run_command", "a code call", "run_code",
-	"unit Bytes", "unit bytes", "unit Lines", "unit lines", "use List", "use list_files", "use Glob", "use list_files with pattern", "use Grep", "use search_files",
-	"use Read", "use read_file", "use Write", "use write_file", "use Edit", "use edit_file", "the binary is empty", "program is empty",
-	"set code.networkAccess of the call", "set network", "the call's network.hosts", "network_hosts", "leave hosts out", "leave network_hosts out",
-	"List or Glob", "list_files", "what Read returns", "what read_file returns", "which Read shows", "which read_file shows",
-	"Stat shows the file's mode", "ls -l shows the file's mode", "A structured call's binary", "Program",
-	"; binary is one program", "; program is one program",
-	"leave out ifSHA256 to replace it, or give the checksum", "leave out create_only to replace it, or give if_sha256 instead, the checksum",
+// ownPhrases are names that take more than one word, with what this server says.
+var ownPhrases = map[string]string{
+	"a structured call, with binary and args": "run_program",
+	"a structured call":                       "run_program",
+	"a shell call":                            "run_command",
+	"a code call":                             "run_code",
+	"unit Bytes":                              "unit bytes",
+	"unit Lines":                              "unit lines",
+	"use List":                                "use list_files",
+	"use Glob":                                "use list_files with pattern",
+	"use Grep":                                "use search_files",
+	"use Read":                                "use read_file",
+	"use Write":                               "use write_file",
+	"use Edit":                                "use edit_file",
+	"the binary is empty":                     "program is empty",
+	"set code.networkAccess of the call":      "set network",
+	"the call's network.hosts":                "network_hosts",
+	"leave hosts out":                         "leave network_hosts out",
+	"List or Glob":                            "list_files",
+	"what Read returns":                       "what read_file returns",
+	"which Read shows":                        "which read_file shows",
+	"Stat shows the file's mode":              "ls -l shows the file's mode",
+	"A structured call's binary":              "Program",
+	"; binary is one program":                 "; program is one program",
+	"leave out ifSHA256 to replace it, or give the checksum": "leave out create_only to replace it, or give if_sha256 instead, the checksum",
 }
 
 // phrases matches one of them, of two the longer, as whole words.
 var phrases = func() *regexp.Regexp {
-	var all []string
-	for i := 0; i < len(ownPhrases); i += 2 {
-		all = append(all, ownPhrases[i])
-	}
-	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	all := slices.SortedFunc(maps.Keys(ownPhrases), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	for i, phrase := range all {
 		all[i] = regexp.QuoteMeta(phrase) + `\b`
 		if !strings.HasPrefix(phrase, ";") {
@@ -51,7 +64,7 @@ var phrases = func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(all, "|"))
 }()
 
-func ownPhrase(phrase string) string { return ownPhrases[slices.Index(ownPhrases, phrase)+1] }
+func ownPhrase(phrase string) string { return ownPhrases[phrase] }
 
 var (
 	quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
