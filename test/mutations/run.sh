@@ -13,10 +13,9 @@ patches=test/mutations
 work=
 job=
 
-# cleanup ends the running test and removes the copy. A test's servers may be in process groups of their own: they are
-# known by a variable.
+# cleanup ends the running test and removes the copy.
 cleanup() {
-  local status=$? signal tries pids
+  local status=$? signal tries
   trap - EXIT
   trap '' INT TERM HUP
   [[ -z $job ]] || disown "$job"
@@ -29,8 +28,6 @@ cleanup() {
     done
   done
   if [[ -n $work ]]; then
-    mapfile -t pids < <(grep -lszxF "TOOLCALL_MUTATIONS=$work" /proc/[0-9]*/environ | cut -d/ -f3)
-    [[ ${#pids[@]} == 0 ]] || kill -KILL "${pids[@]}" 2>/dev/null || true
     git worktree remove --force --force "$work/tree" 2>/dev/null || true
     rm -rf "$work"
   fi
@@ -41,10 +38,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# run runs a command in the copy and writes its output to a file. A signal ends the wait at once.
+# run runs a command in the copy and writes its output to a file. What a broken promise leaves running ends with its namespace; bash is the
+# first process there, and reaps the others. A signal ends the wait at once.
 run() {
   local status=0
-  (cd "$work/tree" && exec env TOOLCALL_MUTATIONS="$work" "$@") >"$work/log" 2>&1 </dev/null &
+  (cd "$work/tree" && exec unshare --pid --fork --kill-child --mount-proc bash -c '"$@"; exit' bash "$@") >"$work/log" 2>&1 </dev/null &
   job=$!
   wait "$job" || status=$?
   job=
@@ -67,9 +65,6 @@ has() { grep -qE "\"Action\":\"$1\",.*\"Test\":\"$2\"[,}]" "$work/log"; }
 
 # show prints the text of go_test's output, for an error.
 show() { sed -nE 's/^\{.*"Output":"(.*)"\}$/\1/p; t; /^\{/!p' "$work/log" | sed 's/\\n$//; s/\\"/"/g; s/\\t/  /g' | tail -n "${1:-20}" >&2; }
-
-# needs_api_server says whether a package's tests need the programs that envtest starts.
-needs_api_server() { grep -qs KUBEBUILDER_ASSETS "$1"/*_test.go; }
 
 # shown_by NAME sets package and test to those that a patch names.
 shown_by() {
@@ -97,10 +92,6 @@ check_tests() {
     tests[$package]+=" $test"
   done
   for package in $(printf '%s\n' "${!tests[@]}" | sort); do
-    if [[ -z ${KUBEBUILDER_ASSETS:-} ]] && needs_api_server "$package"; then
-      KUBEBUILDER_ASSETS=$(cluster assets)
-      export KUBEBUILDER_ASSETS
-    fi
     say "without a patch: $package"
     # Sorted, each once: so that the next run finds the result in Go's cache.
     mapfile -t list < <(tr ' ' '\n' <<<"${tests[$package]}" | sed '/^$/d' | sort -u)
@@ -141,6 +132,9 @@ work=$(mktemp -d --tmpdir toolcall-mutations.XXXXXX)
 chmod 755 "$work" # Some tests run programs as another user.
 git worktree add --quiet --detach "$work/tree" HEAD
 check_patches
+# Some tests start an API server.
+[[ -n ${KUBEBUILDER_ASSETS:-} ]] || KUBEBUILDER_ASSETS=$(cluster assets)
+export KUBEBUILDER_ASSETS
 check_tests
 
 killed=0
