@@ -6,8 +6,8 @@ source "$(dirname "$0")/lib.sh"
 step() { say "verify: $*"; }
 
 generated() {
-  find api config charts docs/reference internal/result/zz_generated.reasons.go clients/python/src/toolcall/_reasons.py \
-    clients/typescript/src/reasons.ts -type f -print0 | sort -z | xargs -0 sha256sum
+  find api config charts docs/reference internal/result/zz_generated.reasons.go internal/console/static/reasons.json \
+    clients/python/src/toolcall/_reasons.py clients/typescript/src/reasons.ts -type f -print0 | sort -z | xargs -0 sha256sum
 }
 
 step "generated files"
