@@ -18,7 +18,7 @@ import (
 // withResult is the status of a call that ended as its runner reports. specBytes is what the rest of the object takes.
 func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1.ToolCallStatus {
 	outcome := &reported.Outcome
-	s := o.end(phaseOf(outcome.Reason), outcome.Reason, messageOf(outcome)+o.prefixNote(outcome))
+	s := o.end(phaseOf(outcome.Reason), outcome.Reason, messageOf(outcome)+prefixNote(o, outcome))
 	s.ExitCode, s.Signal = outcome.ExitCode, outcome.Signal
 	if !outcome.Started {
 		s.RetrySafe = ptr.To(true)
@@ -36,7 +36,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	if i := outcome.Isolation; i != nil {
 		setPod(s.Isolation, o.decision, i.Self)
 	}
-	o.setOutput(s, outcome, specBytes)
+	setOutput(s, o.call, outcome, specBytes)
 	if note := guards.ToolNote(o.call.Spec.Tool); note != "" && outcome.Reason == result.NonZeroExit {
 		s.Message = bounds.Text(s.Message+" "+note, v1alpha1.MaxMessageBytes)
 		s.Output = result.AddLine(s.Output, note)
@@ -45,7 +45,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 }
 
 // prefixNote says of a program that wasn't found, and that the call didn't name, who did and what helps; empty for any other.
-func (o *observation) prefixNote(outcome *result.Outcome) string {
+func prefixNote(o *observation, outcome *result.Outcome) string {
 	action := o.call.Status.Action
 	isOther := outcome.Reason != result.CommandNotFound || len(outcome.Refused) > 0
 	if isOther || action == nil || o.decision == nil || len(o.decision.ArgvPrefix) == 0 {
@@ -93,14 +93,14 @@ func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 // setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object
 // holds (what stands in stdout and stderr is in output too, and escaping makes them longer): then less of each stream is
 // kept, and truncated says so.
-func (o *observation) setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes int) {
+func setOutput(s *v1alpha1.ToolCallStatus, call *v1alpha1.ToolCall, outcome *result.Outcome, specBytes int) {
 	if !outcome.Started {
 		return
 	}
 	rest := bounds.MaxObjectBytes - specBytes - output.MaxStatusBytes
 	// A byte that isn't UTF-8 becomes three in the text.
 	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
-		o.setStreams(s, outcome, limit)
+		setStreams(s, call, outcome, limit)
 		if limit == 0 || encodedSize(s) <= rest {
 			return
 		}
@@ -109,7 +109,7 @@ func (o *observation) setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outc
 
 func kept(stream *result.Stream) int { return len(stream.Head) + len(stream.Tail) }
 
-func (o *observation) setStreams(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, limit int) {
+func setStreams(s *v1alpha1.ToolCallStatus, call *v1alpha1.ToolCall, outcome *result.Outcome, limit int) {
 	stdout, cutOut := outcome.Stdout.Text(limit)
 	stderr, cutErr := outcome.Stderr.Text(limit)
 	s.Stdout, s.Stderr = stdout, stderr
@@ -118,7 +118,7 @@ func (o *observation) setStreams(s *v1alpha1.ToolCallStatus, outcome *result.Out
 		s.Output = fileOutput(stdout, s.Message, s.File)
 		return
 	}
-	s.Output = result.Output(outcome, outcome.Shown(limit, o.call.Namespace, o.call.Name), s.Message)
+	s.Output = result.Output(outcome, outcome.Shown(limit, call.Namespace, call.Name), s.Message)
 }
 
 func streamStatus(s *result.Stream, truncated bool) v1alpha1.StreamStatus {
