@@ -52,6 +52,9 @@ const logsExample = `  kubectl toolcall logs nightly
   kubectl toolcall logs nightly --stream stdout > out.bin     # byte for byte
   kubectl toolcall logs nightly --offset 0 --limit 4096`
 
+// maxFollowed is how many calls logs -f follows at the same time: each takes two requests.
+const maxFollowed = 50
+
 // logsOptions are the flags of logs.
 type logsOptions struct {
 	callTargets
@@ -126,10 +129,10 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 	if len(names) == 0 {
 		return o.noneSelected(c)
 	}
-	if o.following && len(names) > cli.MaxFollowed {
-		return fmt.Errorf("-f follows at most %d calls at the same time, and these are %d: choose fewer with -l or by name", cli.MaxFollowed, len(names))
-	}
 	calls, failed := o.readCalls(ctx, c, names)
+	if o.following && len(calls) > maxFollowed {
+		return fmt.Errorf("-f follows at most %d calls at the same time, and these are more: choose fewer with -l, with --since or by name", maxFollowed)
+	}
 	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
 	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
@@ -168,9 +171,12 @@ func isLost(err error) bool {
 	return errors.As(err, &exit) && exit.Code == cli.CodePipe
 }
 
-// readCalls reads the calls whose output is printed.
+// readCalls reads the calls whose output is printed, and of those that are followed no more than show that they are too many.
 func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
 	for _, name := range names {
+		if o.following && len(calls) > maxFollowed {
+			break
+		}
 		call, err := c.GetCall(ctx, name)
 		switch {
 		case err != nil:

@@ -252,12 +252,8 @@ func (c *Cluster) SessionError(verb, what string, err error) error {
 	}
 }
 
-const (
-	// OutputPatience is how long the output of a call may be away until logs without -f gives up.
-	OutputPatience = 30 * time.Second
-	// MaxFollowed is how many calls logs -f follows at the same time: each takes two requests.
-	MaxFollowed = 50
-)
+// OutputPatience is how long the output of a call may be away until logs without -f gives up.
+const OutputPatience = 30 * time.Second
 
 // PermissionError names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant
 // permission to read them.
