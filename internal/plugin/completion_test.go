@@ -73,6 +73,8 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"run --dry-run=":          "client none server",
 		"run --network-host ":     "",
 		"run --network-h":         "--network-host",
+		"check --policy-file ":    "json yaml yml",
+		"policy test ":            "json yaml yml",
 		"run --code ":             "bash javascript perl python ruby sh",
 		"--context ":              "c",
 		"--cluster ":              "k",

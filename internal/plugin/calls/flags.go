@@ -134,6 +134,9 @@ func (f *Flags) setPlace(spec *v1alpha1.ToolCallSpec) error {
 	return nil
 }
 
+// ReadsStdin reports whether the call has something of standard input.
+func (f *Flags) ReadsStdin() bool { return f.stdin || f.filename == "-" }
+
 // errAction names the ways to specify an action.
 var errAction = errors.New("specify what to run in exactly one way: a program after --, --shell 'a | b', --code LANGUAGE -f FILE, or --tool NAME --arguments JSON")
 

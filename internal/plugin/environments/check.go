@@ -1,6 +1,7 @@
 package environments
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -46,6 +47,9 @@ func newCheck(c *cli.CLI) *cobra.Command {
 		Example:     checkExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
 		RunE: func(command *cobra.Command, args []string) error {
+			if policyFile == "-" && flags.ReadsStdin() {
+				return errors.New("standard input can be the policy (--policy-file -) or what the call reads (--stdin, -f -), not both")
+			}
 			call, err := flags.Build(args, c.In)
 			if err != nil {
 				return err
@@ -73,6 +77,7 @@ func newCheck(c *cli.CLI) *cobra.Command {
 	flags.Add(command, c)
 	command.Flags().StringVar(&policyName, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
 	command.Flags().StringVar(&policyFile, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
+	cli.Must(command.MarkFlagFilename("policy-file", policy.Extensions...))
 	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
 	formats.Add(command)
 	return command

@@ -99,6 +99,34 @@ func TestFilesThatCanNotBeTested(t *testing.T) {
 	}
 }
 
+// A list is as good as its objects one by one.
+func TestTestReadsLists(t *testing.T) {
+	t.Parallel()
+	items := "items:\n"
+	for object := range strings.SplitSeq(manifest("p", noPush, listAllowed+pushDenied), "---\n") {
+		items += "- " + strings.ReplaceAll(object, "\n", "\n  ") + "\n"
+	}
+	for _, list := range []string{"apiVersion: v1\nkind: List\n", "apiVersion: toolcall.dev/v1alpha1\nkind: ExecutionPolicyList\n"} {
+		out, errs, code := run(t, "test", written(t, list+items))
+		if code != 0 || errs != "" || !strings.Contains(out, "push     Deny (DeniedByRule)  Deny (DeniedByRule)  ok") {
+			t.Errorf("%s: exit code %d:\n%s%s", list, code, out, errs)
+		}
+	}
+	wrong := "apiVersion: v1\nkind: List\nitems: [{apiVersion: toolcall.dev/v1alpha1, kind: ExecutionPolicy, metadata: {name: p}, spec: {shel: {}}}]\n"
+	if _, errs, code := run(t, "test", written(t, wrong)); code != 1 || !strings.Contains(errs, `unknown field "spec.shel"`) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+func TestStandardInputIsReadOnce(t *testing.T) {
+	t.Parallel()
+	for _, line := range [][]string{{"diff", "-", "-"}, {"test", "-", "policy.yaml", "-"}} {
+		if out, errs, code := run(t, line...); code != 1 || out != "" || errs != "error: standard input (-) can be read once: name a file in place of the others\n" {
+			t.Errorf("%q: exit code %d: %s%s", line, code, out, errs)
+		}
+	}
+}
+
 func TestDiffShowsWhatComesOutOtherwise(t *testing.T) {
 	t.Parallel()
 	old := written(t, manifest("p", noPush, listAllowed+pushDenied))
