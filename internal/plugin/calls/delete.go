@@ -99,7 +99,7 @@ func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 		case o.isSelection() && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
 			// Somebody else was faster, and may have made another call of that name.
 		case err != nil:
-			failed = append(failed, c.ChangeError("delete", "toolcalls", "toolcall-user", "call "+call.Name, err))
+			failed = append(failed, c.Explain("delete", "toolcalls", "call "+call.Name, err))
 		default:
 			fmt.Fprintf(c.Out, said, terminal.SafeLine(call.Name))
 		}

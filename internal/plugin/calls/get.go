@@ -223,7 +223,7 @@ func watchCalls(ctx context.Context, c *cli.Cluster, q callQuery, from string, s
 			from = ""
 			continue
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-			return c.ReadError("watch calls", err)
+			return c.Explain("watch", "toolcalls", "calls", err)
 		case err != nil && hasBegun:
 			return err
 		case err != nil && !isNoted:

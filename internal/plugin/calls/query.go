@@ -184,10 +184,10 @@ func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table,
 			continue
 		}
 		if err != nil && q.name != "" {
-			return nil, c.ReadError("call "+q.name, err)
+			return nil, c.Explain("get", "toolcalls", "call "+q.name, err)
 		}
 		if err != nil {
-			return nil, c.ReadError("calls", err)
+			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		if err := decodeRows(part); err != nil {
 			return nil, err

@@ -88,9 +88,9 @@ func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error 
 	environments := &v1alpha1.ExecutionEnvironmentList{}
 	if err := c.Client.List(ctx, environments, client.InNamespace(namespace)); err != nil {
 		if !apierrors.IsForbidden(err) {
-			return c.ReadError("environments", err)
+			return c.Explain("list", "executionenvironments", "environments", err)
 		}
-		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
+		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(c.Explain("list", "executionenvironments", "environments", err).Error()))
 	}
 	o.keepRecent(table)
 	report := countUsage(table, environments.Items)

@@ -224,7 +224,7 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 			continue // It is gone.
 		}
 		if err != nil {
-			failed = append(failed, c.ChangeError("patch", "toolcalls", "toolcall-user", "call "+name, err))
+			failed = append(failed, c.Explain("patch", "toolcalls", "call "+name, err))
 			continue
 		}
 		requested = append(requested, name)

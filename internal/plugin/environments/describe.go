@@ -69,7 +69,7 @@ func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha
 	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
 	for i, name := range names {
 		if err := c.Client.Get(ctx, c.Key(name), &list.Items[i]); err != nil {
-			return nil, c.ReadError("environment "+name, err)
+			return nil, c.Explain("get", "executionenvironments", "environment "+name, err)
 		}
 	}
 	return list, nil

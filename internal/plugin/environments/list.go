@@ -57,7 +57,7 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 			namespace, where := cluster.Scope(all)
 			list := &v1alpha1.ExecutionEnvironmentList{}
 			if err := cluster.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-				return cluster.ReadError("environments", err)
+				return cluster.Explain("list", "executionenvironments", "environments", err)
 			}
 			if formats.IsObject() {
 				return formats.Print(c.Out, list)

@@ -79,7 +79,7 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	listErr := c.Asker.List(ctx, list, client.InNamespace(c.Namespace))
 	if listErr != nil && !apierrors.IsForbidden(listErr) {
-		return c.ReadError("environments", listErr)
+		return c.Explain("list", "executionenvironments", "environments", listErr)
 	}
 	probes, err := probeAll(ctx, c, list.Items)
 	if err != nil {
@@ -111,7 +111,7 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	if err != nil || listErr == nil {
 		return err
 	}
-	return c.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
+	return c.Explain("list", "executionenvironments", "environments", listErr)
 }
 
 // rightsList has an object for each tool.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -112,6 +113,14 @@ func ReadOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
 	return &policies[0], nil
 }
 
+// explain names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant permission to read them.
+func explain(action string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("you need permission to %s: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", action, err)
+	}
+	return fmt.Errorf("%s: %w", action, err)
+}
+
 // Set are the policies of a cluster.
 type Set struct {
 	named map[string]*v1alpha1.ExecutionPolicy
@@ -125,7 +134,7 @@ type Set struct {
 func ReadSet(ctx context.Context, from client.Reader) *Set {
 	list := &v1alpha1.ExecutionPolicyList{}
 	if err := from.List(ctx, list); err != nil {
-		return &Set{Err: cli.PermissionError("list executionpolicies", err)}
+		return &Set{Err: explain("list executionpolicies", err)}
 	}
 	return newSet(list.Items)
 }
@@ -171,7 +180,7 @@ func find(ctx context.Context, c *cli.CLI, argument string) (*v1alpha1.Execution
 	}
 	policy := &v1alpha1.ExecutionPolicy{}
 	if err := cluster.Client.Get(ctx, types.NamespacedName{Name: argument}, policy); err != nil {
-		return nil, cli.PermissionError(fmt.Sprintf("get executionpolicies/%s (write ./%s for a file)", argument, argument), err)
+		return nil, explain(fmt.Sprintf("get executionpolicies/%s (write ./%s for a file)", argument, argument), err)
 	}
 	return policy, nil
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -115,6 +118,19 @@ func TestTestReadsLists(t *testing.T) {
 	wrong := "apiVersion: v1\nkind: List\nitems: [{apiVersion: toolcall.dev/v1alpha1, kind: ExecutionPolicy, metadata: {name: p}, spec: {shel: {}}}]\n"
 	if _, errs, code := run(t, "test", written(t, wrong)); code != 1 || !strings.Contains(errs, `unknown field "spec.shel"`) {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+func TestErrorsOfPolicies(t *testing.T) {
+	t.Parallel()
+	forbidden, other := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("no")), errors.New("EOF")
+	for want, err := range map[string]error{
+		"you need permission to get executionpolicies: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding": forbidden,
+		"get executionpolicies: EOF": other,
+	} {
+		if got := explain("get executionpolicies", err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("got %v", got)
+		}
 	}
 }
 

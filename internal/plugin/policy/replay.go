@@ -138,7 +138,7 @@ func replay(ctx context.Context, c *cli.Cluster, j *judge, namespace string, old
 	for next := ""; ; {
 		page := &v1alpha1.ToolCallList{}
 		if err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
-			return nil, c.ReadError("calls", err)
+			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		for i := range page.Items {
 			if call := &page.Items[i]; !call.CreationTimestamp.Time.Before(oldest) {

@@ -113,7 +113,7 @@ func patchSession(ctx context.Context, c *cli.Cluster, name string, change *sess
 	patch := fmt.Appendf(nil, `{"spec":{%q:%s}}`, change.field, value)
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 	if err := c.Client.Patch(ctx, session, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return nil, c.SessionError("patch", "session "+name, err)
+		return nil, c.Explain("patch", "toolsessions", "session "+name, err)
 	}
 	return session, nil
 }

@@ -62,7 +62,7 @@ func unfinishedCalls(ctx context.Context, c *cli.Cluster, session *v1alpha1.Tool
 	list := &v1alpha1.ToolCallList{}
 	opts := &client.ListOptions{Namespace: session.Namespace, FieldSelector: fields.AndSelectors(selector...)}
 	if err := c.Client.List(ctx, list, opts); err != nil {
-		return nil, c.ReadError("calls", err)
+		return nil, c.Explain("list", "toolcalls", "calls", err)
 	}
 	calls := slices.DeleteFunc(list.Items, func(call v1alpha1.ToolCall) bool {
 		ref := call.Spec.SessionRef

@@ -69,7 +69,7 @@ func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string
 	namespace, where := c.Scope(o.allNamespaces)
 	list := &v1alpha1.ToolSessionList{}
 	if err := c.Client.List(ctx, list, &client.ListOptions{LabelSelector: selector, Namespace: namespace}); err != nil {
-		return c.SessionError("list", "sessions", err)
+		return c.Explain("list", "toolsessions", "sessions", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ToolSession) bool {
 		return len(o.phases) > 0 && !cli.ContainsFold(o.phases, sessionPhase(&s))
