@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,24 +145,23 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 
 // each prints n things, one after the other or all at the same time, until nobody reads what is printed.
 func each(ctx context.Context, n int, together bool, print func(ctx context.Context, i int) error) []error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	errs := make([]error, n)
-	var running sync.WaitGroup
-	for i := range n {
-		running.Go(func() {
-			if errs[i] = print(ctx, i); isLost(errs[i]) {
-				cancel()
-			}
-		})
-		if together {
-			continue
-		}
-		if running.Wait(); isLost(errs[i]) {
-			break
-		}
+	group, ctx := errgroup.WithContext(ctx)
+	if !together {
+		group.SetLimit(1)
 	}
-	running.Wait()
+	for i := range n {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				errs[i] = print(ctx, i)
+			}
+			if isLost(errs[i]) {
+				return errs[i]
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
 	return errs
 }
 

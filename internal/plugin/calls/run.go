@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -218,20 +217,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 		}
 	})
 	shown.readerLost = i.readerLost
-	done, err := c.Follow().Wait(i.Waiting, key, shown.watcher())
-	c.Flush()
-	if apierrors.IsNotFound(err) {
-		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
-	}
-	switch {
-	case shown.failed.Load():
-		return nil, &cli.ExitError{Code: cli.CodePipe}
-	case i.hasLeft():
-		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
-	case err != nil:
-		return nil, &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", key.Name, err)}
-	}
-	return done, nil
+	return shown.follow(i.Waiting, c, key, fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace))
 }
 
 // ReportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
