@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -178,11 +177,6 @@ func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table,
 	for {
 		part := &metav1.Table{}
 		err := request(c, &q).Do(ctx).Into(part)
-		if apierrors.IsResourceExpired(err) && q.options.Continue != "" {
-			// The API server forgot the list meanwhile: it is read again, whole.
-			q.options.Limit, q.options.Continue, all = 0, "", &metav1.Table{}
-			continue
-		}
 		if err != nil && q.name != "" {
 			return nil, c.Explain("get", "toolcalls", "call "+q.name, err)
 		}
@@ -333,18 +327,22 @@ func (t *callTargets) isSelection() bool { return t.all || t.selector != "" }
 
 // resolve returns the names of the calls, oldest first where they weren't given, in the given phases, or in any for none.
 func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) ([]string, error) {
-	if !t.isSelection() {
-		return names, nil
-	}
-	selected, err := t.selected(ctx, c, inPhases...)
-	for i := range selected {
-		names = append(names, selected[i].Name)
+	calls, err := t.calls(ctx, c, names, inPhases...)
+	names = nil
+	for i := range calls {
+		names = append(names, calls[i].Name)
 	}
 	return names, err
 }
 
-// selected returns the metadata of the calls of a selection, oldest first.
-func (t *callTargets) selected(ctx context.Context, c *cli.Cluster, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+// calls returns the same with what is known of their metadata: of calls that weren't given, all of it.
+func (t *callTargets) calls(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+	for _, name := range names {
+		all = append(all, metav1.ObjectMeta{Name: name})
+	}
+	if !t.isSelection() {
+		return all, nil
+	}
 	filter := callFilter{selector: t.selector, phases: inPhases}
 	table, err := callTable(ctx, c, callQuery{namespace: c.Namespace, options: filter.listOptions()})
 	if err != nil {
