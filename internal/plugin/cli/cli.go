@@ -188,11 +188,3 @@ func Within(parent context.Context, timeout time.Duration) (context.Context, con
 func EndedBySignals(parent context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 }
-
-// Open opens a file, or standard input for "-".
-func Open(name string, stdin io.Reader) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(stdin), nil
-	}
-	return os.Open(name)
-}

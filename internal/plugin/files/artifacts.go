@@ -135,7 +135,7 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(name, copyTo); err != nil {
+	if err := cli.WriteWhole(name, false, copyTo); err != nil {
 		return err
 	}
 	progress.end()

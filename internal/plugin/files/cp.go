@@ -221,7 +221,7 @@ func (o *copying) download(ctx context.Context, from, to place) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(name, func(w io.Writer) error {
+	return cli.WriteWhole(name, false, func(w io.Writer) error {
 		return o.Files.Download(ctx, o.file(from), w, o.progress.report)
 	})
 }
@@ -247,36 +247,4 @@ func localTarget(from, to string) (string, error) {
 	default:
 		return "", err
 	}
-}
-
-// writeWhole writes a file under another name and renames it once it is complete. A file that is replaced keeps its permission
-// bits.
-func writeWhole(name string, write func(io.Writer) error) error {
-	mode := os.FileMode(0o666)
-	existing, err := os.Stat(name)
-	switch {
-	case err == nil && !existing.Mode().IsRegular():
-		return fmt.Errorf("%s isn't a regular file", name)
-	case err == nil:
-		// Nobody who can't read the file can read what replaces it.
-		mode = 0o600
-	}
-	file, err := os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	defer file.Close()
-	if err := write(file); err != nil {
-		return err
-	}
-	if existing != nil {
-		if err := file.Chmod(existing.Mode().Perm()); err != nil {
-			return err
-		}
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
 }
