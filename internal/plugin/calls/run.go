@@ -84,9 +84,7 @@ func newRun(c *cli.CLI) *cobra.Command {
 		Long:        runLong,
 		Example:     runExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.Run(command.Context(), args)
-		},
+		RunE:        c.Connected(o.Run),
 	}
 	o.Call.Add(command, c)
 	o.AddFlags(command)
@@ -110,12 +108,8 @@ func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.dryRun.Add(command, "call", &o.detach)
 }
 
-func (o *RunOptions) Run(ctx context.Context, args []string) error {
+func (o *RunOptions) Run(ctx context.Context, c *cli.Cluster, args []string) error {
 	call, err := o.Call.Build(args, o.In)
-	if err != nil {
-		return err
-	}
-	c, err := o.Connect()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package environments
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,7 @@ func newCheck(c *cli.CLI) *cobra.Command {
 		Long:        checkLong,
 		Example:     checkExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		RunE: func(command *cobra.Command, args []string) error {
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
 			if policyFile == "-" && flags.ReadsStdin() {
 				return errors.New("standard input can be the policy (--policy-file -) or what the call reads (--stdin, -f -), not both")
 			}
@@ -58,21 +59,17 @@ func newCheck(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := c.Connect()
-			if err != nil {
-				return err
-			}
 			call.Namespace = cluster.Namespace
-			admitted, err := cluster.DryRun().Create(command.Context(), call)
+			admitted, err := cluster.DryRun().Create(ctx, call)
 			if err != nil {
 				return err
 			}
-			v, err := judge(command.Context(), cluster, admitted, spec)
+			v, err := judge(ctx, cluster, admitted, spec)
 			if err != nil {
 				return err
 			}
 			return v.print(cluster, formats)
-		},
+		}),
 	}
 	flags.Add(command, c)
 	command.Flags().StringVar(&policyName, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")

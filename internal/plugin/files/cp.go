@@ -53,21 +53,17 @@ func newCp(c *cli.CLI) *cobra.Command {
 		Long:              cpLong,
 		Example:           cpExample,
 		ValidArgsFunction: completeCopy(c),
-		RunE: func(command *cobra.Command, args []string) error {
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
 			from, to, err := parseCopy(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := c.Connect()
 			if err != nil {
 				return err
 			}
 			o := &copying{Cluster: cluster, progress: newTransferProgress(c, quiet)}
 			defer o.progress.end()
-			ctx, stop := cli.EndedBySignals(command.Context())
+			ctx, stop := cli.EndedBySignals(ctx)
 			defer stop()
 			return o.run(ctx, from, to, recursive)
-		},
+		}),
 	}
 	command.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy a directory with what is in it")
 	command.Flags().BoolVarP(&quiet, "quiet", "q", false, "print no progress")

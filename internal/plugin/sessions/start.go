@@ -65,9 +65,7 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), c, args)
-		},
+		RunE: c.Connected(o.run),
 	}
 	o.addFlags(command, c)
 	return command
@@ -95,12 +93,8 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	cli.Must(command.RegisterFlagCompletionFunc("retain", cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
 }
 
-func (o *sessionStartOptions) run(ctx context.Context, program *cli.CLI, args []string) error {
+func (o *sessionStartOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
 	session, err := o.build(args)
-	if err != nil {
-		return err
-	}
-	c, err := program.Connect()
 	if err != nil {
 		return err
 	}
