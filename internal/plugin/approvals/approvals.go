@@ -40,8 +40,7 @@ func newApprovals(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the calls of all namespaces")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 // waiting are the calls of a namespace, or of all, that wait for people to decide about them.

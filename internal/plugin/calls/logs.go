@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -181,7 +179,7 @@ func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []str
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case o.since > 0 && endedBefore(call, time.Now().Add(-o.since)):
+		case o.since > 0 && follow.Finished(call) && time.Since(call.FinishedAt()) > o.since:
 			if !o.isSelection() {
 				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(name), o.since)
 			}
@@ -190,12 +188,6 @@ func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []str
 		}
 	}
 	return calls, failed
-}
-
-// endedBefore reports whether a call ended before a time.
-func endedBefore(call *v1alpha1.ToolCall, limit time.Time) bool {
-	finished := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionFinished)
-	return finished != nil && finished.Status == metav1.ConditionTrue && finished.LastTransitionTime.Time.Before(limit)
 }
 
 // printer prints the streams of a call.

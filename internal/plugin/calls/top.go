@@ -75,8 +75,7 @@ func newTop(c *cli.CLI) *cobra.Command {
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the calls of all namespaces")
 	flags.DurationVar(&o.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	cli.CheckBefore(command, o.callFilter.validate)
-	o.formats.Add(command)
-	return command
+	return o.formats.Add(command)
 }
 
 func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {

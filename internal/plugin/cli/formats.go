@@ -34,13 +34,14 @@ func NewFormats(own ...string) *Formats {
 	return &Formats{PrintFlags: genericclioptions.NewPrintFlags("").WithTypeSetter(Scheme()), own: own}
 }
 
-// Add adds the flags, with a completion of the formats. A format that there isn't is refused before anything is changed.
-func (f *Formats) Add(command *cobra.Command) {
+// Add adds the flags to a command, with a completion of the formats. A format that there isn't is refused before anything is changed.
+func (f *Formats) Add(command *cobra.Command) *cobra.Command {
 	f.AddFlags(command)
 	CheckBefore(command, func([]string) error { return f.choosePrinter() })
 	formats := slices.Concat(f.own, f.AllowedFormats())
 	command.Flags().Lookup("output").Usage = "output format, one of: " + strings.Join(formats, ", ")
 	Must(command.RegisterFlagCompletionFunc("output", CompleteFrom(formats...)))
+	return command
 }
 
 // Format is the format that the user asked for, empty for none.

@@ -33,8 +33,7 @@ func newVersion(c *cli.CLI) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "print only the plugin's version, and ask no cluster")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cli.Formats) error {

@@ -76,8 +76,7 @@ func newCheck(c *cli.CLI) *cobra.Command {
 	command.Flags().StringVar(&policyFile, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
 	cli.Must(command.MarkFlagFilename("policy-file", policy.Extensions...))
 	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 // otherPolicy is a review's spec that names another policy than the environment's, or has that of a file.

@@ -28,7 +28,7 @@ What the policy allows is shown if you have permission to list policies. "kubect
 
 func newEnvDescribe(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "describe NAME...",
 		Short:             "Show the details of environments",
 		Long:              envDescribeLong,
@@ -59,9 +59,7 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 			}
 			return nil
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // environments reads environments by their names.

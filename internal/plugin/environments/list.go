@@ -70,8 +70,7 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the environments of all namespaces")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment, namespaces bool) error {

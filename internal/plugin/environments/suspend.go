@@ -41,6 +41,5 @@ func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command
 		}
 		return errors.Join(failed...)
 	})
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }

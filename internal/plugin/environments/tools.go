@@ -61,7 +61,7 @@ type environmentTools struct {
 
 func newTools(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:     "tools",
 		Short:   "Show what you may use in the namespace",
 		Long:    toolsLong,
@@ -70,9 +70,7 @@ func newTools(c *cli.CLI) *cobra.Command {
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return tools(ctx, cluster, formats)
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {

@@ -69,8 +69,7 @@ func newSessionChange(c *cli.CLI, r *sessionChange, command *cobra.Command) *cob
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
 	command.RunE = c.Connected(r.run)
 	r.add(command, "the sessions are "+r.goal.text)
-	r.formats.Add(command)
-	return command
+	return r.formats.Add(command)
 }
 
 // run requests the change of all sessions, also after one that fails, and then waits for each.
