@@ -21,6 +21,9 @@ import (
 // maxStdin bounds standard input in bytes. The API bounds it in characters.
 const maxStdin = 512 << 10
 
+// Languages are those that environments have interpreters for by default.
+var Languages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
+
 // Flags are the flags of run and check that describe a call.
 type Flags struct {
 	environment string
@@ -73,7 +76,7 @@ func (f *Flags) AddAction(command *cobra.Command) {
 	flags.BoolVar(&f.trusted, "trusted", false, "keep blocked variables; needs the verb \"trust\" on executionenvironments")
 	flags.BoolVar(&f.network, "network", false, "with --code: request network access, which the policy must allow")
 	flags.StringVar(&f.name, "name", "", "name of the call; a call with a given name runs at most once (default: generated)")
-	cli.Must(command.RegisterFlagCompletionFunc("code", cli.CompleteFrom("python", "javascript", "bash", "sh", "ruby", "perl")))
+	cli.Must(command.RegisterFlagCompletionFunc("code", cli.CompleteFrom(Languages...)))
 	cli.Must(command.MarkFlagFilename("filename"))
 }
 

@@ -138,22 +138,17 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if err != nil {
 		return err
 	}
-	if !o.detach || o.origin != "" {
-		o.noteCreated(created)
+	// The name comes before anything else: it is what is needed to look for a call whose follower was ended.
+	switch {
+	case o.origin != "":
+		o.Note(o.quiet, "call %s created, a rerun of %s", created.Name, o.origin)
+	case !o.detach:
+		o.Note(o.quiet, "call %s created", created.Name)
 	}
 	if o.detach {
 		return o.printName(created)
 	}
 	return o.follow(c, created, interrupts)
-}
-
-// noteCreated says the name before anything else: it is what is needed to look for a call whose follower was ended.
-func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
-	if o.origin != "" {
-		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
-		return
-	}
-	o.Note(o.quiet, "call %s created", call.Name)
 }
 
 // printName prints the name of a call that isn't waited for, or the object.
