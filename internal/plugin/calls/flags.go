@@ -77,7 +77,7 @@ func (f *Flags) AddAction(command *cobra.Command) {
 	flags.BoolVar(&f.network, "network", false, "with --code: request network access, which the policy must allow")
 	flags.StringVar(&f.name, "name", "", "name of the call; a call with a given name runs at most once (default: generated)")
 	cli.Must(command.RegisterFlagCompletionFunc("code", cli.CompleteFrom(Languages...)))
-	cli.Must(command.MarkFlagFilename("filename"))
+	cli.Must(command.RegisterFlagCompletionFunc("filename", cli.CompleteFiles))
 }
 
 // AddContext adds the flags that many calls can share.

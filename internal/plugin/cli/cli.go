@@ -126,7 +126,12 @@ func NewRoot(c *CLI) *cobra.Command {
 	} {
 		Must(root.RegisterFlagCompletionFunc(name, complete))
 	}
-	completeHelp(root)
+	// Local files are proposed only where they are meant.
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	for _, file := range []string{"kubeconfig", "certificate-authority", "client-certificate", "client-key"} {
+		Must(root.RegisterFlagCompletionFunc(file, CompleteFiles))
+	}
+	documentExitCodes(root)
 	return root
 }
 
