@@ -148,12 +148,9 @@ func sessionReason(session *v1alpha1.ToolSession) (reason, message string) {
 // pendingSession says what a command waits for that follows a session.
 func pendingSession(session *v1alpha1.ToolSession) string {
 	reason, message := sessionReason(session)
-	switch {
-	case session.Status.Phase == "" || !isCurrent(session) || reason == "" && message == "":
+	why := cmp.Or(message, reason)
+	if session.Status.Phase == "" || !isCurrent(session) || why == "" {
 		return fmt.Sprintf("session %s: waiting for the operator", session.Name)
-	case message == "":
-		return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(reason))
-	default:
-		return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(message))
 	}
+	return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(why))
 }
