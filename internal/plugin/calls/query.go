@@ -234,27 +234,26 @@ func columnIndex(columns []metav1.TableColumnDefinition, name string) int {
 	return slices.IndexFunc(columns, func(c metav1.TableColumnDefinition) bool { return strings.EqualFold(c.Name, name) })
 }
 
+// cell is what a row has in a column; nil for nothing, and where there is no such column.
+func cell(row *metav1.TableRow, column int) any {
+	if column < 0 || column >= len(row.Cells) {
+		return nil
+	}
+	return row.Cells[column]
+}
+
 // cellText is the text of a cell, empty for none.
 func cellText(row *metav1.TableRow, column int) string {
-	if column < 0 || column >= len(row.Cells) || row.Cells[column] == nil {
-		return ""
+	if value := cell(row, column); value != nil {
+		return fmt.Sprint(value)
 	}
-	return fmt.Sprint(row.Cells[column])
+	return ""
 }
 
 // cellNumber is the number in a cell.
 func cellNumber(row *metav1.TableRow, column int) (int64, bool) {
-	if column < 0 || column >= len(row.Cells) {
-		return 0, false
-	}
-	switch n := row.Cells[column].(type) {
-	case int64:
-		return n, true
-	case float64:
-		return int64(n), true
-	default:
-		return 0, false
-	}
+	n, ok := cell(row, column).(int64)
+	return n, ok
 }
 
 // columnDuration is the API server's column of milliseconds.
