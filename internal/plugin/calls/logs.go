@@ -82,13 +82,12 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
-	flags.StringVar(&o.stream, "stream", "", "print only this stream: stdout or stderr")
+	cli.AddFlag(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", cli.CompleteFrom(string(output.Stdout), string(output.Stderr)))
 	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
 	flags.Int64Var(&o.limit, "limit", 0, "print at most so many bytes of each stream (default: all)")
 	flags.IntVar(&o.tail, "tail", -1, "print only so many last lines of each stream; -1 means all")
 	flags.DurationVar(&o.since, "since", 0, "leave out calls that ended longer ago, e.g. 10m")
 	flags.BoolVar(&o.prefix, "prefix", false, "begin each line with the name of its call (default: for several calls)")
-	cli.Must(command.RegisterFlagCompletionFunc("stream", cli.CompleteFrom(string(output.Stdout), string(output.Stderr))))
 	return command
 }
 

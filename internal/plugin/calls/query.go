@@ -70,23 +70,15 @@ type callFilter struct {
 func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector, e.g. team=search")
-	flags.StringVar(&f.session, "session", "", "only calls in sessions of this name")
-	flags.StringVar(&f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent")
-	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
+	cli.AddFlag(command, &f.session, "session", "", "only calls in sessions of this name", c.Complete(cli.ListSessions))
+	cli.AddFlag(command, &f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)))
+	cli.AddPhaseFlag(command, &f.phases, phases, "only calls in these phases")
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
-	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
-	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
-	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
 	cli.CheckBefore(command, f.validate)
 }
 
 // validate checks the flags. The message says what would be right.
 func (f *callFilter) validate([]string) error {
-	for _, phase := range f.phases {
-		if !cli.ContainsFold(phases, phase) {
-			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
-		}
-	}
 	if f.since < 0 {
 		return fmt.Errorf("--since %s: must not be negative; it is how long ago, e.g. 10m", f.since)
 	}

@@ -95,8 +95,7 @@ func newRun(c *cli.CLI) *cobra.Command {
 func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&o.live, "live", liveAlways, "show output while the call runs: always or never")
-	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(liveAlways, liveNever)))
+	cli.AddFlag(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", cli.CompleteFrom(liveAlways, liveNever))
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
 	cli.CheckBefore(command, func([]string) error {

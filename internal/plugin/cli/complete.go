@@ -154,10 +154,25 @@ func requireNames(most int, which string) cobra.PositionalArgs {
 	}
 }
 
-// AddEnvironmentFlag adds the flag that names an ExecutionEnvironment.
-func AddEnvironmentFlag(command *cobra.Command, c *CLI, to *string, usage string) {
-	command.Flags().StringVar(to, "environment", "", usage)
-	Must(command.RegisterFlagCompletionFunc("environment", c.Complete(ListEnvironments)))
+// AddFlag adds a flag with what completes its value.
+func AddFlag(command *cobra.Command, to *string, name, value, usage string, complete Completer) {
+	command.Flags().StringVar(to, name, value, usage)
+	Must(command.RegisterFlagCompletionFunc(name, complete))
+}
+
+// AddPhaseFlag adds the flag that selects objects in some phases, of those that there are.
+func AddPhaseFlag(command *cobra.Command, to *[]string, phases []string, usage string) {
+	all := strings.Join(phases, ", ")
+	command.Flags().StringSliceVar(to, "phase", nil, usage+": "+all)
+	Must(command.RegisterFlagCompletionFunc("phase", CompleteFrom(phases...)))
+	CheckBefore(command, func([]string) error {
+		for _, phase := range *to {
+			if !ContainsFold(phases, phase) {
+				return fmt.Errorf("--phase %q: must be one of %s", phase, all)
+			}
+		}
+		return nil
+	})
 }
 
 // AddVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.

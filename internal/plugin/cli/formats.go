@@ -121,10 +121,8 @@ var dryRunModes = []string{"none", "client", "server"}
 
 // Add adds the flags, and refuses them beside --detach. kind is what the command creates.
 func (d *DryRun) Add(command *cobra.Command, kind string, detach *bool) {
-	flags := command.Flags()
-	flags.StringVar(&d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`)
-	flags.Lookup("dry-run").NoOptDefVal = "client"
-	Must(command.RegisterFlagCompletionFunc("dry-run", CompleteFrom(dryRunModes...)))
+	AddFlag(command, &d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`, CompleteFrom(dryRunModes...))
+	command.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	CheckBefore(command, func([]string) error {
 		if !slices.Contains(dryRunModes, d.Mode) {
 			return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
