@@ -178,6 +178,22 @@ func TestAmbiguityIsResolvedByKeys(t *testing.T) {
 	}
 }
 
+// A key names a table as the messages do: also the document itself, and a key that has to be quoted.
+func TestKeysThatAreNotBareSelect(t *testing.T) {
+	t.Parallel()
+	const source = "max_timeout_secs=1\n['my limits']\nmax_timeout_secs=2\n[a.'b c']\nmax_timeout_secs=3\n"
+	for key, want := range map[string]int32{"top level": 1, "my limits": 2, `"my limits"`: 2, `a."b c"`: 3} {
+		result, err := Convert([]byte(source), Options{PolicyKey: key})
+		if err != nil {
+			t.Errorf("%s: %s", key, outcome(result, err))
+			continue
+		}
+		if _, policies := objects(t, result.Manifests); *policies[0].Spec.Timeouts.MaxSeconds != want {
+			t.Errorf("%s: got %s", key, result.Manifests)
+		}
+	}
+}
+
 func TestHostileTextsStayTexts(t *testing.T) {
 	t.Parallel()
 	hostile := []string{

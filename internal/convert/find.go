@@ -138,14 +138,17 @@ func outside(all []candidate, environments *candidate) []candidate {
 	})
 }
 
-// choose returns the only candidate, or that with the key which the user gives.
+// choose returns the only candidate, or that with the key which the user gives, as remarks write it. The quotes of a key alone can be left
+// out.
 func (c *converter) choose(what, flag, wanted string, all []candidate) *candidate {
 	var names []string
 	for _, one := range all {
-		if wanted != "" && one.path == wanted {
-			return &one
-		}
 		names = append(names, table{path: one.path}.String())
+	}
+	for _, name := range []string{wanted, table{}.at(wanted)} {
+		if at := slices.Index(names, name); wanted != "" && at >= 0 {
+			return &all[at]
+		}
 	}
 	switch {
 	case wanted != "":

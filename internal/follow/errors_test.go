@@ -265,16 +265,3 @@ func TestGeneratedNames(t *testing.T) {
 		t.Errorf("names %q", names)
 	}
 }
-
-func TestCancelOfAClusterWithoutTheKind(t *testing.T) {
-	t.Parallel()
-	calls := interceptor.NewClient(struct{ client.WithWatch }{}, interceptor.Funcs{
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return &meta.NoKindMatchError{}
-		},
-	})
-	_, err := follow.Clients{Calls: calls}.Cancel(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"}, "")
-	if err == nil || !strings.Contains(err.Error(), "cancel call n/c: this cluster has no ToolCall kind") {
-		t.Errorf("got %v", err)
-	}
-}

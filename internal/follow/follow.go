@@ -149,12 +149,6 @@ func NotInstalled(err error) bool {
 	return details.Name == ""
 }
 
-// CancelExactly requests the cancellation of the call with a UID.
-func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error {
-	_, err := c.Cancel(ctx, key, uid)
-	return err
-}
-
 // Cancel requests the cancellation of the call. A finished call ignores it. An empty UID means any call; if there is another call of the
 // same name, the error wraps ErrDeleted.
 func (c Clients) Cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
@@ -169,9 +163,6 @@ func (c Clients) Cancel(ctx context.Context, key types.NamespacedName, uid types
 	}
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := c.Calls.Patch(ctx, call, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		if NotInstalled(err) {
-			err = notInstalled("ToolCall", err)
-		}
 		if uid != "" && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) {
 			return nil, fmt.Errorf("cancel call %s: %w", key, ErrDeleted)
 		}

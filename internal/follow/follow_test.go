@@ -239,13 +239,14 @@ func TestAnotherCallOfTheSameName(t *testing.T) {
 	f := newFixture(t)
 	call := f.create()
 	key := client.ObjectKeyFromObject(call)
-	if err := f.clients().CancelExactly(t.Context(), key, "of-an-earlier-call"); !errors.Is(err, follow.ErrDeleted) {
+	if _, err := f.clients().Cancel(t.Context(), key, "of-an-earlier-call"); !errors.Is(err, follow.ErrDeleted) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if end := result(t, f.wait(t.Context(), f.clients(), call, follow.Watcher{UID: "of-an-earlier-call"})); !errors.Is(end.err, follow.ErrDeleted) {
 		t.Errorf("waited: %v", end.err)
 	}
-	must(t, f.clients().CancelExactly(t.Context(), key, call.UID))
+	_, err := f.clients().Cancel(t.Context(), key, call.UID)
+	must(t, err)
 	must(t, f.calls.Get(t.Context(), key, call))
 	if !call.Spec.Cancel {
 		t.Error("the call itself is not cancelled")

@@ -61,8 +61,10 @@ func (f *fixture) waitReady(ctx context.Context, clients follow.Clients, session
 	phases, done := make(chan v1alpha1.SessionPhase, 10), make(chan sessionOutcome, 1)
 	go func() {
 		got, err := clients.WaitSession(ctx, session, follow.SessionWatcher{
-			Changed: func(s *v1alpha1.ToolSession) { phases <- s.Status.Phase },
-			Until:   func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionReady },
+			Until: func(s *v1alpha1.ToolSession) bool {
+				phases <- s.Status.Phase
+				return s.Status.Phase == v1alpha1.SessionReady
+			},
 		})
 		done <- sessionOutcome{got, err}
 	}()

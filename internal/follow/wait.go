@@ -105,10 +105,7 @@ func (f *follower) notice(key, text string) {
 
 // SessionWatcher receives what happens to a session, in order. Only Until is required.
 type SessionWatcher struct {
-	// Changed receives each observed state of the session.
-	Changed func(session *v1alpha1.ToolSession)
-
-	// Until ends the wait at the first state for which it returns true.
+	// Until receives each observed state of the session, and ends the wait at the first for which it returns true.
 	Until func(session *v1alpha1.ToolSession) bool
 
 	// Notice receives a sentence for people about a watch that failed and is retried.
@@ -122,12 +119,7 @@ func (c Clients) WaitSession(ctx context.Context, session *v1alpha1.ToolSession,
 	noticed := false
 	o := &observer[*v1alpha1.ToolSession]{
 		subject: sessionSubject, client: c.Calls, key: types.NamespacedName{Namespace: session.Namespace, Name: session.Name}, uid: session.UID,
-		seen: func(_ context.Context, session *v1alpha1.ToolSession) bool {
-			if w.Changed != nil {
-				w.Changed(session)
-			}
-			return w.Until(session)
-		},
+		seen: func(_ context.Context, session *v1alpha1.ToolSession) bool { return w.Until(session) },
 		broken: func(err error) {
 			if w.Notice != nil && !noticed {
 				w.Notice("the watch of the session failed, retrying: " + err.Error())

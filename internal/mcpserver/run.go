@@ -238,7 +238,7 @@ func cancel(ctx context.Context, at identity.Calls, call *v1alpha1.ToolCall) (*v
 	requesting, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
 	err := untilAnswered(requesting, func() error {
-		err := at.CancelExactly(requesting, keyOf(call), call.UID)
+		_, err := at.Cancel(requesting, keyOf(call), call.UID)
 		if errors.Is(err, follow.ErrDeleted) {
 			return nil
 		}

@@ -188,8 +188,8 @@ func TestACallThatIsSwapped(t *testing.T) {
 // uncancellable fails to cancel calls.
 type uncancellable struct{ calls }
 
-func (uncancellable) CancelExactly(context.Context, types.NamespacedName, types.UID) error {
-	return errors.New("connection refused")
+func (uncancellable) Cancel(context.Context, types.NamespacedName, types.UID) (*v1alpha1.ToolCall, error) {
+	return nil, errors.New("connection refused")
 }
 
 func (u uncancellable) Wait(ctx context.Context, _ types.NamespacedName, _ follow.Watcher) (*v1alpha1.ToolCall, error) {

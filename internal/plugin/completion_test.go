@@ -1,10 +1,13 @@
 package plugin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
@@ -73,6 +76,8 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"run --dry-run=":          "client none server",
 		"run --network-host ":     "",
 		"run --network-h":         "--network-host",
+		"check --policy-file ":    "json yaml yml",
+		"policy test ":            "json yaml yml",
 		"run --code ":             "bash javascript perl python ruby sh",
 		"--context ":              "c",
 		"--cluster ":              "k",
@@ -105,5 +110,30 @@ func TestCompletionWithoutACluster(t *testing.T) {
 	}
 	if got := plugintest.Completions(t, broken, "n", "--context", ""); got != "" {
 		t.Errorf("contexts of a broken kubeconfig: %q", got)
+	}
+}
+
+// Local files are proposed for what is a file, and for the arguments of a program.
+func TestFilesAreCompletedWhereTheyAreMeant(t *testing.T) {
+	t.Parallel()
+	config := plugintest.Offline(t)
+	for line, want := range map[string]cobra.ShellCompDirective{
+		"--kubeconfig ":        cobra.ShellCompDirectiveDefault,
+		"--client-key ":        cobra.ShellCompDirectiveDefault,
+		"run --filename ":      cobra.ShellCompDirectiveDefault,
+		"run ls ":              cobra.ShellCompDirectiveDefault,
+		"policy test ":         cobra.ShellCompDirectiveFilterFileExt,
+		"policy diff a ":       cobra.ShellCompDirectiveFilterFileExt,
+		"check --policy-file ": cobra.ShellCompDirectiveFilterFileExt,
+		"--request-timeout ":   cobra.ShellCompDirectiveNoFileComp,
+		"run --set-env ":       cobra.ShellCompDirectiveNoFileComp,
+		"logs --offset ":       cobra.ShellCompDirectiveNoFileComp,
+		"top ":                 cobra.ShellCompDirectiveNoFileComp,
+		"session start ":       cobra.ShellCompDirectiveNoFileComp,
+	} {
+		out, _, code := plugintest.CommandAt(config, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if code != 0 || !strings.HasSuffix(strings.TrimSpace(out), fmt.Sprintf(":%d", want)) {
+			t.Errorf("%q: exit code %d, %q, not directive %d", line, code, out, want)
+		}
 	}
 }

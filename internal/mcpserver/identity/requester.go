@@ -20,7 +20,7 @@ import (
 type Calls interface {
 	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
 	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
-	CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error
+	Cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error)
 }
 
 // Sessions starts sessions of calls. follow.Clients implements it.

@@ -232,7 +232,7 @@ func (s *Service) cancel(ctx context.Context, _ *mcp.ServerSession, p *params) (
 		return nil, err
 	}
 	if !call.Status.Phase.Terminal() {
-		err = by.Calls.CancelExactly(ctx, i.key, i.uid)
+		_, err = by.Calls.Cancel(ctx, i.key, i.uid)
 	}
 	if err != nil && client.IgnoreNotFound(err) != nil && !errors.Is(err, follow.ErrDeleted) {
 		return nil, internalError(err)

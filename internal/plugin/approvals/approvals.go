@@ -40,8 +40,7 @@ func newApprovals(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the calls of all namespaces")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 // waiting are the calls of a namespace, or of all, that wait for people to decide about them.
@@ -49,7 +48,7 @@ func waiting(ctx context.Context, c *cli.Cluster, namespace string) ([]v1alpha1.
 	list := &v1alpha1.ToolCallList{}
 	selector := client.MatchingFields{"status.reason": v1alpha1.ReasonAwaitingApproval}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), selector); err != nil {
-		return nil, c.ChangeError("list", "toolcalls", "toolcall-approver", "the calls", err)
+		return nil, c.Explain("approve", "toolcalls", "calls", err)
 	}
 	return list.Items, nil
 }

@@ -98,7 +98,7 @@ func (o *approveOptions) run(ctx context.Context, c *cli.Cluster, args []string)
 	}
 	decision := o.decision(call)
 	if err := c.Client.Create(ctx, decision); err != nil {
-		return c.ChangeError("create", "toolcallapprovals", "toolcall-approver", "the decision", err)
+		return c.Explain("create", "toolcallapprovals", "the decision", err)
 	}
 	return report(ctx, c, decision)
 }
@@ -167,7 +167,7 @@ func report(ctx context.Context, c *cli.Cluster, decision *v1alpha1.ToolCallAppr
 	case wait.Interrupted(err):
 		return fmt.Errorf("the operator hasn't said yet whether the decision counts: see kubectl get toolcallapproval %s", decision.Name)
 	case err != nil:
-		return c.ReadError("decision "+decision.Name, err)
+		return c.Explain("get", "toolcallapprovals", "decision "+decision.Name, err)
 	case decision.Status.Phase == v1alpha1.ApprovalRejected:
 		why := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionAccepted)
 		if why == nil {

@@ -109,7 +109,7 @@ func lastApproved(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) 
 	list := &v1alpha1.ToolCallApprovalList{}
 	mine := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.approver.username", user)}
 	if err := c.Client.List(ctx, list, client.InNamespace(call.Namespace), mine); err != nil {
-		return nil, c.ChangeError("list", "toolcallapprovals", "toolcall-approver", "the decisions", err)
+		return nil, c.Explain("list", "toolcallapprovals", "the decisions", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.ToolCallApproval) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
@@ -125,7 +125,7 @@ func lastApproved(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall) 
 		}
 		other := &v1alpha1.ToolCall{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: call.Namespace, Name: d.Spec.CallRef.Name}, other); client.IgnoreNotFound(err) != nil {
-			return nil, c.ReadError("call "+d.Spec.CallRef.Name, err)
+			return nil, c.Explain("get", "toolcalls", "call "+d.Spec.CallRef.Name, err)
 		}
 		if string(other.UID) == d.Spec.CallRef.UID && other.Status.Approval != nil && isAlike(other, call) {
 			return other, nil

@@ -79,17 +79,11 @@ func (a *attaching) run(ctx context.Context) error {
 	shown := NewDisplay(a.CLI, true)
 	shown.readerLost = detach
 	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
-	done, err := a.Follow().Wait(ctx, a.Key(a.name), shown.watcher())
-	a.Flush()
-	switch {
-	case shown.failed.Load():
-		return &cli.ExitError{Code: cli.CodePipe}
-	case err != nil && ctx.Err() != nil:
-		return &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf(
-			"detached from call %s, which goes on: to stop it, run kubectl toolcall cancel %s -n %s; to follow it again, kubectl toolcall attach %s -n %s",
-			a.name, a.name, a.Namespace, a.name, a.Namespace)}
-	case err != nil:
-		return &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", a.name, err)}
+	done, err := shown.follow(ctx, a.Cluster, a.Key(a.name), fmt.Errorf(
+		"detached from call %s, which goes on: to stop it, run kubectl toolcall cancel %s -n %s; to follow it again, kubectl toolcall attach %s -n %s",
+		a.name, a.name, a.Namespace, a.name, a.Namespace))
+	if err != nil {
+		return err
 	}
 	return ReportOutcome(a.CLI, done)
 }

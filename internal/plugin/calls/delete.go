@@ -63,21 +63,16 @@ func (o *deleteOptions) validate([]string) error {
 	return nil
 }
 
-func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) (err error) {
+func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
 	var inPhases []string
 	if o.finished {
 		for _, phase := range v1alpha1.TerminalPhases() {
 			inPhases = append(inPhases, string(phase))
 		}
 	}
-	var calls []metav1.ObjectMeta
-	for _, name := range args {
-		calls = append(calls, metav1.ObjectMeta{Name: name})
-	}
-	if o.isSelection() {
-		if calls, err = o.selected(ctx, c, inPhases...); err != nil {
-			return err
-		}
+	calls, err := o.calls(ctx, c, args, inPhases...)
+	if err != nil {
+		return err
 	}
 	if len(calls) == 0 {
 		fmt.Fprintf(c.ErrOut, "No calls to delete in namespace %s.\n", c.Namespace)
@@ -99,7 +94,7 @@ func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 		case o.isSelection() && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
 			// Somebody else was faster, and may have made another call of that name.
 		case err != nil:
-			failed = append(failed, c.ChangeError("delete", "toolcalls", "toolcall-user", "call "+call.Name, err))
+			failed = append(failed, c.Explain("delete", "toolcalls", "call "+call.Name, err))
 		default:
 			fmt.Fprintf(c.Out, said, terminal.SafeLine(call.Name))
 		}

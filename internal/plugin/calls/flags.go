@@ -21,6 +21,9 @@ import (
 // maxStdin bounds standard input in bytes. The API bounds it in characters.
 const maxStdin = 512 << 10
 
+// Languages are those that environments have interpreters for by default.
+var Languages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
+
 // Flags are the flags of run and check that describe a call.
 type Flags struct {
 	environment string
@@ -48,13 +51,10 @@ type Flags struct {
 }
 
 func (f *Flags) Add(command *cobra.Command, c *cli.CLI) {
-	flags := command.Flags()
-	flags.SetInterspersed(false)
-	cli.AddEnvironmentFlag(command, c, &f.environment, "ExecutionEnvironment to run in (default: the namespace's default environment)")
-	flags.StringVar(&f.skill, "skill", "", "Skill to take variables from")
-	flags.StringVar(&f.Session, "session", "", "ToolSession to run in, with its environment and skill")
-	cli.Must(command.RegisterFlagCompletionFunc("skill", c.Complete(cli.ListSkills)))
-	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
+	command.Flags().SetInterspersed(false)
+	cli.AddFlag(command, &f.environment, "environment", "", "ExecutionEnvironment to run in (default: the namespace's default environment)", c.Complete(cli.ListEnvironments))
+	cli.AddFlag(command, &f.skill, "skill", "", "Skill to take variables from", c.Complete(cli.ListSkills))
+	cli.AddFlag(command, &f.Session, "session", "", "ToolSession to run in, with its environment and skill", c.Complete(cli.ListSessions))
 	f.AddAction(command)
 	command.ValidArgsFunction = cli.CompleteTools(c)
 }
@@ -64,7 +64,7 @@ func (f *Flags) AddAction(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&f.background, "background", false, "in a session: a server or watcher, which runs beside the session's other calls")
 	flags.StringVar(&f.Shell, "shell", "", "command line for the environment's shell")
-	flags.StringVar(&f.code, "code", "", "language of the code in --filename")
+	cli.AddFlag(command, &f.code, "code", "", "language of the code in --filename", cli.CompleteFrom(Languages...))
 	flags.StringVarP(&f.filename, "filename", "f", "", "with --code: file with the code, or - for standard input")
 	flags.StringVar(&f.tool, "tool", "", "name of a tool as a model calls it, e.g. bash or python")
 	flags.StringVar(&f.arguments, "arguments", "", "with --tool: arguments of the tool, as a JSON object")
@@ -73,8 +73,7 @@ func (f *Flags) AddAction(command *cobra.Command) {
 	flags.BoolVar(&f.trusted, "trusted", false, "keep blocked variables; needs the verb \"trust\" on executionenvironments")
 	flags.BoolVar(&f.network, "network", false, "with --code: request network access, which the policy must allow")
 	flags.StringVar(&f.name, "name", "", "name of the call; a call with a given name runs at most once (default: generated)")
-	cli.Must(command.RegisterFlagCompletionFunc("code", cli.CompleteFrom("python", "javascript", "bash", "sh", "ruby", "perl")))
-	cli.Must(command.MarkFlagFilename("filename"))
+	cli.Must(command.RegisterFlagCompletionFunc("filename", cli.CompleteFiles))
 }
 
 // AddContext adds the flags that many calls can share.
@@ -133,6 +132,9 @@ func (f *Flags) setPlace(spec *v1alpha1.ToolCallSpec) error {
 	spec.EnvironmentRef, spec.SkillRef, spec.Background = cli.Reference(f.environment), cli.Reference(f.skill), f.background
 	return nil
 }
+
+// ReadsStdin reports whether the call has something of standard input.
+func (f *Flags) ReadsStdin() bool { return f.stdin || f.filename == "-" }
 
 // errAction names the ways to specify an action.
 var errAction = errors.New("specify what to run in exactly one way: a program after --, --shell 'a | b', --code LANGUAGE -f FILE, or --tool NAME --arguments JSON")

@@ -30,7 +30,7 @@ lists calls by name, so --since and --limit read all that the other flags select
 --watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
 phases of --phase gets no line. --limit bounds only the list that --watch begins with.
 
-The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist.`
+The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist, unless flags select too.`
 
 const getExample = `  kubectl toolcall get
   kubectl toolcall get -A --phase Failed,Denied --since 1h
@@ -122,19 +122,22 @@ func named(q callQuery, name string) callQuery {
 
 // read reads the selected calls: newest first, and with names in their order.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
-	all := &metav1.Table{}
 	if len(names) == 0 {
 		names = []string{""}
 	}
+	all := &metav1.Table{}
 	for _, name := range names {
-		table, err := o.readOne(ctx, c, q, name)
+		one := q
+		if one.name = name; name != "" && o.isSet() {
+			one = named(q, name)
+		}
+		table, err := callTable(ctx, c, one)
 		if err != nil {
 			return nil, err
 		}
 		appendTable(all, table)
 	}
-	// Objects that flags select are sorted, whether they are named or not.
-	if names[0] == "" || o.formats.IsObject() && o.isSet() {
+	if names[0] == "" {
 		sortNewestFirst(all.Rows)
 	}
 	o.keepRecent(all)
@@ -142,17 +145,6 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 		all.Rows = all.Rows[:o.limit]
 	}
 	return all, nil
-}
-
-// readOne reads one call, which must exist, and leaves it out if the flags do. Without a name, it reads all that they select.
-func (o *getOptions) readOne(ctx context.Context, c *cli.Cluster, q callQuery, name string) (*metav1.Table, error) {
-	existing := q
-	existing.name = name
-	table, err := callTable(ctx, c, existing)
-	if err != nil || name == "" || !o.isSet() {
-		return table, err
-	}
-	return callTable(ctx, c, named(q, name))
 }
 
 // tablePrinter returns a function that prints tables below each other.
@@ -223,7 +215,7 @@ func watchCalls(ctx context.Context, c *cli.Cluster, q callQuery, from string, s
 			from = ""
 			continue
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-			return c.ReadError("watch calls", err)
+			return c.Explain("watch", "toolcalls", "calls", err)
 		case err != nil && hasBegun:
 			return err
 		case err != nil && !isNoted:

@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -15,10 +14,10 @@ import (
 const cancelTimeout = 10 * time.Second
 
 // Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
-// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
-// request to cancel it has an answer, and the third stops at once.
+// signal stops its creation. After that, the first signal cancels the call, and the second stops following it once the
+// request to cancel it has an answer.
 type Interrupts struct {
-	// creating ends with the first signal, waiting with the second or third.
+	// creating ends with the first signal, waiting with the second.
 	creating, Waiting context.Context
 	signals           chan os.Signal
 	lost              chan struct{}
@@ -41,21 +40,17 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
 	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
-	var stopCreating context.CancelFunc
-	var stopWaiting context.CancelCauseFunc
+	var stopCreating, stopWaiting context.CancelFunc
 	i.creating, stopCreating = context.WithCancel(ctx)
-	i.Waiting, stopWaiting = context.WithCancelCause(ctx)
+	i.Waiting, stopWaiting = context.WithCancel(ctx)
 	go i.run(stopCreating, stopWaiting)
 	return i
 }
 
-// errLeft is why waiting ends when the user stops following the call.
-var errLeft = errors.New("stopped following the call")
-
-func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.CancelCauseFunc) {
-	defer stopWaiting(nil)
+func (i *Interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
+	defer stopWaiting()
 	defer stopCreating()
-	for cancelled := (chan struct{})(nil); ; {
+	for isCancelled := false; ; {
 		why := "interrupted"
 		select {
 		case <-i.done:
@@ -69,17 +64,11 @@ func (i *Interrupts) run(stopCreating context.CancelFunc, stopWaiting context.Ca
 			why = "nobody reads the output any more"
 		}
 		stopCreating()
-		if cancelled == nil {
-			cancelled = make(chan struct{})
-			go func() { defer close(cancelled); i.cancelCall(why) }()
-			continue
+		if isCancelled {
+			return
 		}
-		select {
-		case <-cancelled:
-		case <-i.signals:
-		}
-		stopWaiting(errLeft)
-		return
+		i.cancelCall(why)
+		isCancelled = true
 	}
 }
 
@@ -120,8 +109,5 @@ func (i *Interrupts) readerLost() {
 	default:
 	}
 }
-
-// hasLeft reports whether the user stopped following the call.
-func (i *Interrupts) hasLeft() bool { return errors.Is(context.Cause(i.Waiting), errLeft) }
 
 func (i *Interrupts) Close() { close(i.done) }

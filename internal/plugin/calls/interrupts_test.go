@@ -22,31 +22,13 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 		}
 		i.signals <- os.Interrupt
 		synctest.Wait()
-		if i.Waiting.Err() != nil || i.hasLeft() {
+		if i.Waiting.Err() != nil {
 			t.Fatal("it left before the request was through")
 		}
 		close(release)
 		synctest.Wait()
-		if i.Waiting.Err() == nil || !i.hasLeft() || asked != 1 {
+		if i.Waiting.Err() == nil || asked != 1 {
 			t.Errorf("after the second: %v, asked %d times", i.Waiting.Err(), asked)
-		}
-	})
-}
-
-func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
-		defer i.Close()
-		release := make(chan struct{})
-		defer close(release)
-		i.onInterrupt(func(context.Context, string) { <-release })
-		for range 3 {
-			i.signals <- os.Interrupt
-			synctest.Wait()
-		}
-		if i.Waiting.Err() == nil || !i.hasLeft() {
-			t.Errorf("got %v, %t", i.Waiting.Err(), i.hasLeft())
 		}
 	})
 }

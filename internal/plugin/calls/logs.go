@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -52,6 +51,9 @@ const logsExample = `  kubectl toolcall logs nightly
   kubectl toolcall logs nightly --stream stdout > out.bin     # byte for byte
   kubectl toolcall logs nightly --offset 0 --limit 4096`
 
+// maxFollowed is how many calls logs -f follows at the same time: each takes two requests.
+const maxFollowed = 50
+
 // logsOptions are the flags of logs.
 type logsOptions struct {
 	callTargets
@@ -80,13 +82,12 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
-	flags.StringVar(&o.stream, "stream", "", "print only this stream: stdout or stderr")
+	cli.AddFlag(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", cli.CompleteFrom(string(output.Stdout), string(output.Stderr)))
 	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
 	flags.Int64Var(&o.limit, "limit", 0, "print at most so many bytes of each stream (default: all)")
 	flags.IntVar(&o.tail, "tail", -1, "print only so many last lines of each stream; -1 means all")
 	flags.DurationVar(&o.since, "since", 0, "leave out calls that ended longer ago, e.g. 10m")
 	flags.BoolVar(&o.prefix, "prefix", false, "begin each line with the name of its call (default: for several calls)")
-	cli.Must(command.RegisterFlagCompletionFunc("stream", cli.CompleteFrom(string(output.Stdout), string(output.Stderr))))
 	return command
 }
 
@@ -126,10 +127,10 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 	if len(names) == 0 {
 		return o.noneSelected(c)
 	}
-	if o.following && len(names) > cli.MaxFollowed {
-		return fmt.Errorf("-f follows at most %d calls at the same time, and these are %d: choose fewer with -l or by name", cli.MaxFollowed, len(names))
-	}
 	calls, failed := o.readCalls(ctx, c, names)
+	if o.following && len(calls) > maxFollowed {
+		return fmt.Errorf("-f follows at most %d calls at the same time, and these are more: choose fewer with -l, with --since or by name", maxFollowed)
+	}
 	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
 	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
@@ -141,24 +142,23 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 
 // each prints n things, one after the other or all at the same time, until nobody reads what is printed.
 func each(ctx context.Context, n int, together bool, print func(ctx context.Context, i int) error) []error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	errs := make([]error, n)
-	var running sync.WaitGroup
-	for i := range n {
-		running.Go(func() {
-			if errs[i] = print(ctx, i); isLost(errs[i]) {
-				cancel()
-			}
-		})
-		if together {
-			continue
-		}
-		if running.Wait(); isLost(errs[i]) {
-			break
-		}
+	group, ctx := errgroup.WithContext(ctx)
+	if !together {
+		group.SetLimit(1)
 	}
-	running.Wait()
+	for i := range n {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				errs[i] = print(ctx, i)
+			}
+			if isLost(errs[i]) {
+				return errs[i]
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
 	return errs
 }
 
@@ -168,14 +168,17 @@ func isLost(err error) bool {
 	return errors.As(err, &exit) && exit.Code == cli.CodePipe
 }
 
-// readCalls reads the calls whose output is printed.
+// readCalls reads the calls whose output is printed, and of those that are followed no more than show that they are too many.
 func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
 	for _, name := range names {
+		if o.following && len(calls) > maxFollowed {
+			break
+		}
 		call, err := c.GetCall(ctx, name)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case o.since > 0 && endedBefore(call, time.Now().Add(-o.since)):
+		case o.since > 0 && follow.Finished(call) && time.Since(call.FinishedAt()) > o.since:
 			if !o.isSelection() {
 				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(name), o.since)
 			}
@@ -184,12 +187,6 @@ func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []str
 		}
 	}
 	return calls, failed
-}
-
-// endedBefore reports whether a call ended before a time.
-func endedBefore(call *v1alpha1.ToolCall, limit time.Time) bool {
-	finished := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionFinished)
-	return finished != nil && finished.Status == metav1.ConditionTrue && finished.LastTransitionTime.Time.Before(limit)
 }
 
 // printer prints the streams of a call.

@@ -199,7 +199,7 @@ func TestCancelRequestsCancellation(t *testing.T) {
 		t.Error("a call was not cancelled")
 	}
 	f.Run("cancel", "a").Expect(t, 0, "a: cancellation requested")
-	f.Run("cancel", "a", "--as", "nobody").Expect(t, 1, "cancel call "+f.Namespace+"/a")
+	f.Run("cancel", "a", "--as", "nobody").Expect(t, 1, "you need permission to patch toolcalls", "toolcall-user", "cancel call "+f.Namespace+"/a")
 }
 
 func TestPrefixedLines(t *testing.T) {

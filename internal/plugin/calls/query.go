@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -71,23 +70,15 @@ type callFilter struct {
 func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector, e.g. team=search")
-	flags.StringVar(&f.session, "session", "", "only calls in sessions of this name")
-	flags.StringVar(&f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent")
-	flags.StringSliceVar(&f.phases, "phase", nil, "only calls in these phases: "+strings.Join(phases, ", "))
+	cli.AddFlag(command, &f.session, "session", "", "only calls in sessions of this name", c.Complete(cli.ListSessions))
+	cli.AddFlag(command, &f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)))
+	cli.AddPhaseFlag(command, &f.phases, phases, "only calls in these phases")
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
-	cli.Must(command.RegisterFlagCompletionFunc("session", c.Complete(cli.ListSessions)))
-	cli.Must(command.RegisterFlagCompletionFunc("requested-by", c.Complete(listRequesters(command))))
-	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(phases...)))
 	cli.CheckBefore(command, f.validate)
 }
 
 // validate checks the flags. The message says what would be right.
 func (f *callFilter) validate([]string) error {
-	for _, phase := range f.phases {
-		if !cli.ContainsFold(phases, phase) {
-			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
-		}
-	}
 	if f.since < 0 {
 		return fmt.Errorf("--since %s: must not be negative; it is how long ago, e.g. 10m", f.since)
 	}
@@ -178,16 +169,11 @@ func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table,
 	for {
 		part := &metav1.Table{}
 		err := request(c, &q).Do(ctx).Into(part)
-		if apierrors.IsResourceExpired(err) && q.options.Continue != "" {
-			// The API server forgot the list meanwhile: it is read again, whole.
-			q.options.Limit, q.options.Continue, all = 0, "", &metav1.Table{}
-			continue
-		}
 		if err != nil && q.name != "" {
-			return nil, c.ReadError("call "+q.name, err)
+			return nil, c.Explain("get", "toolcalls", "call "+q.name, err)
 		}
 		if err != nil {
-			return nil, c.ReadError("calls", err)
+			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		if err := decodeRows(part); err != nil {
 			return nil, err
@@ -240,27 +226,26 @@ func columnIndex(columns []metav1.TableColumnDefinition, name string) int {
 	return slices.IndexFunc(columns, func(c metav1.TableColumnDefinition) bool { return strings.EqualFold(c.Name, name) })
 }
 
+// cell is what a row has in a column; nil for nothing, and where there is no such column.
+func cell(row *metav1.TableRow, column int) any {
+	if column < 0 || column >= len(row.Cells) {
+		return nil
+	}
+	return row.Cells[column]
+}
+
 // cellText is the text of a cell, empty for none.
 func cellText(row *metav1.TableRow, column int) string {
-	if column < 0 || column >= len(row.Cells) || row.Cells[column] == nil {
-		return ""
+	if value := cell(row, column); value != nil {
+		return fmt.Sprint(value)
 	}
-	return fmt.Sprint(row.Cells[column])
+	return ""
 }
 
 // cellNumber is the number in a cell.
 func cellNumber(row *metav1.TableRow, column int) (int64, bool) {
-	if column < 0 || column >= len(row.Cells) {
-		return 0, false
-	}
-	switch n := row.Cells[column].(type) {
-	case int64:
-		return n, true
-	case float64:
-		return int64(n), true
-	default:
-		return 0, false
-	}
+	n, ok := cell(row, column).(int64)
+	return n, ok
 }
 
 // columnDuration is the API server's column of milliseconds.
@@ -333,18 +318,22 @@ func (t *callTargets) isSelection() bool { return t.all || t.selector != "" }
 
 // resolve returns the names of the calls, oldest first where they weren't given, in the given phases, or in any for none.
 func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) ([]string, error) {
-	if !t.isSelection() {
-		return names, nil
-	}
-	selected, err := t.selected(ctx, c, inPhases...)
-	for i := range selected {
-		names = append(names, selected[i].Name)
+	calls, err := t.calls(ctx, c, names, inPhases...)
+	names = nil
+	for i := range calls {
+		names = append(names, calls[i].Name)
 	}
 	return names, err
 }
 
-// selected returns the metadata of the calls of a selection, oldest first.
-func (t *callTargets) selected(ctx context.Context, c *cli.Cluster, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+// calls returns the same with what is known of their metadata: of calls that weren't given, all of it.
+func (t *callTargets) calls(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+	for _, name := range names {
+		all = append(all, metav1.ObjectMeta{Name: name})
+	}
+	if !t.isSelection() {
+		return all, nil
+	}
 	filter := callFilter{selector: t.selector, phases: inPhases}
 	table, err := callTable(ctx, c, callQuery{namespace: c.Namespace, options: filter.listOptions()})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -85,9 +84,7 @@ func newRun(c *cli.CLI) *cobra.Command {
 		Long:        runLong,
 		Example:     runExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.Run(command.Context(), args)
-		},
+		RunE:        c.Connected(o.Run),
 	}
 	o.Call.Add(command, c)
 	o.AddFlags(command)
@@ -98,8 +95,7 @@ func newRun(c *cli.CLI) *cobra.Command {
 func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&o.live, "live", liveAlways, "show output while the call runs: always or never")
-	cli.Must(command.RegisterFlagCompletionFunc("live", cli.CompleteFrom(liveAlways, liveNever)))
+	cli.AddFlag(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", cli.CompleteFrom(liveAlways, liveNever))
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
 	cli.CheckBefore(command, func([]string) error {
@@ -111,12 +107,8 @@ func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.dryRun.Add(command, "call", &o.detach)
 }
 
-func (o *RunOptions) Run(ctx context.Context, args []string) error {
+func (o *RunOptions) Run(ctx context.Context, c *cli.Cluster, args []string) error {
 	call, err := o.Call.Build(args, o.In)
-	if err != nil {
-		return err
-	}
-	c, err := o.Connect()
 	if err != nil {
 		return err
 	}
@@ -145,22 +137,17 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if err != nil {
 		return err
 	}
-	if !o.detach || o.origin != "" {
-		o.noteCreated(created)
+	// The name comes before anything else: it is what is needed to look for a call whose follower was ended.
+	switch {
+	case o.origin != "":
+		o.Note(o.quiet, "call %s created, a rerun of %s", created.Name, o.origin)
+	case !o.detach:
+		o.Note(o.quiet, "call %s created", created.Name)
 	}
 	if o.detach {
 		return o.printName(created)
 	}
 	return o.follow(c, created, interrupts)
-}
-
-// noteCreated says the name before anything else: it is what is needed to look for a call whose follower was ended.
-func (o *RunOptions) noteCreated(call *v1alpha1.ToolCall) {
-	if o.origin != "" {
-		o.Note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
-		return
-	}
-	o.Note(o.quiet, "call %s created", call.Name)
 }
 
 // printName prints the name of a call that isn't waited for, or the object.
@@ -218,20 +205,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 		}
 	})
 	shown.readerLost = i.readerLost
-	done, err := c.Follow().Wait(i.Waiting, key, shown.watcher())
-	c.Flush()
-	if apierrors.IsNotFound(err) {
-		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
-	}
-	switch {
-	case shown.failed.Load():
-		return nil, &cli.ExitError{Code: cli.CodePipe}
-	case i.hasLeft():
-		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
-	case err != nil:
-		return nil, &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", key.Name, err)}
-	}
-	return done, nil
+	return shown.follow(i.Waiting, c, key, fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace))
 }
 
 // ReportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not

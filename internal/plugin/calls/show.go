@@ -1,10 +1,14 @@
 package calls
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -62,6 +66,24 @@ type display struct {
 	readerLost func()
 	// failed says that a write has failed.
 	failed atomic.Bool
+}
+
+// follow shows a call, which exists, until it finishes. left is the error if the context ends before.
+func (d *display) follow(ctx context.Context, c *cli.Cluster, key types.NamespacedName, left error) (*v1alpha1.ToolCall, error) {
+	done, err := c.Follow().Wait(ctx, key, d.watcher())
+	c.Flush()
+	if apierrors.IsNotFound(err) {
+		err = follow.ErrDeleted // It was deleted before the first read.
+	}
+	switch {
+	case d.failed.Load():
+		return nil, &cli.ExitError{Code: cli.CodePipe}
+	case err != nil && ctx.Err() != nil:
+		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: left}
+	case err != nil:
+		return nil, &cli.ExitError{Code: cli.CodeFailed, Err: fmt.Errorf("follow call %s: %w", key.Name, err)}
+	}
+	return done, nil
 }
 
 func (d *display) watcher() follow.Watcher {

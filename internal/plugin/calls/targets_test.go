@@ -2,11 +2,13 @@ package calls
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -148,6 +150,28 @@ func TestDelete(t *testing.T) {
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("call %s is still there: %v", name, err)
 		}
+	}
+}
+
+// Calls that --since leaves out don't count among those that are followed at the same time.
+func TestLogsFollowsWhatSinceLeaves(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Labelled("recent", "job=many")
+	f.End("recent", plugintest.WithOutput(plugintest.Succeeded(), "out\n", ""))
+	ended := plugintest.WithOutput(plugintest.Succeeded(), "old\n", "")
+	ended.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: ended.Reason, LastTransitionTime: metav1.NewTime(time.Now().Add(-2 * time.Hour)),
+	}}
+	for i := range maxFollowed {
+		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("old-%d", i), Labels: map[string]string{"job": "many"}}}
+		call.Spec.Shell = &v1alpha1.ShellAction{Command: "true"}
+		f.Make(call)
+		f.End(call.Name, ended)
+	}
+	f.Run("logs", "-f", "-l", "job=many").Expect(t, 1, "-f follows at most 50 calls at the same time")
+	if got := f.Run("logs", "-f", "-l", "job=many", "--since", "1h", "--prefix=false"); got != (plugintest.Printed{Out: "out\n"}) {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -75,8 +75,7 @@ func newTop(c *cli.CLI) *cobra.Command {
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the calls of all namespaces")
 	flags.DurationVar(&o.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	cli.CheckBefore(command, o.callFilter.validate)
-	o.formats.Add(command)
-	return command
+	return o.formats.Add(command)
 }
 
 func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
@@ -88,9 +87,9 @@ func (o *topOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error 
 	environments := &v1alpha1.ExecutionEnvironmentList{}
 	if err := c.Client.List(ctx, environments, client.InNamespace(namespace)); err != nil {
 		if !apierrors.IsForbidden(err) {
-			return c.ReadError("environments", err)
+			return c.Explain("list", "executionenvironments", "environments", err)
 		}
-		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(cli.PermissionError("list executionenvironments", err).Error()))
+		c.Note(false, "note: warm pods and unused environments are not shown: %s", terminal.SafeLine(c.Explain("list", "executionenvironments", "environments", err).Error()))
 	}
 	o.keepRecent(table)
 	report := countUsage(table, environments.Items)

@@ -196,8 +196,7 @@ func newCancel(c *cli.CLI) *cobra.Command {
 	command.Flags().BoolVar(&o.wait, "wait", false, "wait until the calls have finished")
 	cli.AddTimeoutFlag(command, &o.timeout, "with --wait: how long to wait for all calls together, e.g. 1m")
 	cli.CheckBefore(command, o.validate)
-	o.formats.Add(command)
-	return command
+	return o.formats.Add(command)
 }
 
 func (o *cancelOptions) validate([]string) error {
@@ -224,7 +223,7 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 			continue // It is gone.
 		}
 		if err != nil {
-			failed = append(failed, c.NotFoundError("call "+name, err))
+			failed = append(failed, c.Explain("patch", "toolcalls", "call "+name, err))
 			continue
 		}
 		requested = append(requested, name)

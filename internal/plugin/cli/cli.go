@@ -126,7 +126,12 @@ func NewRoot(c *CLI) *cobra.Command {
 	} {
 		Must(root.RegisterFlagCompletionFunc(name, complete))
 	}
-	completeHelp(root)
+	// Local files are proposed only where they are meant.
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	for _, file := range []string{"kubeconfig", "certificate-authority", "client-certificate", "client-key"} {
+		Must(root.RegisterFlagCompletionFunc(file, CompleteFiles))
+	}
+	documentExitCodes(root)
 	return root
 }
 
@@ -187,12 +192,4 @@ func Within(parent context.Context, timeout time.Duration) (context.Context, con
 // EndedBySignals ends with the signals by which a user stops a program, so that it can remove what isn't complete.
 func EndedBySignals(parent context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-}
-
-// Open opens a file, or standard input for "-".
-func Open(name string, stdin io.Reader) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(stdin), nil
-	}
-	return os.Open(name)
 }

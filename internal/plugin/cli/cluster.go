@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -44,14 +42,12 @@ type Cluster struct {
 	Client    client.WithWatch
 	// Asker reads with the rights of the person who runs the command, also with --as: what decides about somebody else's call, that
 	// somebody need not be able to read.
-	Asker   client.Reader
-	reviews *authorizationv1client.AuthorizationV1Client
-	users   authenticationv1client.SelfSubjectReviewInterface
+	Asker client.Reader
+	users authenticationv1client.SelfSubjectReviewInterface
 	// Calls reads calls as the tables that the API server makes of them.
 	Calls rest.Interface
-	// HTTP sends requests whose answers' headers count, to paths below base.
+	// HTTP sends requests whose answers' headers count.
 	HTTP *http.Client
-	Base *url.URL
 	// Output reads what calls write, and sends input and streams to sessions. files carries files, on connections of its own.
 	Output, Files *outputclient.Client
 }
@@ -92,9 +88,6 @@ func (c *Cluster) addClients(config *rest.Config) error {
 		return err
 	}
 	c.HTTP = transport
-	if c.Base, _, err = rest.DefaultServerUrlFor(config); err != nil {
-		return err
-	}
 	all := Scheme()
 	objects, err := client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: all, Mapper: mapper()})
 	if err != nil {
@@ -112,9 +105,6 @@ func (c *Cluster) addClients(config *rest.Config) error {
 		if c.Asker, err = client.New(own, client.Options{Scheme: all, Mapper: mapper()}); err != nil {
 			return err
 		}
-	}
-	if c.reviews, err = authorizationv1client.NewForConfigAndClient(config, transport); err != nil {
-		return err
 	}
 	if c.Output, err = outputclient.NewForHTTPClient(config, transport); err != nil {
 		return err
@@ -137,8 +127,9 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	Must(subresourcesv1alpha1.AddToScheme(s))
 	Must(appsv1.AddToScheme(s))
 	Must(corev1.AddToScheme(s))
-	// The tokens of accounts.
+	// The tokens of accounts, and reviews of rights.
 	Must(authenticationv1.AddToScheme(s))
+	Must(authorizationv1.AddToScheme(s))
 	Must(admissionregistrationv1.AddToScheme(s))
 	// The tables and errors of the API server.
 	Must(metav1.AddMetaToScheme(s))
@@ -159,6 +150,7 @@ func mapper() meta.RESTMapper {
 	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event", "ServiceAccount")
 	add(rbacv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Role", "RoleBinding")
 	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Namespace", "Node")
+	add(authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, "SelfSubjectAccessReview", "SelfSubjectRulesReview")
 	// What an installation consists of.
 	add(appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Deployment", "StatefulSet")
 	add(admissionregistrationv1.SchemeGroupVersion, meta.RESTScopeRoot,
@@ -199,77 +191,47 @@ func (c *Cluster) Key(name string) types.NamespacedName {
 func (c *Cluster) GetCall(ctx context.Context, name string) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
 	if err := c.Client.Get(ctx, c.Key(name), call); err != nil {
-		return nil, c.ReadError("call "+name, err)
+		return nil, c.Explain("get", "toolcalls", "call "+name, err)
 	}
 	return call, nil
 }
 
-// ReadError adds what the user can do to the error of a request for an existing object.
-func (c *Cluster) ReadError(what string, err error) error {
-	if follow.NotInstalled(err) {
-		return fmt.Errorf("%s: this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", what, err)
-	}
-	if apierrors.IsNotFound(err) {
-		return c.NotFoundError(what, err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
+// roles grant what the ClusterRole toolcall-user doesn't.
+var roles = map[string]string{
+	"approve toolcalls": "toolcall-approver", "create toolcallapprovals": "toolcall-approver", "list toolcallapprovals": "toolcall-approver",
+	"patch executionenvironments": "toolcall-admin",
 }
 
-// ChangeError adds what the user can do to the error of a request that changes an object: with which role.
-func (c *Cluster) ChangeError(verb, resource, role, what string, err error) error {
-	if apierrors.IsForbidden(err) {
+// Explain says what a failed request was about, and adds what the user can do: install the operator, look elsewhere, or ask for a role.
+func (c *Cluster) Explain(verb, resource, what string, err error) error {
+	kind, where := "ToolCall", `"kubectl toolcall get" lists the calls, "kubectl toolcall env list" the environments`
+	if resource == "toolsessions" {
+		kind, where = "ToolSession", `"kubectl toolcall session list" lists the sessions`
+	}
+	switch {
+	case follow.NotInstalled(err):
+		return fmt.Errorf("%s: this cluster has no %s kind: install the operator, or choose another cluster with --context: %w", what, kind, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s not found in namespace %q: %s, -n selects another namespace: %w", what, c.Namespace, where, err)
+	case apierrors.IsForbidden(err):
+		role := cmp.Or(roles[verb+" "+resource], "toolcall-user")
 		return fmt.Errorf("%s %s: you need permission to %s %s in this namespace: the ClusterRole %s grants it: %w", verb, what, verb, resource, role, err)
+	default:
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return c.ReadError(what, err)
-}
-
-// NotFoundError adds where to look to an error that says that an object doesn't exist.
-func (c *Cluster) NotFoundError(what string, err error) error {
-	if apierrors.IsNotFound(err) && !follow.NotInstalled(err) {
-		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall get\" lists the calls, \"kubectl toolcall env list\" the environments, -n selects another namespace: %w", what, c.Namespace, err)
-	}
-	return err
 }
 
 // GetSession reads one session.
 func (c *Cluster) GetSession(ctx context.Context, name string) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
 	if err := c.Client.Get(ctx, c.Key(name), session); err != nil {
-		return nil, c.SessionError("get", "session "+name, err)
+		return nil, c.Explain("get", "toolsessions", "session "+name, err)
 	}
 	return session, nil
 }
 
-// SessionError adds what the user can do to the error of a request about sessions.
-func (c *Cluster) SessionError(verb, what string, err error) error {
-	switch {
-	case follow.NotInstalled(err):
-		return fmt.Errorf("%s: this cluster has no ToolSession kind: install an operator that has sessions, or choose another cluster with --context: %w", what, err)
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall session list\" lists the sessions, -n selects another namespace: %w", what, c.Namespace, err)
-	default:
-		return c.ChangeError(verb, "toolsessions", "toolcall-user", what, err)
-	}
-}
-
-const (
-	// OutputPatience is how long the output of a call may be away until logs without -f gives up.
-	OutputPatience = 30 * time.Second
-	// MaxFollowed is how many calls logs -f follows at the same time: each takes two requests.
-	MaxFollowed = 50
-)
-
-// PermissionError names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant
-// permission to read them.
-func PermissionError(action string, err error) error {
-	if apierrors.IsForbidden(err) && strings.Contains(action, "executionpolicies") {
-		return fmt.Errorf("you need permission to %s: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", action, err)
-	}
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("you need permission to %s in this namespace: the ClusterRole toolcall-user grants it: %w", action, err)
-	}
-	return fmt.Errorf("%s: %w", action, err)
-}
+// OutputPatience is how long the output of a call may be away until logs without -f gives up.
+const OutputPatience = 30 * time.Second
 
 // APIServiceKind is the kind by which the aggregated API is registered.
 var APIServiceKind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,13 +25,14 @@ import (
 // completionTimeout bounds how long the shell waits after the tab key.
 const completionTimeout = 3 * time.Second
 
-type Completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+type Completer = cobra.CompletionFunc
 
 func CompleteFrom(values ...string) Completer {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return values, cobra.ShellCompDirectiveNoFileComp
-	}
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
+
+// CompleteFiles has the shell propose local files of any name.
+var CompleteFiles = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 
 // Lister lists what an argument or the value of a flag can be.
 type Lister func(context.Context, *Cluster) ([]string, error)
@@ -127,28 +127,14 @@ func withPrefix(names []string, prefix string) []string {
 // plainExitCodes is part of the help of commands whose help says nothing else about their exit code.
 const plainExitCodes = "The exit code is 0 if the command did what it was asked to do, and 1 otherwise."
 
-// completeHelp adds to all commands what they have in common: documented exit codes, and no proposals of local files for flags
-// and arguments that take something else.
-func completeHelp(command *cobra.Command) {
+// documentExitCodes has the help of all commands say how they exit.
+func documentExitCodes(command *cobra.Command) {
 	for _, child := range command.Commands() {
-		completeHelp(child)
+		documentExitCodes(child)
 	}
-	if command.HasSubCommands() {
-		return
-	}
-	if !strings.Contains(strings.ToLower(command.Long), "exit code") {
+	if !command.HasSubCommands() && !strings.Contains(strings.ToLower(command.Long), "exit code") {
 		command.Long = strings.TrimSpace(command.Long + "\n\n" + plainExitCodes)
 	}
-	if command.ValidArgsFunction == nil {
-		command.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	command.Flags().VisitAll(func(flag *pflag.Flag) {
-		_, isFile := flag.Annotations[cobra.BashCompFilenameExt]
-		if _, isComplete := command.GetFlagCompletionFunc(flag.Name); isComplete || isFile || flag.Value.Type() == "bool" {
-			return
-		}
-		Must(command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions))
-	})
 }
 
 // These accept the name of one object, or of one or more.
@@ -168,10 +154,25 @@ func requireNames(most int, which string) cobra.PositionalArgs {
 	}
 }
 
-// AddEnvironmentFlag adds the flag that names an ExecutionEnvironment.
-func AddEnvironmentFlag(command *cobra.Command, c *CLI, to *string, usage string) {
-	command.Flags().StringVar(to, "environment", "", usage)
-	Must(command.RegisterFlagCompletionFunc("environment", c.Complete(ListEnvironments)))
+// AddFlag adds a flag with what completes its value.
+func AddFlag(command *cobra.Command, to *string, name, value, usage string, complete Completer) {
+	command.Flags().StringVar(to, name, value, usage)
+	Must(command.RegisterFlagCompletionFunc(name, complete))
+}
+
+// AddPhaseFlag adds the flag that selects objects in some phases, of those that there are.
+func AddPhaseFlag(command *cobra.Command, to *[]string, phases []string, usage string) {
+	all := strings.Join(phases, ", ")
+	command.Flags().StringSliceVar(to, "phase", nil, usage+": "+all)
+	Must(command.RegisterFlagCompletionFunc("phase", CompleteFrom(phases...)))
+	CheckBefore(command, func([]string) error {
+		for _, phase := range *to {
+			if !ContainsFold(phases, phase) {
+				return fmt.Errorf("--phase %q: must be one of %s", phase, all)
+			}
+		}
+		return nil
+	})
 }
 
 // AddVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.

@@ -34,13 +34,14 @@ func NewFormats(own ...string) *Formats {
 	return &Formats{PrintFlags: genericclioptions.NewPrintFlags("").WithTypeSetter(Scheme()), own: own}
 }
 
-// Add adds the flags, with a completion of the formats. A format that there isn't is refused before anything is changed.
-func (f *Formats) Add(command *cobra.Command) {
+// Add adds the flags to a command, with a completion of the formats. A format that there isn't is refused before anything is changed.
+func (f *Formats) Add(command *cobra.Command) *cobra.Command {
 	f.AddFlags(command)
 	CheckBefore(command, func([]string) error { return f.choosePrinter() })
 	formats := slices.Concat(f.own, f.AllowedFormats())
 	command.Flags().Lookup("output").Usage = "output format, one of: " + strings.Join(formats, ", ")
 	Must(command.RegisterFlagCompletionFunc("output", CompleteFrom(formats...)))
+	return command
 }
 
 // Format is the format that the user asked for, empty for none.
@@ -120,10 +121,8 @@ var dryRunModes = []string{"none", "client", "server"}
 
 // Add adds the flags, and refuses them beside --detach. kind is what the command creates.
 func (d *DryRun) Add(command *cobra.Command, kind string, detach *bool) {
-	flags := command.Flags()
-	flags.StringVar(&d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`)
-	flags.Lookup("dry-run").NoOptDefVal = "client"
-	Must(command.RegisterFlagCompletionFunc("dry-run", CompleteFrom(dryRunModes...)))
+	AddFlag(command, &d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`, CompleteFrom(dryRunModes...))
+	command.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	CheckBefore(command, func([]string) error {
 		if !slices.Contains(dryRunModes, d.Mode) {
 			return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)

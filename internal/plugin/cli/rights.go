@@ -44,9 +44,8 @@ func (r *Rights) Programs() []string {
 // by one.
 func (c *Cluster) ToolRights(ctx context.Context, candidates []string) (*Rights, error) {
 	rights := &Rights{Names: []string{}}
-	review, err := c.reviews.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: c.Namespace},
-	}, metav1.CreateOptions{})
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: c.Namespace}}
+	err := c.Client.Create(ctx, review)
 	if err == nil {
 		rights.take(&review.Status)
 	}
@@ -105,13 +104,13 @@ func (r *Rights) Text() string {
 
 // mayUse asks the API server, as the operator does, whether the user has permission to use a tool.
 func (c *Cluster) mayUse(ctx context.Context, tool string) (bool, error) {
-	review, err := c.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: c.Namespace, Verb: "use", Group: v1alpha1.GroupVersion.Group,
 			Version: v1alpha1.GroupVersion.Version, Resource: "tools", Name: tool,
 		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	}
+	if err := c.Client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	return decide.ReviewAnswer(&review.Status)

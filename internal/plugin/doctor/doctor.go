@@ -110,8 +110,7 @@ func newDoctor(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	command.Flags().BoolVarP(&d.allNamespaces, "all-namespaces", "A", false, "check the environments of all namespaces")
-	d.formats.Add(command)
-	return command
+	return d.formats.Add(command)
 }
 
 func (d *doctor) run(ctx context.Context) (err error) {

@@ -33,8 +33,7 @@ func newVersion(c *cli.CLI) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "print only the plugin's version, and ask no cluster")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 func printVersions(ctx context.Context, c *cli.CLI, clientOnly bool, formats *cli.Formats) error {
@@ -77,7 +76,7 @@ func operatorVersion(ctx context.Context, c *cli.Cluster) (string, error) {
 
 // get asks for a path of the API server, and returns the headers of the answer.
 func get(ctx context.Context, c *cli.Cluster, path string) (http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base.JoinPath(path).String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Calls.Get().AbsPath(path).URL().String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}

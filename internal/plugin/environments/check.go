@@ -1,6 +1,8 @@
 package environments
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -45,7 +47,10 @@ func newCheck(c *cli.CLI) *cobra.Command {
 		Long:        checkLong,
 		Example:     checkExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		RunE: func(command *cobra.Command, args []string) error {
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
+			if policyFile == "-" && flags.ReadsStdin() {
+				return errors.New("standard input can be the policy (--policy-file -) or what the call reads (--stdin, -f -), not both")
+			}
 			call, err := flags.Build(args, c.In)
 			if err != nil {
 				return err
@@ -54,28 +59,24 @@ func newCheck(c *cli.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := c.Connect()
-			if err != nil {
-				return err
-			}
 			call.Namespace = cluster.Namespace
-			admitted, err := cluster.DryRun().Create(command.Context(), call)
+			admitted, err := cluster.DryRun().Create(ctx, call)
 			if err != nil {
 				return err
 			}
-			v, err := judge(command.Context(), cluster, admitted, spec)
+			v, err := judge(ctx, cluster, admitted, spec)
 			if err != nil {
 				return err
 			}
 			return v.print(cluster, formats)
-		},
+		}),
 	}
 	flags.Add(command, c)
 	command.Flags().StringVar(&policyName, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
 	command.Flags().StringVar(&policyFile, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
+	cli.Must(command.MarkFlagFilename("policy-file", policy.Extensions...))
 	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 // otherPolicy is a review's spec that names another policy than the environment's, or has that of a file.

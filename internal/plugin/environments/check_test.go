@@ -51,6 +51,16 @@ func TestCheckAsAnObject(t *testing.T) {
 	}
 }
 
+func TestCheckReadsStandardInputOnce(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"--stdin --policy-file - -- cat", "--code python -f - --policy-file -"} {
+		out, errs, code := plugintest.CommandAt(plugintest.Offline(t), append([]string{"check"}, strings.Fields(line)...)...)
+		if code != 125 || out != "" || !strings.Contains(errs, "standard input can be the policy (--policy-file -) or what the call reads (--stdin, -f -), not both") {
+			t.Errorf("%s: exit code %d, %s%s", line, code, out, errs)
+		}
+	}
+}
+
 // A call is judged under a policy in a file, or one that is named, in place of the environment's.
 func TestCheckUnderAnotherPolicy(t *testing.T) {
 	t.Parallel()

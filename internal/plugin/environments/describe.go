@@ -28,7 +28,7 @@ What the policy allows is shown if you have permission to list policies. "kubect
 
 func newEnvDescribe(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "describe NAME...",
 		Short:             "Show the details of environments",
 		Long:              envDescribeLong,
@@ -59,9 +59,7 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 			}
 			return nil
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // environments reads environments by their names.
@@ -69,7 +67,7 @@ func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha
 	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
 	for i, name := range names {
 		if err := c.Client.Get(ctx, c.Key(name), &list.Items[i]); err != nil {
-			return nil, c.ReadError("environment "+name, err)
+			return nil, c.Explain("get", "executionenvironments", "environment "+name, err)
 		}
 	}
 	return list, nil

@@ -25,7 +25,7 @@ The exit code is 0 if the call was denied, and 1 if it wasn't or can't be read.`
 
 func newExplainDenial(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "explain-denial NAME",
 		Short:             "Explain why a call was denied and what is allowed",
 		Long:              explainLong,
@@ -50,9 +50,7 @@ func newExplainDenial(c *cli.CLI) *cobra.Command {
 			}
 			return d.Flush()
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // explanation says why a call was denied: each part for programs and for people.

@@ -57,7 +57,7 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 			namespace, where := cluster.Scope(all)
 			list := &v1alpha1.ExecutionEnvironmentList{}
 			if err := cluster.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-				return cluster.ReadError("environments", err)
+				return cluster.Explain("list", "executionenvironments", "environments", err)
 			}
 			if formats.IsObject() {
 				return formats.Print(c.Out, list)
@@ -70,8 +70,7 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the environments of all namespaces")
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }
 
 func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alpha1.ExecutionEnvironment, namespaces bool) error {

@@ -1,17 +1,13 @@
 package environments
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
@@ -36,24 +32,6 @@ func TestCheckWhoseReadsFail(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q", code, out, errs)
 			}
 		})
-	}
-}
-
-func TestPermissionErrors(t *testing.T) {
-	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("no"))
-	for action, c := range map[string]struct {
-		err  error
-		want string
-	}{
-		"get executionpolicies":     {forbidden, "you need permission to get executionpolicies: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding"},
-		"list executionpolicies":    {forbidden, "toolcall-policy-viewer"},
-		"get skills":                {forbidden, "you need permission to get skills in this namespace: the ClusterRole toolcall-user grants it"},
-		"get executionenvironments": {errors.New("EOF"), "get executionenvironments: EOF"},
-	} {
-		if err := cli.PermissionError(action, c.err); !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.err) {
-			t.Errorf("%s: %v", action, err)
-		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/plugin/calls"
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
@@ -176,12 +177,9 @@ func (p *probe) languages(rights *cli.Rights) []string {
 	case rights.AnyTool:
 		return []string{"any"}
 	default:
-		return slices.DeleteFunc(slices.Clone(rights.Names), func(tool string) bool { return !slices.Contains(knownLanguages, tool) })
+		return slices.DeleteFunc(slices.Clone(rights.Names), func(tool string) bool { return !slices.Contains(calls.Languages, tool) })
 	}
 }
-
-// knownLanguages are those that environments have interpreters for by default.
-var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
 
 // files are the kinds of file actions that the policy allows somewhere and the user may use.
 func (p *probe) files() []string {

@@ -34,13 +34,12 @@ func newSetSuspend(c *cli.CLI, suspend bool, done string, command *cobra.Command
 		for _, name := range names {
 			env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
 			if err := cluster.Client.Patch(ctx, env, patch); err != nil {
-				failed = append(failed, cluster.ChangeError("patch", "executionenvironments", "toolcall-admin", "environment "+name, err))
+				failed = append(failed, cluster.Explain("patch", "executionenvironments", "environment "+name, err))
 				continue
 			}
 			failed = append(failed, formats.Report(c.Out, env, done))
 		}
 		return errors.Join(failed...)
 	})
-	formats.Add(command)
-	return command
+	return formats.Add(command)
 }

@@ -61,7 +61,7 @@ type environmentTools struct {
 
 func newTools(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:     "tools",
 		Short:   "Show what you may use in the namespace",
 		Long:    toolsLong,
@@ -70,16 +70,14 @@ func newTools(c *cli.CLI) *cobra.Command {
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return tools(ctx, cluster, formats)
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	listErr := c.Asker.List(ctx, list, client.InNamespace(c.Namespace))
 	if listErr != nil && !apierrors.IsForbidden(listErr) {
-		return c.ReadError("environments", listErr)
+		return c.Explain("list", "executionenvironments", "environments", listErr)
 	}
 	probes, err := probeAll(ctx, c, list.Items)
 	if err != nil {
@@ -111,7 +109,7 @@ func tools(ctx context.Context, c *cli.Cluster, formats *cli.Formats) error {
 	if err != nil || listErr == nil {
 		return err
 	}
-	return c.ReadError("environments", cli.PermissionError("list executionenvironments", listErr))
+	return c.Explain("list", "executionenvironments", "environments", listErr)
 }
 
 // rightsList has an object for each tool.

@@ -8,20 +8,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	rand "math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
-
-// besideName is a name in the folder of a file.
-func besideName(name string) string {
-	return filepath.Join(filepath.Dir(name), fmt.Sprintf(".toolcall-cp-%016x", rand.Uint64()))
-}
 
 func (o *copying) note(format string, args ...any) {
 	o.progress.end()
@@ -42,7 +37,7 @@ func (o *copying) downloadDirectory(ctx context.Context, from, to place) error {
 	if _, err := os.Lstat(name); err == nil {
 		return fmt.Errorf("%s is there already: move it away, or name another directory", name)
 	}
-	temporary := besideName(name)
+	temporary := cli.BesideName(name)
 	if err := os.Mkdir(temporary, 0o777); err != nil {
 		return err
 	}

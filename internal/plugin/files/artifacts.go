@@ -65,7 +65,7 @@ func newArtifacts(c *cli.CLI) *cobra.Command {
 	flags.StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
 	flags.BoolVar(&o.open, "open", false, "show the artifact with the system's program for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
-	cli.Must(command.MarkFlagFilename("output"))
+	cli.Must(command.RegisterFlagCompletionFunc("output", cli.CompleteFiles))
 	return command
 }
 
@@ -135,7 +135,7 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(name, copyTo); err != nil {
+	if err := cli.WriteWhole(name, false, copyTo); err != nil {
 		return err
 	}
 	progress.end()

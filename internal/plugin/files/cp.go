@@ -53,21 +53,17 @@ func newCp(c *cli.CLI) *cobra.Command {
 		Long:              cpLong,
 		Example:           cpExample,
 		ValidArgsFunction: completeCopy(c),
-		RunE: func(command *cobra.Command, args []string) error {
+		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
 			from, to, err := parseCopy(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := c.Connect()
 			if err != nil {
 				return err
 			}
 			o := &copying{Cluster: cluster, progress: newTransferProgress(c, quiet)}
 			defer o.progress.end()
-			ctx, stop := cli.EndedBySignals(command.Context())
+			ctx, stop := cli.EndedBySignals(ctx)
 			defer stop()
 			return o.run(ctx, from, to, recursive)
-		},
+		}),
 	}
 	command.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy a directory with what is in it")
 	command.Flags().BoolVarP(&quiet, "quiet", "q", false, "print no progress")
@@ -221,7 +217,7 @@ func (o *copying) download(ctx context.Context, from, to place) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(name, func(w io.Writer) error {
+	return cli.WriteWhole(name, false, func(w io.Writer) error {
 		return o.Files.Download(ctx, o.file(from), w, o.progress.report)
 	})
 }
@@ -247,36 +243,4 @@ func localTarget(from, to string) (string, error) {
 	default:
 		return "", err
 	}
-}
-
-// writeWhole writes a file under another name and renames it once it is complete. A file that is replaced keeps its permission
-// bits.
-func writeWhole(name string, write func(io.Writer) error) error {
-	mode := os.FileMode(0o666)
-	existing, err := os.Stat(name)
-	switch {
-	case err == nil && !existing.Mode().IsRegular():
-		return fmt.Errorf("%s isn't a regular file", name)
-	case err == nil:
-		// Nobody who can't read the file can read what replaces it.
-		mode = 0o600
-	}
-	file, err := os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	defer file.Close()
-	if err := write(file); err != nil {
-		return err
-	}
-	if existing != nil {
-		if err := file.Chmod(existing.Mode().Perm()); err != nil {
-			return err
-		}
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
 }

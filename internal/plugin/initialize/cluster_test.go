@@ -221,6 +221,7 @@ func TestLinesThatInitDoesNotTake(t *testing.T) {
 		"init a b":                             "specify one namespace",
 		"init a":                               "--agent: give a name",
 		"init a -n b":                          "name two namespaces",
+		"init a --agent b --tools=":            `--tools "": name the tools`,
 		"init a --agent b --dry-run=server":    "must be client or none",
 		"init a --agent b --token-duration 1m": "must be from 10m",
 		"init a --agent b --token-duration 9000h": "must be from 10m",

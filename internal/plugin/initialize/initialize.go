@@ -85,19 +85,17 @@ func Commands(c *cli.CLI) []*cobra.Command {
 func (o *options) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.agent, "agent", "", "name of the agent: its account, environment and rights get it (required)")
-	flags.StringVar(&o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "))
+	cli.AddFlag(command, &o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "), cli.CompleteFrom(presetNames()...))
 	flags.StringSliceVar(&o.tools, "tools", nil, "tools that the agent may use, instead of the policy's own, e.g. bash,python,git")
 	flags.StringSliceVar(&o.hosts, "hosts", nil, "hosts that calls may reach, each HOST or HOST:PORT: a name, *. and a name, an address or a CIDR (default port 443)")
 	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a person approves the calls whose text names them; repeat it for several")
 	flags.StringVar(&o.image, "image", defaultImage, "image that calls run in; the default is that of the local node")
-	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`)
+	cli.AddFlag(command, &o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`, cli.CompleteFrom("none", "client"))
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	flags.BoolVar(&o.force, "force-conflicts", false, "set fields back that somebody else has changed in objects of init")
 	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", `file for the agent's kubeconfig, "-" for none (default "NAME.kubeconfig")`)
 	flags.DurationVar(&o.tokenDuration, "token-duration", 24*time.Hour, "how long the token in the kubeconfig is valid; the API server can shorten it")
 	cli.Must(command.MarkFlagFilename("kubeconfig-out", "kubeconfig", "yaml"))
-	cli.Must(command.RegisterFlagCompletionFunc("policy", cli.CompleteFrom(presetNames()...)))
-	cli.Must(command.RegisterFlagCompletionFunc("dry-run", cli.CompleteFrom("none", "client")))
 }
 
 // take checks the argument and the flags that aren't part of the plan.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/internal/plugin/cli"
 )
 
 const (
@@ -64,7 +66,10 @@ func (a *applier) writeKubeconfig(ctx context.Context, file string, d time.Durat
 	if err != nil {
 		return until, fmt.Errorf("encode the kubeconfig: %w", err)
 	}
-	return request.Status.ExpirationTimestamp.Time, replace(file, raw)
+	if err := cli.WriteWhole(file, true, func(to io.Writer) error { _, err := to.Write(raw); return err }); err != nil {
+		return until, fmt.Errorf("write %s: %w", file, err)
+	}
+	return request.Status.ExpirationTimestamp.Time, nil
 }
 
 // kubeconfig has the agent's token and no other credentials.
@@ -105,22 +110,4 @@ func proxyFor(config *rest.Config, base *url.URL) (string, error) {
 		return "", err
 	}
 	return (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host, Path: proxy.Path}).String(), nil
-}
-
-// replace writes a file that only its owner reads. It appears whole or not at all, and a link is replaced, not followed.
-func replace(file string, content []byte) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".kubeconfig-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", file, errors.Join(err, os.Remove(temporary.Name())))
-		}
-	}()
-	_, err = temporary.Write(content)
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
 }

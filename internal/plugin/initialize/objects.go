@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/cli"
@@ -110,16 +110,10 @@ func resources(cpu, memory, storage string) corev1.ResourceList {
 
 // print writes the objects as YAML documents.
 func (o *options) print(p *plan) error {
-	for i, object := range p.objects() {
-		raw, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return fmt.Errorf("encode %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-		if i > 0 {
-			raw = append([]byte("---\n"), raw...)
-		}
-		if _, err := o.Out.Write(raw); err != nil {
-			return err
+	printer := &printers.YAMLPrinter{}
+	for _, object := range p.objects() {
+		if err := printer.PrintObj(object, o.Out); err != nil {
+			return fmt.Errorf("print %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	o.Note(false, "Nothing was written. To apply the objects, pipe them into kubectl apply -f -; without --dry-run, init also writes the agent's kubeconfig.")

@@ -53,8 +53,11 @@ func newPlan(o *options) (*plan, error) {
 	}
 	p.preset = &presets[at]
 	names := o.tools
-	if len(names) == 0 {
+	switch {
+	case names == nil:
 		names = p.preset.tools
+	case len(names) == 0:
+		return nil, errors.New("--tools \"\": name the tools, e.g. bash,python,git, or leave the flag out for those of the policy")
 	}
 	var err error
 	if p.tools, err = toolsetOf(names, p.preset.utilities); err != nil {

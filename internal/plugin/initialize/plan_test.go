@@ -145,6 +145,7 @@ func TestFlagsThatMakeNoPlan(t *testing.T) {
 		`"/bin/sh" is no tool`:                           func(o *options) { o.tools = []string{"/bin/sh"} },
 		`"file.delete" is no tool`:                       func(o *options) { o.tools = []string{"file.delete"} },
 		`"" is no tool`:                                  func(o *options) { o.tools = []string{""} },
+		`--tools "": name the tools`:                     func(o *options) { o.tools = []string{} },
 		`65 names are too many`:                          func(o *options) { o.tools = slices.Repeat([]string{"git"}, 65) },
 		`257 hosts are too many`:                         func(o *options) { o.hosts = slices.Repeat([]string{"a.example"}, 257) },
 		`without the scheme`:                             func(o *options) { o.hosts = []string{"https://git.example.com/x"} },

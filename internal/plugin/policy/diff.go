@@ -27,7 +27,7 @@ const diffExample = `  kubectl toolcall policy diff policy.yaml ./new/policy.yam
 
 func newDiff(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "diff OLD NEW",
 		Short:             "Compare two policies by their examples",
 		Long:              diffLong,
@@ -37,9 +37,7 @@ func newDiff(c *cli.CLI) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error {
 			return diff(command.Context(), c, args[0], args[1], formats)
 		},
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // difference is a call that comes out otherwise.

@@ -27,7 +27,7 @@ const testExample = `  kubectl toolcall policy test policy.yaml
 
 func newTest(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "test FILE...",
 		Short:             "Judge the examples of a policy in a file",
 		Long:              testLong,
@@ -45,9 +45,7 @@ func newTest(c *cli.CLI) *cobra.Command {
 			}
 			return test(c, policies, formats)
 		},
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // exampleReport is an example in what test prints with -o.

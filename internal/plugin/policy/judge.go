@@ -56,11 +56,11 @@ func newJudge(policy *v1alpha1.ExecutionPolicy, all bool) (*judge, error) {
 func (j *judge) read(ctx context.Context, c *cli.Cluster, namespace string) error {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return c.ReadError("environments", err)
+		return c.Explain("list", "executionenvironments", "environments", err)
 	}
 	sessions := &v1alpha1.ToolSessionList{}
 	if err := c.Client.List(ctx, sessions, client.InNamespace(namespace)); err != nil {
-		return c.ReadError("sessions", err)
+		return c.Explain("list", "toolsessions", "sessions", err)
 	}
 	j.sessions = map[types.NamespacedName]*v1alpha1.ToolSession{}
 	for i := range sessions.Items {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -55,12 +56,12 @@ func Parse(in io.Reader) ([]v1alpha1.ExecutionPolicy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
-		policy, err := parseDocument(document)
+		raw, err := yaml.YAMLToJSONStrict(document)
+		if err == nil {
+			policies, err = appendPolicies(policies, raw)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
-		}
-		if policy != nil {
-			policies = append(policies, *policy)
 		}
 	}
 	if len(policies) == 0 {
@@ -69,28 +70,35 @@ func Parse(in io.Reader) ([]v1alpha1.ExecutionPolicy, error) {
 	return policies, nil
 }
 
-// parseDocument is the policy of a document; nil for another object.
-func parseDocument(document []byte) (*v1alpha1.ExecutionPolicy, error) {
-	raw, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return nil, err
-	}
+var (
+	policyKind     = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionPolicy"}
+	policyListKind = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionPolicyList"}
+	listKind       = metav1.TypeMeta{APIVersion: "v1", Kind: "List"}
+)
+
+// appendPolicies adds the policy that an object is, or those of a list, as kubectl prints and applies them. Others are left out.
+func appendPolicies(policies []v1alpha1.ExecutionPolicy, raw []byte) ([]v1alpha1.ExecutionPolicy, error) {
 	var kind metav1.TypeMeta
-	if string(raw) == "null" {
-		return nil, nil
-	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &kind); err != nil {
 		return nil, err
 	}
-	if kind.Kind != "ExecutionPolicy" || kind.APIVersion != v1alpha1.GroupVersion.String() {
-		return nil, nil
+	switch kind {
+	case policyKind:
+		policy := v1alpha1.ExecutionPolicy{}
+		unknown, err := json.UnmarshalStrict(raw, &policy)
+		if err := errors.Join(append(unknown, err)...); err != nil {
+			return nil, fmt.Errorf("ExecutionPolicy %s: %s", policy.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		policies = append(policies, policy)
+	case listKind, policyListKind:
+		list := &metav1.List{}
+		err := json.UnmarshalCaseSensitivePreserveInts(raw, list)
+		for i := 0; err == nil && i < len(list.Items); i++ {
+			policies, err = appendPolicies(policies, list.Items[i].Raw)
+		}
+		return policies, err
 	}
-	policy := &v1alpha1.ExecutionPolicy{}
-	unknown, err := json.UnmarshalStrict(raw, policy)
-	if err := errors.Join(append(unknown, err)...); err != nil {
-		return nil, fmt.Errorf("ExecutionPolicy %s: %s", policy.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return policy, nil
+	return policies, nil
 }
 
 // ReadOne reads a file with a single policy, or standard input for "-".
@@ -103,6 +111,14 @@ func ReadOne(name string, stdin io.Reader) (*v1alpha1.ExecutionPolicy, error) {
 		return nil, fmt.Errorf("%s: it has %d ExecutionPolicies, and this command takes one: put them into separate files", name, len(policies))
 	}
 	return &policies[0], nil
+}
+
+// explain names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant permission to read them.
+func explain(action string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("you need permission to %s: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", action, err)
+	}
+	return fmt.Errorf("%s: %w", action, err)
 }
 
 // Set are the policies of a cluster.
@@ -118,7 +134,7 @@ type Set struct {
 func ReadSet(ctx context.Context, from client.Reader) *Set {
 	list := &v1alpha1.ExecutionPolicyList{}
 	if err := from.List(ctx, list); err != nil {
-		return &Set{Err: cli.PermissionError("list executionpolicies", err)}
+		return &Set{Err: explain("list executionpolicies", err)}
 	}
 	return newSet(list.Items)
 }
@@ -150,7 +166,7 @@ func (s *Set) Of(env *v1alpha1.ExecutionEnvironment) decide.Policies {
 
 // isFile says whether an argument is a file, and not the name of a policy: "-", a path, or a name that ends like a manifest's.
 func isFile(argument string) bool {
-	return argument == "-" || strings.ContainsRune(argument, filepath.Separator) || slices.Contains(files, strings.TrimPrefix(filepath.Ext(argument), "."))
+	return argument == "-" || strings.ContainsRune(argument, filepath.Separator) || slices.Contains(Extensions, strings.TrimPrefix(filepath.Ext(argument), "."))
 }
 
 // find reads a policy from a file, or the one of that name from the cluster.
@@ -164,7 +180,7 @@ func find(ctx context.Context, c *cli.CLI, argument string) (*v1alpha1.Execution
 	}
 	policy := &v1alpha1.ExecutionPolicy{}
 	if err := cluster.Client.Get(ctx, types.NamespacedName{Name: argument}, policy); err != nil {
-		return nil, cli.PermissionError(fmt.Sprintf("get executionpolicies/%s (write ./%s for a file)", argument, argument), err)
+		return nil, explain(fmt.Sprintf("get executionpolicies/%s (write ./%s for a file)", argument, argument), err)
 	}
 	return policy, nil
 }

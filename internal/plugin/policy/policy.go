@@ -7,6 +7,7 @@ package policy
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,18 +27,21 @@ func Commands(c *cli.CLI) []*cobra.Command {
 	}, newTest(c), newDiff(c), newReplay(c)), alone}
 }
 
-// files are the extensions of files with policies, for completion.
-var files = []string{"yaml", "yml", "json"}
+// Extensions are those of files with policies, for completion.
+var Extensions = []string{"yaml", "yml", "json"}
 
 func completeFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return files, cobra.ShellCompDirectiveFilterFileExt
+	return Extensions, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// requireFiles accepts a number of files.
+// requireFiles accepts a number of files, of which one can be standard input.
 func requireFiles(least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			return errors.New("specify " + what)
+		}
+		if first := slices.Index(args, "-"); first >= 0 && slices.Contains(args[first+1:], "-") {
+			return errors.New("standard input (-) can be read once: name a file in place of the others")
 		}
 		return nil
 	}

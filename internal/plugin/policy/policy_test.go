@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -96,6 +99,47 @@ func TestFilesThatCanNotBeTested(t *testing.T) {
 	}
 	if _, errs, code := run(t, "test", "/nowhere/policy.yaml"); code != 1 || !strings.Contains(errs, "no such file") {
 		t.Errorf("no file: exit code %d, %s", code, errs)
+	}
+}
+
+// A list is as good as its objects one by one.
+func TestTestReadsLists(t *testing.T) {
+	t.Parallel()
+	items := "items:\n"
+	for object := range strings.SplitSeq(manifest("p", noPush, listAllowed+pushDenied), "---\n") {
+		items += "- " + strings.ReplaceAll(object, "\n", "\n  ") + "\n"
+	}
+	for _, list := range []string{"apiVersion: v1\nkind: List\n", "apiVersion: toolcall.dev/v1alpha1\nkind: ExecutionPolicyList\n"} {
+		out, errs, code := run(t, "test", written(t, list+items))
+		if code != 0 || errs != "" || !strings.Contains(out, "push     Deny (DeniedByRule)  Deny (DeniedByRule)  ok") {
+			t.Errorf("%s: exit code %d:\n%s%s", list, code, out, errs)
+		}
+	}
+	wrong := "apiVersion: v1\nkind: List\nitems: [{apiVersion: toolcall.dev/v1alpha1, kind: ExecutionPolicy, metadata: {name: p}, spec: {shel: {}}}]\n"
+	if _, errs, code := run(t, "test", written(t, wrong)); code != 1 || !strings.Contains(errs, `unknown field "spec.shel"`) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+func TestErrorsOfPolicies(t *testing.T) {
+	t.Parallel()
+	forbidden, other := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("no")), errors.New("EOF")
+	for want, err := range map[string]error{
+		"you need permission to get executionpolicies: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding": forbidden,
+		"get executionpolicies: EOF": other,
+	} {
+		if got := explain("get executionpolicies", err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
+func TestStandardInputIsReadOnce(t *testing.T) {
+	t.Parallel()
+	for _, line := range [][]string{{"diff", "-", "-"}, {"test", "-", "policy.yaml", "-"}} {
+		if out, errs, code := run(t, line...); code != 1 || out != "" || errs != "error: standard input (-) can be read once: name a file in place of the others\n" {
+			t.Errorf("%q: exit code %d: %s%s", line, code, out, errs)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func newReplay(c *cli.CLI) *cobra.Command {
 	flags.DurationVar(&o.since, "since", 24*time.Hour, "how old the calls may be; 0 means any age")
 	flags.BoolVar(&o.all, "all", false, "judge calls in environments that use another policy too")
 	flags.BoolVarP(&o.namespaces, "all-namespaces", "A", false, "judge the calls of all namespaces")
-	cli.Must(command.MarkFlagFilename("policy", files...))
+	cli.Must(command.MarkFlagFilename("policy", Extensions...))
 	cli.Must(command.RegisterFlagCompletionFunc("since", cli.CompleteFrom("1h", "24h", "168h", "0")))
 	o.Add(command)
 	return command
@@ -138,7 +138,7 @@ func replay(ctx context.Context, c *cli.Cluster, j *judge, namespace string, old
 	for next := ""; ; {
 		page := &v1alpha1.ToolCallList{}
 		if err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
-			return nil, c.ReadError("calls", err)
+			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		for i := range page.Items {
 			if call := &page.Items[i]; !call.CreationTimestamp.Time.Before(oldest) {

@@ -24,7 +24,7 @@ it was idle needs no resume: its next call resumes it.`
 const sessionEndLong = `End sessions for good: running calls are cancelled, and calls that wait fail. The files are deleted, except on a volume
 with --retain Keep. A session can't be started again.`
 
-// sessionChange is a change of sessions that a command requests.
+// sessionChange is a command that requests a change of sessions.
 type sessionChange struct {
 	// field of the spec that is set, or else cleared: a session that doesn't have it doesn't change then.
 	field string
@@ -32,23 +32,23 @@ type sessionChange struct {
 	// requested and done are what the command prints.
 	requested, done string
 	goal            sessionGoal
+	waitFlags
+	formats *cli.Formats
 }
-
-const standingHint = "the request stands; to see how far it is, run kubectl toolcall session describe %s"
 
 // newSessionChanges are the commands that suspend, resume and end sessions.
 func newSessionChanges(c *cli.CLI) []*cobra.Command {
 	return []*cobra.Command{
 		newSessionChange(c, &sessionChange{field: "suspend", set: true, requested: "suspension requested", done: "suspended", goal: sessionGoal{
-			text: "suspended", hint: standingHint,
+			text:    "suspended",
 			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s) },
 		}}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong}),
 		newSessionChange(c, &sessionChange{field: "suspend", requested: "resumption requested", done: "resumed", goal: sessionGoal{
-			text: "ready", hint: standingHint,
+			text:    "ready",
 			reached: func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) },
 		}}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong}),
 		newSessionChange(c, &sessionChange{field: "end", set: true, requested: "end requested", done: "ended", goal: sessionGoal{
-			text: "ended", hint: standingHint, isEnd: true,
+			text: "ended", isEnd: true,
 			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded },
 		}}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong}),
 	}
@@ -60,33 +60,26 @@ func isIdle(s *v1alpha1.ToolSession) bool {
 }
 
 // newSessionChange completes the command for a change.
-func newSessionChange(c *cli.CLI, change *sessionChange, command *cobra.Command) *cobra.Command {
-	r := &sessionChanging{sessionChange: change, formats: cli.NewFormats()}
+func newSessionChange(c *cli.CLI, r *sessionChange, command *cobra.Command) *cobra.Command {
+	r.formats = cli.NewFormats()
+	r.goal.hint = "the request stands; to see how far it is, run kubectl toolcall session describe %s"
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
 	command.Args = cli.RequireSessions
 	command.ValidArgsFunction = c.CompleteArguments(-1, cli.ListSessions)
 	command.RunE = c.Connected(r.run)
-	r.add(command, "the sessions are "+change.goal.text)
-	r.formats.Add(command)
-	return command
-}
-
-// sessionChanging is one run of a command for a change.
-type sessionChanging struct {
-	*sessionChange
-	waitFlags
-	formats *cli.Formats
+	r.add(command, "the sessions are "+r.goal.text)
+	return r.formats.Add(command)
 }
 
 // run requests the change of all sessions, also after one that fails, and then waits for each.
-func (r *sessionChanging) run(ctx context.Context, c *cli.Cluster, names []string) error {
+func (r *sessionChange) run(ctx context.Context, c *cli.Cluster, names []string) error {
 	ctx, release := cli.EndedBySignals(ctx)
 	defer release()
 	var requested []*v1alpha1.ToolSession
 	var failed []error
 	for _, name := range names {
-		session, err := patchSession(ctx, c, name, r.sessionChange)
+		session, err := r.request(ctx, c, name)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -107,19 +100,19 @@ func (r *sessionChanging) run(ctx context.Context, c *cli.Cluster, names []strin
 	return joined
 }
 
-// patchSession requests a change, and returns the session with it.
-func patchSession(ctx context.Context, c *cli.Cluster, name string, change *sessionChange) (*v1alpha1.ToolSession, error) {
-	value := map[bool]string{true: "true", false: "null"}[change.set]
-	patch := fmt.Appendf(nil, `{"spec":{%q:%s}}`, change.field, value)
+// request requests the change of a session, and returns the session with it.
+func (r *sessionChange) request(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolSession, error) {
+	value := map[bool]string{true: "true", false: "null"}[r.set]
+	patch := fmt.Appendf(nil, `{"spec":{%q:%s}}`, r.field, value)
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 	if err := c.Client.Patch(ctx, session, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return nil, c.SessionError("patch", "session "+name, err)
+		return nil, c.Explain("patch", "toolsessions", "session "+name, err)
 	}
 	return session, nil
 }
 
 // finish waits for a requested change, and prints what came of it.
-func (r *sessionChanging) finish(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
+func (r *sessionChange) finish(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
 	said, isOver := r.done, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded && !r.goal.isEnd }
 	if r.detach && !isOver(session) {
 		return r.formats.Report(c.Out, session, r.requested)

@@ -26,7 +26,7 @@ conditions, timings, and the calls in it that have not finished. -o prints the s
 
 func newSessionDescribe(c *cli.CLI) *cobra.Command {
 	formats := cli.NewFormats()
-	command := &cobra.Command{
+	return formats.Add(&cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a session",
 		Long:              sessionDescribeLong,
@@ -47,9 +47,7 @@ func newSessionDescribe(c *cli.CLI) *cobra.Command {
 			}
 			return writeSession(c.Out, session, calls, time.Now())
 		}),
-	}
-	formats.Add(command)
-	return command
+	})
 }
 
 // unfinishedCalls lists the calls of a session that wait or run, in the order of their creation. The finished ones, with
@@ -62,7 +60,7 @@ func unfinishedCalls(ctx context.Context, c *cli.Cluster, session *v1alpha1.Tool
 	list := &v1alpha1.ToolCallList{}
 	opts := &client.ListOptions{Namespace: session.Namespace, FieldSelector: fields.AndSelectors(selector...)}
 	if err := c.Client.List(ctx, list, opts); err != nil {
-		return nil, c.ReadError("calls", err)
+		return nil, c.Explain("list", "toolcalls", "calls", err)
 	}
 	calls := slices.DeleteFunc(list.Items, func(call v1alpha1.ToolCall) bool {
 		ref := call.Spec.SessionRef

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -22,20 +23,18 @@ const sessionExecExample = `  kubectl toolcall session exec dev -- git status
 
 func newSessionExec(c *cli.CLI) *cobra.Command {
 	o := calls.NewRunOptions(c)
+	var program []string
 	command := &cobra.Command{
 		Use:         "exec NAME [flags] -- PROGRAM [ARGUMENT...]",
 		Short:       "Run a call in a session and exit with its exit code",
 		Long:        sessionExecLong,
 		Example:     sessionExecExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		RunE: func(command *cobra.Command, args []string) error {
-			name, program, err := splitExec(args, command.ArgsLenAtDash())
-			if err != nil {
-				return err
-			}
-			o.Call.Session = name
-			return o.Run(command.Context(), program)
+		Args: func(command *cobra.Command, args []string) (err error) {
+			o.Call.Session, program, err = splitExec(args, command.ArgsLenAtDash())
+			return err
 		},
+		RunE:              c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error { return o.Run(ctx, cluster, program) }),
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,25 +39,15 @@ func newSessionList(c *cli.CLI) *cobra.Command {
 		Long: `List sessions, newest first. The column WORKSPACE shows the size of the volume, if the files of the session lie on one.
 -o wide adds the requester, the number of pods that the session has had, the pod and the node.`,
 		Example: "  kubectl toolcall session list\n  kubectl toolcall session list -A --phase Ready,Suspended\n  kubectl toolcall session list -o name",
-		Args:    o.validate,
+		Args:    cobra.NoArgs,
 		RunE:    c.Connected(o.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
-	flags.StringSliceVar(&o.phases, "phase", nil, "list only sessions in these phases: "+strings.Join(sessionPhases, ", "))
+	cli.AddPhaseFlag(command, &o.phases, sessionPhases, "list only sessions in these phases")
 	o.formats.Add(command)
-	cli.Must(command.RegisterFlagCompletionFunc("phase", cli.CompleteFrom(sessionPhases...)))
 	return command
-}
-
-func (o *sessionListOptions) validate(command *cobra.Command, args []string) error {
-	for _, phase := range o.phases {
-		if !cli.ContainsFold(sessionPhases, phase) {
-			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(sessionPhases, ", "))
-		}
-	}
-	return cobra.NoArgs(command, args)
 }
 
 func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
@@ -69,7 +58,7 @@ func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string
 	namespace, where := c.Scope(o.allNamespaces)
 	list := &v1alpha1.ToolSessionList{}
 	if err := c.Client.List(ctx, list, &client.ListOptions{LabelSelector: selector, Namespace: namespace}); err != nil {
-		return c.SessionError("list", "sessions", err)
+		return c.Explain("list", "toolsessions", "sessions", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ToolSession) bool {
 		return len(o.phases) > 0 && !cli.ContainsFold(o.phases, sessionPhase(&s))

@@ -80,13 +80,14 @@ func waitForSession(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolS
 	p.Set(pendingSession(session))
 	last := session
 	got, err := c.Follow().WaitSession(ctx, session, follow.SessionWatcher{
-		Changed: func(s *v1alpha1.ToolSession) {
+		Until: func(s *v1alpha1.ToolSession) bool {
 			last = s
-			if !goal.reached(s) {
-				p.Set(pendingSession(s))
+			if goal.reached(s) {
+				return true
 			}
+			p.Set(pendingSession(s))
+			return s.Status.Phase == v1alpha1.SessionEnded
 		},
-		Until:  func(s *v1alpha1.ToolSession) bool { return goal.reached(s) || s.Status.Phase == v1alpha1.SessionEnded },
 		Notice: func(text string) { c.Note(false, "note: %s", text) },
 	})
 	switch {
@@ -147,12 +148,9 @@ func sessionReason(session *v1alpha1.ToolSession) (reason, message string) {
 // pendingSession says what a command waits for that follows a session.
 func pendingSession(session *v1alpha1.ToolSession) string {
 	reason, message := sessionReason(session)
-	switch {
-	case session.Status.Phase == "" || !isCurrent(session) || reason == "" && message == "":
+	why := cmp.Or(message, reason)
+	if session.Status.Phase == "" || !isCurrent(session) || why == "" {
 		return fmt.Sprintf("session %s: waiting for the operator", session.Name)
-	case message == "":
-		return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(reason))
-	default:
-		return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(message))
 	}
+	return fmt.Sprintf("session %s: waiting: %s", session.Name, terminal.SafeLine(why))
 }

@@ -65,9 +65,7 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), c, args)
-		},
+		RunE: c.Connected(o.run),
 	}
 	o.addFlags(command, c)
 	return command
@@ -75,13 +73,14 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 
 func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
-	cli.AddEnvironmentFlag(command, c, &o.environment, "ExecutionEnvironment of the session (default: the namespace's default environment)")
-	flags.StringVar(&o.skill, "skill", "", "Skill to take variables from")
+	cli.AddFlag(command, &o.environment, "environment", "", "ExecutionEnvironment of the session (default: the namespace's default environment)", c.Complete(cli.ListEnvironments))
+	cli.AddFlag(command, &o.skill, "skill", "", "Skill to take variables from", c.Complete(cli.ListSkills))
 	flags.StringVarP(&o.workingDir, "working-dir", "w", "", "directory that calls start in which set none")
 	cli.AddVariableFlag(command, &o.env, "environment variable of all calls as NAME=VALUE; can be repeated")
 	flags.StringVar(&o.workspace, "workspace", "", "put the files on a volume of this size, e.g. 10Gi")
 	flags.StringVar(&o.storageClass, "storage-class", "", "with --workspace: StorageClass of the volume (default: the cluster's default class)")
-	flags.StringVar(&o.retain, "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)")
+	cli.AddFlag(command, &o.retain, "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)",
+		cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep)))
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", 0, "suspend the session, or end it without --workspace, after this long without a call; 0 means never (default 15m)")
 	flags.DurationVar(&o.maxLifetime, "max-lifetime", 0, "end the session this long after its creation (default 8h)")
 	flags.DurationVar(&o.ttl, "ttl", 0, "how long to keep the ended session, e.g. 10m (default 1h)")
@@ -91,16 +90,10 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	o.waitFlags.add(command, "the session is ready")
 	o.dryRun.Add(command, "session", &o.detach)
 	o.changed = flags.Changed
-	cli.Must(command.RegisterFlagCompletionFunc("skill", c.Complete(cli.ListSkills)))
-	cli.Must(command.RegisterFlagCompletionFunc("retain", cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
 }
 
-func (o *sessionStartOptions) run(ctx context.Context, program *cli.CLI, args []string) error {
+func (o *sessionStartOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
 	session, err := o.build(args)
-	if err != nil {
-		return err
-	}
-	c, err := program.Connect()
 	if err != nil {
 		return err
 	}
