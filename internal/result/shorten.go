@@ -133,11 +133,7 @@ func (f *File) shorten() {
 	if !isHash(f.SHA256) {
 		f.SHA256 = ""
 	}
-	for _, n := range []**int64{&f.Bytes, &f.Lines, &f.Matches, &f.NextOffset, &f.Replaced} {
-		if *n != nil && **n < 0 {
-			*n = nil
-		}
-	}
+	dropNegative(&f.Bytes, &f.Lines, &f.Matches, &f.NextOffset, &f.Replaced)
 	s := &f.Skipped
 	for _, n := range []*int64{&s.Binary, &s.Denied, &s.Unreadable, &s.Deep, &s.LongLines} {
 		*n = max(*n, 0)
@@ -159,6 +155,15 @@ func (a *Artifacts) shorten() {
 		a.Message = "Files that can't be listed were left out."
 	}
 	a.Kept = kept
+}
+
+// dropNegative leaves out what can't be a number of something.
+func dropNegative(numbers ...**int64) {
+	for _, n := range numbers {
+		if *n != nil && **n < 0 {
+			*n = nil
+		}
+	}
 }
 
 // addCounts adds what isn't less than nothing, up to the largest number.
