@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -33,7 +34,7 @@ func Commands(script string, shell []string) ([]Command, error) {
 		unreadable = readsOtherwise(script, file, shell)
 	}
 	if unreadable != nil {
-		return nil, fmt.Errorf("line %d, column %d: %s", max(unreadable.line, 1), max(unreadable.column, 1), unreadable.why)
+		return nil, errors.New(unreadable.String())
 	}
 	calls := callsOf(file)
 	if len(calls) > MaxParts {
