@@ -93,11 +93,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if decision.DeletionTimestamp != nil || isJudged(decision) {
 		return ctrl.Result{}, nil
 	}
-	if waits, err := r.waits(ctx, decision); err != nil || waits {
-		return ctrl.Result{}, err
-	}
 	// It may be about what the cache doesn't show yet.
-	call, err := r.Objects.LiveCall(ctx, callOf(decision))
+	call, err := r.Objects.LiveCall(ctx, types.NamespacedName{Namespace: decision.Namespace, Name: decision.Spec.CallRef.Name})
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -107,6 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	verdict, err := r.judge(ctx, call, decision)
 	if err != nil || verdict == nil {
+		// While it isn't counted, the call's next change has the decision looked at again.
 		return ctrl.Result{}, err
 	}
 	if err := r.setOwner(ctx, decision, call); err != nil {
@@ -119,21 +117,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Tell(call, corev1.EventTypeNormal, v1alpha1.ReasonApproved, "Approve", fmt.Sprintf("%q approved the call", approval.CountedOf(decision).Username))
 	}
 	return ctrl.Result{}, nil
-}
-
-// waits says that the controller of calls is about to count a decision. The call's next change has the decision looked at again.
-func (r *Reconciler) waits(ctx context.Context, decision *v1alpha1.ToolCallApproval) (bool, error) {
-	call := &v1alpha1.ToolCall{}
-	err := r.Objects.Get(ctx, callOf(decision), call)
-	if err != nil || string(call.UID) != decision.Spec.CallRef.UID {
-		return false, client.IgnoreNotFound(err)
-	}
-	verdict, err := r.judge(ctx, call, decision)
-	return verdict == nil, err
-}
-
-func callOf(decision *v1alpha1.ToolCallApproval) types.NamespacedName {
-	return types.NamespacedName{Namespace: decision.Namespace, Name: decision.Spec.CallRef.Name}
 }
 
 func isJudged(decision *v1alpha1.ToolCallApproval) bool {

@@ -82,10 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	err = r.Client.Status().Patch(ctx, policy, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 // policyWeak says what of the policy is usable but weaker than it looks.
@@ -103,12 +100,12 @@ func policyWeak(warnings []string) metav1.Condition {
 func policyReady(policy *v1alpha1.ExecutionPolicy, compile error, defaults int) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The policy can be used"}
 	isDefault := policy.Annotations[v1alpha1.AnnotationDefaultPolicy] == "true"
-	var failed *decide.ExamplesFailed
 	switch {
-	case errors.As(compile, &failed):
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonExampleFailed, bounds.Text(compile.Error(), v1alpha1.MaxMessageBytes)
 	case compile != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, bounds.Text(compile.Error(), v1alpha1.MaxMessageBytes)
+		if _, ok := errors.AsType[*decide.ExamplesFailed](compile); ok {
+			ready.Reason = v1alpha1.ReasonExampleFailed
+		}
 	case isDefault && defaults > 1:
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonDuplicateDefault
 		ready.Message = fmt.Sprintf("%d policies are annotated with %s: \"true\"; keep it on one of them", defaults, v1alpha1.AnnotationDefaultPolicy)

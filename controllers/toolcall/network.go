@@ -29,9 +29,7 @@ func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *
 		return nil, err
 	}
 	around := &a.Network.Rules.Surroundings
-	around.APIServer, around.Domain = facts.APIServer, facts.Domain
-	around.Services, around.ServicesUnknown = facts.Services, len(facts.Services) == 0
-	around.Pods, around.PodsUnknown = facts.Pods, len(facts.Pods) == 0
+	around.APIServer, around.Domain, around.Services, around.Pods = facts.APIServer, facts.Domain, facts.Services, facts.Pods
 	a.Network.Nameservers, a.Network.Search = facts.Nameservers, jobspec.SearchList(whole.Namespace, facts.Domain, facts.Search)
 	return a, nil
 }

@@ -51,7 +51,7 @@ func newDecision() *decide.Decision {
 	return &decide.Decision{
 		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 10_000, MaxBytesPerStream: 100}, StartTimeoutSeconds: 60,
 		CreatedMicroseconds: start.UnixMicro(), AcceptedMicroseconds: start.Add(500 * time.Millisecond).UnixMicro(),
-		Plan: envresolve.Plan{EnvironmentName: "env", Trusted: true, Layers: []envresolve.Layer{
+		Plan: envresolve.Plan{Trusted: true, Layers: []envresolve.Layer{
 			{Source: envresolve.SourceDefault, Vars: []envresolve.Var{{Name: "D", Value: "secret-literal"}}},
 		}},
 		In: &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "env", UID: "env-uid"}, Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "image:1"}},

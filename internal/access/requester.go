@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -84,36 +85,24 @@ func (r *Requesters) ApprovalVouched(ctx context.Context, decision *v1alpha1.Too
 
 func (r *Requesters) vouched(ctx context.Context, guards []guard, noun string, object client.Object) (vouched bool, missing string, err error) {
 	for i := range guards {
-		for _, part := range guards[i].parts() {
-			err := r.Reader.Get(ctx, types.NamespacedName{Name: guards[i].name}, part.object)
+		for _, part := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+			what := reflect.TypeOf(part).Elem().Name() + " " + guards[i].name
+			err := r.Reader.Get(ctx, types.NamespacedName{Name: guards[i].name}, part)
 			if apierrors.IsNotFound(err) {
-				return false, part.kind + " " + guards[i].name, nil
+				return false, what, nil
 			}
 			if err != nil {
-				return false, "", fmt.Errorf("look for %s %s: %w", part.kind, guards[i].name, err)
+				return false, "", fmt.Errorf("look for %s: %w", what, err)
 			}
-			if isTooYoung(part.object.GetCreationTimestamp(), object.GetCreationTimestamp()) {
-				return false, part.kind + " " + guards[i].name + " (it was created after the " + noun + ")", nil
+			if isTooYoung(part.GetCreationTimestamp(), object.GetCreationTimestamp()) {
+				return false, what + " (it was created after the " + noun + ")", nil
 			}
-			if why := guards[i].weakness(part.object); why != "" {
-				return false, part.kind + " " + guards[i].name + " (" + why + ")", nil
+			if why := guards[i].weakness(part); why != "" {
+				return false, what + " (" + why + ")", nil
 			}
 		}
 	}
 	return true, "", nil
-}
-
-// part is one of the objects that a guard consists of.
-type part struct {
-	kind   string
-	object client.Object
-}
-
-func (g *guard) parts() []part {
-	return []part{
-		{"ValidatingAdmissionPolicy", &admissionv1.ValidatingAdmissionPolicy{}},
-		{"ValidatingAdmissionPolicyBinding", &admissionv1.ValidatingAdmissionPolicyBinding{}},
-	}
 }
 
 // weakness says why an admission policy or binding that is there doesn't hold for every call or session; empty when it
@@ -121,15 +110,9 @@ func (g *guard) parts() []part {
 func (g *guard) weakness(object client.Object) string {
 	switch o := object.(type) {
 	case *admissionv1.ValidatingAdmissionPolicy:
-		if o.Spec.ParamKind != nil {
-			return dependsOnParameter
-		}
-		return g.weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Validations))
+		return g.weakPolicy(&o.Spec)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		if !slices.Contains(o.Spec.ValidationActions, admissionv1.Deny) {
-			return "its validationActions lack Deny"
-		}
-		return g.weakBinding(o.Spec.PolicyName, o.Spec.ParamRef, o.Spec.MatchResources)
+		return g.weakBinding(&o.Spec)
 	default:
 		return "it is of an unknown kind"
 	}
@@ -159,26 +142,31 @@ const (
 	ignoresFailures    = "its failurePolicy isn't Fail"
 )
 
-func (g *guard) weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {
+func (g *guard) weakPolicy(p *admissionv1.ValidatingAdmissionPolicySpec) string {
 	switch {
-	case ptr.Deref(onFailure, admissionv1.Fail) != admissionv1.Fail:
+	case p.ParamKind != nil:
+		return dependsOnParameter
+	case ptr.Deref(p.FailurePolicy, admissionv1.Fail) != admissionv1.Fail:
 		return ignoresFailures
-	case conditions > 0:
+	case len(p.MatchConditions) > 0:
 		return "its matchConditions leave " + g.resource + " out"
-	case steps == 0:
+	case len(p.Validations) == 0:
 		return "it is empty"
-	case match == nil || !g.matchesEvery(match):
+	case p.MatchConstraints == nil || !g.matchesEvery(p.MatchConstraints):
 		return "its matchConstraints leave " + g.resource + " out"
 	default:
 		return ""
 	}
 }
 
-func (g *guard) weakBinding(policy string, parameter *admissionv1.ParamRef, match *admissionv1.MatchResources) string {
+func (g *guard) weakBinding(b *admissionv1.ValidatingAdmissionPolicyBindingSpec) string {
+	match := b.MatchResources
 	switch {
-	case policy != g.name:
+	case !slices.Contains(b.ValidationActions, admissionv1.Deny):
+		return "its validationActions lack Deny"
+	case b.PolicyName != g.name:
 		return "it binds another policy"
-	case parameter != nil:
+	case b.ParamRef != nil:
 		return dependsOnParameter
 	case match != nil && !isEmptySelector(match),
 		match != nil && len(match.ResourceRules) > 0 && !g.matchesEvery(match):

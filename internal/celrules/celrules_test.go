@@ -285,3 +285,29 @@ func BenchmarkEvaluate(b *testing.B) {
 		}
 	}
 }
+
+// What a rule may read of what is written shows in what it selects, and not in its texts.
+func TestRulesThatReadTheContent(t *testing.T) {
+	t.Parallel()
+	for expression, reads := range map[string]bool{
+		`call.spec.file.content.contains("KEY")`:                                true,
+		`has(call.spec.file) && has(call.spec.file.contentBase64)`:              true,
+		`(action.path == "a" ? call.spec.file : call.spec.file).content == "x"`: true,
+		`call.spec.file == call.spec.file`:                                      true,
+		`[call.spec].exists(s, has(s.file) && s.file.content == "x")`:           true,
+		`call == call`:                    true,
+		`action.path.contains("content")`: false,
+		`call.metadata.labels["content"] == "x" || "content" in environment.labels`: false,
+		`call.spec.tool.arguments.content == "x"`:                                   false,
+		`has(call.spec.file) && call.spec.file.path.startsWith("/content")`:         false,
+		`call.spec.env.exists(v, v.name == "content")`:                              false,
+	} {
+		want := ""
+		if reads {
+			want = "r"
+		}
+		if got := mustCompile(t, denies(expression)).OnContent(); got != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}

@@ -40,6 +40,8 @@ func (s *Set) WithBudget(cost uint64) *Set {
 type rule struct {
 	v1alpha1.PolicyRule
 	program cel.Program
+	// content says that the expression reads what a file action writes, or may.
+	content bool
 }
 
 // Compile compiles the rules of a policy. The error names the rule and says what is wrong about it. It doesn't rely on the API's schema.
@@ -55,11 +57,11 @@ func Compile(list []v1alpha1.PolicyRule) (*Set, error) {
 			return nil, fmt.Errorf("spec.rules[%d]: the name %q is empty, or another rule has it: give each rule a name of its own", i, r.Name)
 		}
 		names[r.Name] = true
-		program, err := compile(r)
+		compiled, err := compile(r)
 		if err != nil {
 			return nil, fmt.Errorf("spec.rules[%s]: %w", r.Name, err)
 		}
-		s.rules = append(s.rules, rule{PolicyRule: *r, program: program})
+		s.rules = append(s.rules, *compiled)
 		// A name that an expression reads stands in it as it is: CEL has no escapes outside of texts.
 		s.commands = s.commands || strings.Contains(r.Expression, "commands")
 		s.modules = s.modules || strings.Contains(r.Expression, "modules")
@@ -77,7 +79,17 @@ func (s *Set) AsksForApproval(name string) (isThere, asks bool) {
 	return false, false
 }
 
-func compile(r *v1alpha1.PolicyRule) (cel.Program, error) {
+// OnContent is the name of the first rule that reads what a file action writes, or may; empty for none.
+func (s *Set) OnContent() string {
+	for i := range s.rules {
+		if s.rules[i].content {
+			return s.rules[i].Name
+		}
+	}
+	return ""
+}
+
+func compile(r *v1alpha1.PolicyRule) (*rule, error) {
 	if r.Effect != v1alpha1.RuleDeny && r.Effect != v1alpha1.RuleRequireApproval {
 		return nil, fmt.Errorf("effect: %q is not known: use %s or %s", r.Effect, v1alpha1.RuleDeny, v1alpha1.RuleRequireApproval)
 	}
@@ -104,7 +116,28 @@ func compile(r *v1alpha1.PolicyRule) (cel.Program, error) {
 	if cost.Max > maxCost {
 		return nil, fmt.Errorf("expression: its cost is estimated as %d for lists of %d elements, and %d is the limit: nest fewer macros, or write shorter patterns", cost.Max, usualElements, maxCost)
 	}
-	return e.Program(checked, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostTracking(tracker{patterns}), cel.CostLimit(maxCost))
+	program, err := e.Program(checked, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostTracking(tracker{patterns}), cel.CostLimit(maxCost))
+	return &rule{PolicyRule: *r, program: program, content: readsContent(checked.NativeRep())}, err
+}
+
+// readsContent says that an expression selects the content of a file action, or has the action, or what it is part of, for more than to
+// select another field: nobody follows where such a value goes.
+func readsContent(checked *ast.AST) bool {
+	reads := func(e ast.NavigableExpr) bool {
+		selects := ""
+		if parent, ok := e.Parent(); ok && parent.Kind() == ast.SelectKind {
+			selects = parent.AsSelect().FieldName()
+		}
+		switch e.Type().TypeName() {
+		case objectPrefix + fileType:
+			return selects == "" || strings.HasPrefix(selects, "content")
+		case objectPrefix + varCall, objectPrefix + specType:
+			return selects == ""
+		default:
+			return false
+		}
+	}
+	return len(ast.MatchDescendants(ast.NavigateAST(checked), reads)) > 0
 }
 
 // patternsOf are the patterns that an expression matches, which have to be written out, with the size of the program of each.

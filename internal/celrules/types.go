@@ -21,6 +21,13 @@ const (
 	varSession     = "session"
 )
 
+// Types of objects have a prefix, which no variable has. specType and fileType are those of a call's spec and of its file action.
+const (
+	objectPrefix = "toolcall."
+	specType     = "ToolCallSpec"
+	fileType     = "FileAction"
+)
+
 // functions are those of CEL's standard library that rules may use.
 func functions() []string {
 	return []string{
@@ -45,7 +52,7 @@ var celEnv = sync.OnceValues(func() (*cel.Env, error) {
 	p := &provider{Registry: registry, fields: map[string]map[string]*types.Type{}}
 	return cel.NewCustomEnv(
 		cel.CustomTypeAdapter(registry), cel.CustomTypeProvider(p), cel.StdLib(cel.StdLibSubset(subset)),
-		cel.Variable(varCall, p.object("call", map[string]*types.Type{
+		cel.Variable(varCall, p.object(varCall, map[string]*types.Type{
 			"metadata": p.object("metadata", map[string]*types.Type{"namespace": types.StringType, "name": types.StringType, "labels": labelsType}),
 			"spec":     p.typeOf(reflect.TypeFor[v1alpha1.ToolCallSpec]()),
 		})),
@@ -91,7 +98,7 @@ func (p *provider) FindStructFieldType(object, field string) (*types.FieldType, 
 }
 
 func (p *provider) object(name string, fields map[string]*types.Type) *types.Type {
-	name = "toolcall." + name // No variable has such a name.
+	name = objectPrefix + name
 	p.fields[name] = fields
 	return types.NewObjectType(name)
 }

@@ -11,12 +11,11 @@ func collectOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, globs []
 	if len(globs) == 0 {
 		return nil
 	}
-	limits := policy.Artifacts()
-	c := &spec.Collect{MaxCount: limits.Count, MaxBytes: limits.Bytes, MaxTotalBytes: limits.AllBytes}
+	c := policy.Artifacts()
 	if object != nil && object.Spec.Files != nil {
 		c.WritePaths, c.DeniedPaths = object.Spec.Files.WritePaths, object.Spec.Files.DeniedPaths
 	}
-	return c
+	return &c
 }
 
 // collect completes what was decided with the call's globs.

@@ -231,20 +231,17 @@ func (s *Snapshot) ofSession(denial *guards.Denial, policy *guards.Policy, varia
 	if i < 0 || slices.Contains(s.Call.Spec.Env, variables[i]) {
 		return denial
 	}
-	explained := *denial
-	explained.Message = fmt.Sprintf("the session %q sets the variable %s, which the policy's protectedEnv lists because it can change "+
+	denial.Message = fmt.Sprintf("the session %q sets the variable %s, which the policy's protectedEnv lists because it can change "+
 		"which program runs: create a session without it", s.Call.Spec.SessionRef.Name, variables[i].Name)
-	return &explained
+	return denial
 }
 
 // explain adds to a denial for an unknown requester why nobody is known to have created the call.
 func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
-	if denial.Reason != v1alpha1.ReasonAgentNotAllowed || s.Requester.Missing == "" {
-		return denial
+	if denial.Reason == v1alpha1.ReasonAgentNotAllowed && s.Requester.Missing != "" {
+		denial.Message += ". " + unknownRequester(s.Requester.Missing)
 	}
-	explained := *denial
-	explained.Message += ". " + unknownRequester(s.Requester.Missing)
-	return &explained
+	return denial
 }
 
 // unknownRequester says why nobody is known to have created a call.

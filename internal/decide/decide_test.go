@@ -32,7 +32,7 @@ func TestADecisionIsWhole(t *testing.T) {
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Error(diff)
 	}
-	if len(d.Plan.Layers) != 1 || d.Plan.EnvironmentName != "env" || d.Plan.Trusted {
+	if len(d.Plan.Layers) != 1 || d.Environment != "env" || d.Plan.Trusted {
 		t.Errorf("the plan is %+v", d.Plan)
 	}
 	if d.Timeout() != 7*time.Second || d.StartTimeout() != 33*time.Second {

@@ -14,6 +14,9 @@ type Policy struct {
 	approvals []requirement
 }
 
+// RuleOnContent is the name of the first of the policy's rules that reads what a file action writes, or may; empty for none.
+func (p *Policy) RuleOnContent() string { return p.rules.OnContent() }
+
 // CompilePolicy compiles a policy, the built-in defaults for nil, and judges its examples. The error is an *ExamplesFailed where one comes
 // out otherwise than it expects.
 func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*Policy, error) {

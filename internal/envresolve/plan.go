@@ -61,8 +61,6 @@ type Plan struct {
 	WorkingDir string `json:"w,omitempty"`
 	// AllowedPaths of the environment in effect; empty for the defaults, see DirRequest.
 	AllowedPaths []string `json:"p,omitempty"`
-	// EnvironmentName is the environment in effect; empty when there is none.
-	EnvironmentName string `json:"e,omitempty"`
 	// Known are references whose values must not leave the call.
 	Known []Known `json:"k,omitempty"`
 	// FileDir is the absolute path of the directory for the files of variables. Whoever resolves the plan sets it.
@@ -109,7 +107,6 @@ func MakePlan(in Input) Plan {
 	if env := effective(in); env != nil {
 		plan.InheritMinimal = env.InheritMinimal
 		plan.AllowedPaths = slices.Clone(env.AllowedPaths)
-		plan.EnvironmentName = env.Name
 	}
 	if in.Default != nil && (in.Named == nil || in.Named.Name != in.Default.Name) {
 		plan.Layers = appendLayer(plan.Layers, SourceDefault, in.Default.Vars)

@@ -121,13 +121,13 @@ func TestTheEnvironmentInEffectGivesTheSettings(t *testing.T) {
 	t.Parallel()
 	def := &Environment{Name: "d", InheritMinimal: true, AllowedPaths: []string{"/d"}}
 	named := &Environment{Name: "n", AllowedPaths: []string{"/n"}}
-	if p := MakePlan(Input{Default: def, Named: named}); p.EnvironmentName != "n" || p.InheritMinimal || p.AllowedPaths[0] != "/n" {
+	if p := MakePlan(Input{Default: def, Named: named}); p.InheritMinimal || p.AllowedPaths[0] != "/n" {
 		t.Errorf("with both: %+v", p)
 	}
-	if p := MakePlan(Input{Default: def}); p.EnvironmentName != "d" || !p.InheritMinimal || p.AllowedPaths[0] != "/d" {
+	if p := MakePlan(Input{Default: def}); !p.InheritMinimal || p.AllowedPaths[0] != "/d" {
 		t.Errorf("with the default alone: %+v", p)
 	}
-	if p := MakePlan(Input{}); p.EnvironmentName != "" || p.Trusted {
+	if p := MakePlan(Input{}); p.Trusted {
 		t.Errorf("with none: %+v", p)
 	}
 }

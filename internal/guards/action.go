@@ -82,7 +82,7 @@ func (a *Action) Summary() string {
 	var text string
 	switch a.Type {
 	case v1alpha1.ActionStructured:
-		text = a.structuredStart()
+		text = strings.Join(append([]string{a.Binary}, a.Args...), " ")
 	case v1alpha1.ActionShell:
 		text = a.Command
 	case v1alpha1.ActionCode:
@@ -92,20 +92,6 @@ func (a *Action) Summary() string {
 	}
 	text, _ = cutRunes(text, maxSummary)
 	return printable(text)
-}
-
-// structuredStart joins no more of the arguments than a summary can show.
-func (a *Action) structuredStart() string {
-	var text strings.Builder
-	text.WriteString(a.Binary)
-	for _, arg := range a.Args {
-		if text.Len() > maxSummary*4 {
-			break
-		}
-		text.WriteByte(' ')
-		text.WriteString(cutBytes(arg, maxSummary*4))
-	}
-	return text.String()
 }
 
 // maxCommandBytes is the longest argument that Linux takes (MAX_ARG_STRLEN less the NUL).

@@ -7,6 +7,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/glob"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // maxCollect bounds spec.collect, and maxCollectBytes each of its globs.
@@ -15,20 +16,14 @@ const (
 	maxCollectBytes = 256
 )
 
-// ArtifactLimits bound what a call collects.
-type ArtifactLimits struct {
-	Count           int
-	Bytes, AllBytes int64
-}
+// Artifacts has the bounds of what a call collects, and no paths.
+func (p *Policy) Artifacts() spec.Collect { return p.artifacts }
 
-// Artifacts bound what a call collects.
-func (p *Policy) Artifacts() ArtifactLimits { return p.artifacts }
-
-func compileArtifacts(c *compiler, spec *v1alpha1.ArtifactsPolicy) ArtifactLimits {
-	return ArtifactLimits{
-		Count:    int(between(c, "spec.output.artifacts.maxCount", spec.MaxCount, span[int32]{v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts})),
-		Bytes:    between(c, "spec.output.artifacts.maxBytes", spec.MaxBytes, span[int64]{defaultArtifactBytes, 1, limitKeepBytes}),
-		AllBytes: between(c, "spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, span[int64]{defaultAllArtifactBytes, 1, limitKeepBytes}),
+func compileArtifacts(c *compiler, limits *v1alpha1.ArtifactsPolicy) spec.Collect {
+	return spec.Collect{
+		MaxCount:      int(between(c, "spec.output.artifacts.maxCount", limits.MaxCount, span[int32]{v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts})),
+		MaxBytes:      between(c, "spec.output.artifacts.maxBytes", limits.MaxBytes, span[int64]{defaultArtifactBytes, 1, limitKeepBytes}),
+		MaxTotalBytes: between(c, "spec.output.artifacts.maxTotalBytes", limits.MaxTotalBytes, span[int64]{defaultAllArtifactBytes, 1, limitKeepBytes}),
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestGlobsThatNoFileSystemCouldMakeRightAreDenied(t *testing.T) {
@@ -88,21 +91,21 @@ func TestEveryKindOfActionIsHeldToWhatItCollects(t *testing.T) {
 
 func TestThePolicyBoundsWhatIsCollected(t *testing.T) {
 	t.Parallel()
-	compile := func(a *v1alpha1.ArtifactsPolicy) (ArtifactLimits, error) {
+	compile := func(a *v1alpha1.ArtifactsPolicy) (spec.Collect, error) {
 		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Output: &v1alpha1.OutputPolicy{Artifacts: a}})
 		if err != nil {
-			return ArtifactLimits{}, err
+			return spec.Collect{}, err
 		}
 		return policy.Artifacts(), nil
 	}
-	defaults := ArtifactLimits{Count: 100, Bytes: 32 << 20, AllBytes: 128 << 20}
+	defaults := spec.Collect{MaxCount: 100, MaxBytes: 32 << 20, MaxTotalBytes: 128 << 20}
 	for _, unset := range []*v1alpha1.ArtifactsPolicy{nil, {}} {
-		if got, err := compile(unset); err != nil || got != defaults {
+		if got, err := compile(unset); err != nil || !cmp.Equal(got, defaults) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
 	own := &v1alpha1.ArtifactsPolicy{MaxCount: ptr(int32(0)), MaxBytes: ptr(int64(1)), MaxTotalBytes: ptr(int64(1 << 30))}
-	if got, err := compile(own); err != nil || got != (ArtifactLimits{Bytes: 1, AllBytes: 1 << 30}) {
+	if got, err := compile(own); err != nil || !cmp.Equal(got, spec.Collect{MaxBytes: 1, MaxTotalBytes: 1 << 30}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for field, a := range map[string]*v1alpha1.ArtifactsPolicy{

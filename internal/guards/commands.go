@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -33,7 +34,7 @@ func Commands(script string, shell []string) ([]Command, error) {
 		unreadable = readsOtherwise(script, file, shell)
 	}
 	if unreadable != nil {
-		return nil, fmt.Errorf("line %d, column %d: %s", max(unreadable.line, 1), max(unreadable.column, 1), unreadable.why)
+		return nil, errors.New(unreadable.String())
 	}
 	calls := callsOf(file)
 	if len(calls) > MaxParts {
@@ -127,16 +128,4 @@ func (r *scanRun) addImported(name string) {
 		}
 	}
 	r.imported[name] = true
-}
-
-// skipAlias skips "as" and the name that follows; it returns i where there is none.
-func (r *scanRun) skipAlias(i int) int {
-	if r.imported == nil {
-		return i
-	}
-	end := r.wordAhead(i)
-	if r.text[i:end] != "as" {
-		return i
-	}
-	return r.wordAhead(r.skip(end, false))
 }

@@ -61,7 +61,7 @@ func TestCommandsThatAreNotKnown(t *testing.T) {
 	}{
 		"a script that bash can't parse":     {"if true", nil, "line 1"},
 		"bytes that aren't UTF-8":            {"echo \xff", nil, "not valid UTF-8"},
-		"a script that nests too deeply":     {strings.Repeat("(", 500) + "true" + strings.Repeat(")", 500), nil, "nests too deeply"},
+		"a script that nests too deeply":     {strings.Repeat("(", 5000) + "true" + strings.Repeat(")", 5000), nil, "nests too deeply"},
 		"more commands than are listed":      {strings.Repeat("a\n", MaxParts+1), nil, "more than 1024 commands"},
 		"many more commands":                 {strings.Repeat("a\n", 60000), nil, "too many commands"},
 		"a script for another kind of shell": {"git push", []string{"fish", "-c"}, `shell is "fish -c"`},

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -64,7 +65,7 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 	switch {
 	case unreadable == nil:
 	case weak || unreadable.certain:
-		return deny(v1alpha1.ReasonShellNotParseable, "line %d, column %d: %s (shell.commands is Allowlisted)", max(unreadable.line, 1), max(unreadable.column, 1), unreadable.why)
+		return deny(v1alpha1.ReasonShellNotParseable, "%s (shell.commands is Allowlisted)", unreadable)
 	default:
 		return nil
 	}
@@ -85,6 +86,10 @@ type unreadable struct {
 	line, column uint
 	why          string
 	certain      bool
+}
+
+func (u *unreadable) String() string {
+	return fmt.Sprintf("line %d, column %d: %s", max(u.line, 1), max(u.column, 1), u.why)
 }
 
 // readScript returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands

@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	// maxNesting bounds how deep the constructs of one script nest.
-	maxNesting = 100
-	// maxOperators bounds the operators of one list, for which the syntax tree nests.
-	maxOperators = 5000
-	// maxFrames bounds the calls within calls of the parser. maxNesting commands take about half of them, and an operator or
+	// maxDepth bounds how deep the tree of a script nests, which it does for each operator of a list.
+	maxDepth = 10000
+	// maxFrames bounds the calls within calls of the parser. A hundred constructs in one another take about half of them, and an operator or
 	// a parenthesis of arithmetic up to 35.
 	maxFrames = 2048
 )
@@ -52,35 +50,19 @@ func parse(text string, language syntax.LangVariant) (*syntax.File, error) {
 	return file, err
 }
 
-// nestsTooDeep bounds the recursion of all that reads the tree.
+// nestsTooDeep bounds the recursion of all that reads the tree. The operators of a list nest it without recursion of the parser.
 func nestsTooDeep(file *syntax.File) bool {
-	var path []syntax.Node
-	nesting, operators := 0, 0
-	tooDeep := false
-	count := func(node syntax.Node, by int) {
-		switch node.(type) {
-		case *syntax.File, *syntax.Stmt, *syntax.CallExpr, *syntax.Word, *syntax.Lit:
-		case *syntax.BinaryCmd, *syntax.BinaryArithm:
-			operators += by
-		default:
-			nesting += by
-		}
-	}
+	depth, isTooDeep := 0, false
 	syntax.Walk(file, func(node syntax.Node) bool {
-		if tooDeep {
-			return false
-		}
 		if node == nil {
-			count(path[len(path)-1], -1)
-			path = path[:len(path)-1]
+			depth--
 			return false
 		}
-		path = append(path, node)
-		count(node, 1)
-		tooDeep = nesting > maxNesting || operators > maxOperators
-		return !tooDeep
+		depth++
+		isTooDeep = isTooDeep || depth > maxDepth
+		return !isTooDeep
 	})
-	return tooDeep
+	return isTooDeep
 }
 
 // hasTooManyCommands counts characters that can begin a command or an expansion.

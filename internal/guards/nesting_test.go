@@ -80,15 +80,15 @@ func TestOnlyDeepNestingIsRefused(t *testing.T) {
 		passes bool
 	}{
 		{strings.Repeat("{ ", 90) + "ls;" + strings.Repeat(" };", 89) + " }", true},
-		{strings.Repeat("{ ", 101) + "ls;" + strings.Repeat(" };", 100) + " }", false},
+		{strings.Repeat("{ ", 1001) + "ls;" + strings.Repeat(" };", 1000) + " }", false},
 		{"echo " + strings.Repeat("$(echo ", 90) + "a" + strings.Repeat(")", 90), true},
-		{"echo " + strings.Repeat("$(echo ", 101) + "a" + strings.Repeat(")", 101), false},
+		{"echo " + strings.Repeat("$(echo ", 1001) + "a" + strings.Repeat(")", 1001), false},
 		{"echo $((" + strings.Repeat("(", 40) + "1" + strings.Repeat(")", 40) + "))", true},
-		{"echo $((" + strings.Repeat("(", 101) + "1" + strings.Repeat(")", 101) + "))", false},
+		{"echo $((" + strings.Repeat("(", 2001) + "1" + strings.Repeat(")", 2001) + "))", false},
 		{strings.Repeat("ls && ", 2000) + "ls", true},
-		{"echo $((" + strings.Repeat("1+", maxOperators) + "1))", true},
-		{"echo $((" + strings.Repeat("1+", maxOperators+1) + "1))", false},
-		{"echo $((" + strings.Repeat("1+\n", maxOperators+1) + "1))", false},
+		{strings.Repeat("ls | ", maxDepth/2+1) + "ls", false},
+		{"echo $((" + strings.Repeat("1+", maxDepth/2) + "1))", true},
+		{"echo $((" + strings.Repeat("1+", maxDepth+1) + "1))", false},
 		{strings.Repeat("echo '(((' '[[[' \"{{{\" # ((( {{{\n", 500), true},
 	} {
 		denial := checkScript(policy, c.script)

@@ -24,7 +24,7 @@ type Policy struct {
 	maxTimeout   time.Duration
 	code         codeRules
 	bounds       spec.Bounds
-	artifacts    ArtifactLimits
+	artifacts    spec.Collect
 	files        fileRules
 	warnings     []string
 }

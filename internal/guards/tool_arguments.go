@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/big"
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -84,54 +83,30 @@ func (a *arguments) flag(names ...string) bool {
 }
 
 func (a *arguments) wholeMilliseconds(names ...string) *time.Duration {
-	name, raw := a.first(names)
-	if name == "" {
-		return nil
+	const want = "a whole number of milliseconds"
+	number, given := decode[float64](a, want, names...)
+	if number != math.Trunc(number) {
+		a.wrongType(want, names...)
 	}
-	number, ok := parseNumber(raw)
-	if !ok || !number.IsInt() {
-		a.wrongType("a whole number of milliseconds", name)
-		return nil
-	}
-	return clampDuration(number, time.Millisecond)
+	return duration(number, time.Millisecond, given)
 }
 
 func (a *arguments) seconds(name string) *time.Duration {
-	name, raw := a.first([]string{name})
-	if name == "" {
-		return nil
-	}
-	number, ok := parseNumber(raw)
-	if !ok {
-		a.wrongType("a number of seconds", name)
-		return nil
-	}
-	return clampDuration(number, time.Second)
+	number, given := decode[float64](a, "a number of seconds", name)
+	return duration(number, time.Second, given)
 }
 
-// parseNumber reads a JSON number exactly. Exponents are bounded first, so that 1e999999999 costs nothing.
-func parseNumber(raw json.RawMessage) (*big.Rat, bool) {
-	var number float64
-	if json.Unmarshal(raw, &number) != nil {
-		return nil, false
+// duration converts without overflow; nil for what isn't given.
+func duration(number float64, unit time.Duration, given bool) *time.Duration {
+	if !given {
+		return nil
 	}
-	if math.Abs(number) > 1e30 || (number != 0 && math.Abs(number) < 1e-30) || len(raw) > 64 {
-		exact := new(big.Rat).SetFloat64(number)
-		return exact, exact != nil
-	}
-	return new(big.Rat).SetString(string(bytes.TrimSpace(raw)))
-}
-
-// clampDuration converts without overflow.
-func clampDuration(number *big.Rat, unit time.Duration) *time.Duration {
-	product := new(big.Rat).Mul(number, new(big.Rat).SetInt64(int64(unit)))
-	nanoseconds := new(big.Int).Quo(product.Num(), product.Denom())
 	limit := time.Duration(math.MaxInt64)
-	switch {
-	case nanoseconds.IsInt64():
-		limit = time.Duration(nanoseconds.Int64())
-	case nanoseconds.Sign() < 0:
+	switch exact := math.Round(number * float64(unit)); {
+	case exact <= math.MinInt64:
 		limit = math.MinInt64
+	case exact < math.MaxInt64:
+		limit = time.Duration(exact)
 	}
 	return &limit
 }

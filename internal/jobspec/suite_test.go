@@ -58,7 +58,7 @@ func input(t *testing.T, changes ...change) jobspec.Input {
 		Call: call("c"),
 		Decision: &decide.Decision{
 			Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 10500, MaxBytesPerStream: 100}, StartTimeoutSeconds: 60,
-			Plan: envresolve.Plan{EnvironmentName: "env", Layers: []envresolve.Layer{
+			Plan: envresolve.Plan{Layers: []envresolve.Layer{
 				{Source: envresolve.SourceDefault, Vars: []envresolve.Var{{Name: "D", Value: "secret-literal"}}},
 				{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "MINE", Value: "secret-value"}}},
 			}},

@@ -93,7 +93,7 @@ func (h *hosts) matches(other host, port uint16) bool {
 }
 
 // Compile checks Rules and prepares them for decisions. The error joins one *Error for each wrong field, up to a bound.
-// Surroundings must be known: what they don't name, nothing denies.
+// The addresses of node and API server must be known: what they don't name, nothing denies.
 func Compile(r *Rules) (*Decider, error) {
 	var p problems
 	d := compile(r, &p)
@@ -102,6 +102,10 @@ func Compile(r *Rules) (*Decider, error) {
 	}
 	if err := p.err(); err != nil {
 		return nil, err
+	}
+	if len(r.Surroundings.Services) == 0 || len(r.Surroundings.Pods) == 0 {
+		d.guessed = guess(d.pod)
+		d.cluster = append(d.cluster, d.guessed...)
 	}
 	return d, nil
 }

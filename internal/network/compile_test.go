@@ -119,7 +119,6 @@ func TestFieldsThatAreWrong(t *testing.T) {
 		"too many of a pod":          {func(r *Rules) { r.Surroundings.Pod = addrs }, []string{"surroundings.pod: it has 65 addresses, and may have 64"}},
 		"a pod on loopback":          {func(r *Rules) { r.Surroundings.Pod = []netip.Addr{netip.MustParseAddr("::1")} }, []string{"surroundings.pod[0]: ::1 isn't an address that a pod reaches it by"}},
 		"a cluster's network's bits": {func(r *Rules) { r.Surroundings.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.1/12")} }, []string{"surroundings.services[0]: 10.96.0.1/12 isn't a network: write one such as 10.96.0.0/12"}},
-		"networks known and not":     {func(r *Rules) { r.Surroundings.PodsUnknown = true }, []string{"surroundings.pods: the networks of pods are given, and podsUnknown says that they aren't known: leave one out"}},
 		"a wrong domain":             {func(r *Rules) { r.Surroundings.Domain = "cluster local" }, []string{`surroundings.domain: "cluster local" isn't a name: it contains ' ', and may contain letters, digits, hyphens, underscores and dots`}},
 		"many errors": {func(r *Rules) { r.Hosts = many(12, "*") }, func() (list []string) {
 			for i := range 8 {
@@ -146,8 +145,6 @@ func TestSurroundingsMustBeKnown(t *testing.T) {
 		"surroundings.node: the node's addresses aren't known, so nothing would deny them: give them",
 		"surroundings.apiServerService: the addresses of the API server's Service aren't known, so nothing would deny them: give them",
 		"surroundings.apiServer: the addresses of the API server's endpoints aren't known, so nothing would deny them: give them",
-		"surroundings.services: the networks of services are missing: give them, or set servicesUnknown to count every private address",
-		"surroundings.pods: the networks of pods are missing: give them, or set podsUnknown to count every private address",
 	}
 	for sentence, tc := range map[string]struct {
 		rules *Rules
@@ -160,10 +157,8 @@ func TestSurroundingsMustBeKnown(t *testing.T) {
 		"the node's":                      {open().with(func(r *Rules) { r.Surroundings.Node = nil }), all[:1]},
 		"the Service of the API server":   {open().with(func(r *Rules) { r.Surroundings.APIServerService = nil }), all[1:2]},
 		"the endpoints of the API server": {open().with(func(r *Rules) { r.Surroundings.APIServer = nil }), all[2:3]},
-		"those of services":               {open().with(func(r *Rules) { r.Surroundings.Services = nil }), all[3:4]},
-		"those of pods":                   {open().with(func(r *Rules) { r.Surroundings.Pods = nil }), all[4:]},
 		"but for networks that nobody knows": {open().with(podsUnknown).with(func(r *Rules) {
-			r.Surroundings.Services, r.Surroundings.ServicesUnknown = nil, true
+			r.Surroundings.Services = nil
 		}), nil},
 		"the pod's own may be missing": {open().with(func(r *Rules) { r.Surroundings.Pod = nil }), nil},
 	} {

@@ -31,7 +31,7 @@ func podAt(addr string) func(*Rules) {
 	return func(r *Rules) { r.Surroundings.Pod = []netip.Addr{netip.MustParseAddr(addr)} }
 }
 
-func podsUnknown(r *Rules) { r.Surroundings.Pods, r.Surroundings.PodsUnknown = nil, true }
+func podsUnknown(r *Rules) { r.Surroundings.Pods = nil }
 
 func open(entries ...Entry) *Rules {
 	return &Rules{Mode: Open, Allowed: entries, Surroundings: surroundings}

@@ -62,8 +62,8 @@ type Entry struct {
 	Ports []int `json:"ports,omitempty"`
 }
 
-// Surroundings are the addresses of the cluster, the node and the pod that a call runs in. Compile requires all but Pod and
-// Domain: what isn't known isn't denied.
+// Surroundings are the addresses of the cluster, the node and the pod that a call runs in. Compile requires those of the node and of the
+// API server: what isn't known isn't denied.
 type Surroundings struct {
 	// Node holds the addresses of the node: always denied.
 	Node []netip.Addr `json:"node,omitempty"`
@@ -72,12 +72,10 @@ type Surroundings struct {
 	APIServer        []netip.Addr `json:"apiServer,omitempty"`
 	// Pod holds the pod's own addresses, which are treated as loopback. Those of the node stay denied.
 	Pod []netip.Addr `json:"pod,omitempty"`
-	// Services and Pods hold the networks of services and of pods. Where nobody knows them, the list is empty and
-	// ServicesUnknown or PodsUnknown is set: every private address, and those around Pod, then count as the cluster's.
-	Services        []netip.Prefix `json:"services,omitempty"`
-	Pods            []netip.Prefix `json:"pods,omitempty"`
-	ServicesUnknown bool           `json:"servicesUnknown,omitempty"`
-	PodsUnknown     bool           `json:"podsUnknown,omitempty"`
+	// Services and Pods hold the networks of services and of pods. Where nobody knows one of them, that list is empty: every private
+	// address, and those around Pod, then count as the cluster's.
+	Services []netip.Prefix `json:"services,omitempty"`
+	Pods     []netip.Prefix `json:"pods,omitempty"`
 	// Domain is the cluster's DNS domain, such as cluster.local. Without one, no wildcard opens the cluster's networks.
 	Domain string `json:"domain,omitempty"`
 }

@@ -53,7 +53,7 @@ func guess(pod []netip.Addr) []netip.Prefix {
 	return list
 }
 
-// check says which addresses are missing that must be denied, or counted as the cluster's.
+// check says which addresses are missing that must be denied.
 func (s *Surroundings) check(p *problems) {
 	const missing = " aren't known, so nothing would deny them: give them"
 	if len(s.Node) == 0 {
@@ -64,17 +64,6 @@ func (s *Surroundings) check(p *problems) {
 	}
 	if len(s.APIServer) == 0 {
 		p.add("surroundings.apiServer", "the addresses of the API server's endpoints"+missing)
-	}
-	checkNetworks(p, "services", s.Services, s.ServicesUnknown)
-	checkNetworks(p, "pods", s.Pods, s.PodsUnknown)
-}
-
-func checkNetworks(p *problems, what string, list []netip.Prefix, unknown bool) {
-	switch {
-	case len(list) == 0 && !unknown:
-		p.add("surroundings."+what, "the networks of %s are missing: give them, or set %sUnknown to count every private address", what, what)
-	case len(list) > 0 && unknown:
-		p.add("surroundings."+what, "the networks of %s are given, and %sUnknown says that they aren't known: leave one out", what, what)
 	}
 }
 
@@ -89,10 +78,6 @@ func (d *Decider) compileSurroundings(s *Surroundings, p *problems) {
 	d.pod = compileAddresses(s.Pod, "surroundings.pod", p)
 	d.addNetworks(s.Services, "surroundings.services", p)
 	d.addNetworks(s.Pods, "surroundings.pods", p)
-	if s.ServicesUnknown || s.PodsUnknown {
-		d.guessed = guess(d.pod)
-		d.cluster = append(d.cluster, d.guessed...)
-	}
 	if s.Domain == "" {
 		return
 	}

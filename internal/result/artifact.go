@@ -73,7 +73,7 @@ func (p *artifactPaths) add(one *Artifact) bool {
 	switch {
 	case size == 0, p.size+size > MaxArtifactPaths, p.seen[one.Path]:
 		return false
-	case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), !isMediaType(one.MediaType):
+	case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), len(one.MediaType) > MaxMediaType, !isMediaType(one.MediaType):
 		return false
 	}
 	if p.seen == nil {
@@ -81,21 +81,6 @@ func (p *artifactPaths) add(one *Artifact) bool {
 	}
 	p.seen[one.Path] = true
 	p.size += size
-	return true
-}
-
-func isMediaType(s string) bool {
-	kind, sub, ok := strings.Cut(s, "/")
-	if !ok || kind == "" || sub == "" || len(s) > MaxMediaType {
-		return false
-	}
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', strings.IndexByte("/.+-;= ", c) >= 0:
-		default:
-			return false
-		}
-	}
 	return true
 }
 

@@ -42,14 +42,6 @@ func (o *Outcome) AddRedaction(r Redaction) {
 }
 
 func (r *Redaction) isValid() bool {
-	return isRedactionName(r.Name) && r.Count >= 1 && (r.Stream == RedactedStdout || r.Stream == RedactedStderr || r.Stream == RedactedMessage)
-}
-
-func isRedactionName(name string) bool {
-	for _, c := range []byte(name) {
-		if c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= MaxRedactionName
+	return len(r.Name) <= MaxRedactionName && isRedactionName(r.Name) && r.Count >= 1 &&
+		(r.Stream == RedactedStdout || r.Stream == RedactedStderr || r.Stream == RedactedMessage)
 }

@@ -83,7 +83,7 @@ func (o *Outcome) reasonByCode() (reason string, code *int32) {
 }
 
 func (s *Stream) shorten() {
-	*s = *s.shortened(MaxStreamBytes / 2)
+	*s = *s.shortened(MaxStreamBytes)
 	s.Bytes = s.total()
 	if !s.hasOwnHash() {
 		s.SHA256 = ""
@@ -133,11 +133,7 @@ func (f *File) shorten() {
 	if !isHash(f.SHA256) {
 		f.SHA256 = ""
 	}
-	for _, n := range []**int64{&f.Bytes, &f.Lines, &f.Matches, &f.NextOffset, &f.Replaced} {
-		if *n != nil && **n < 0 {
-			*n = nil
-		}
-	}
+	dropNegative(&f.Bytes, &f.Lines, &f.Matches, &f.NextOffset, &f.Replaced)
 	s := &f.Skipped
 	for _, n := range []*int64{&s.Binary, &s.Denied, &s.Unreadable, &s.Deep, &s.LongLines} {
 		*n = max(*n, 0)
@@ -161,6 +157,15 @@ func (a *Artifacts) shorten() {
 	a.Kept = kept
 }
 
+// dropNegative leaves out what can't be a number of something.
+func dropNegative(numbers ...**int64) {
+	for _, n := range numbers {
+		if *n != nil && **n < 0 {
+			*n = nil
+		}
+	}
+}
+
 // addCounts adds what isn't less than nothing, up to the largest number.
 func addCounts(a, b int64) int64 {
 	if b = max(b, 0); a > math.MaxInt64-b {
@@ -181,7 +186,7 @@ func textOf(text string) string { return toText([]byte(text)) }
 
 // firstText is the beginning of a text, in whole characters of at most limit bytes.
 func firstText(text string, limit int) string {
-	return toText(prefix([]byte(text), limit, textCost))
+	return toText(prefix([]byte(text), limit))
 }
 
 // lastText is a text of at most limit bytes, which lacks its beginning if it is too long: the end of a path tells more.

@@ -20,10 +20,6 @@ func (u *Usage) shortened() *Usage {
 		return nil
 	}
 	may := *u
-	for _, n := range []**int64{&may.CPUMilliseconds, &may.MaxRSSBytes, &may.ReadBytes, &may.WrittenBytes, &may.PeakProcesses} {
-		if *n != nil && **n < 0 {
-			*n = nil
-		}
-	}
+	dropNegative(&may.CPUMilliseconds, &may.MaxRSSBytes, &may.ReadBytes, &may.WrittenBytes, &may.PeakProcesses)
 	return &may
 }

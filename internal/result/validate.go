@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"regexp"
+	"sync"
 )
 
 // Bounds of what Validate accepts, in bytes.
@@ -29,6 +31,20 @@ const (
 	// maxEncodedRest is room for everything of a fixed size: names, numbers, times, hashes.
 	maxEncodedRest = 1 << 10
 )
+
+// What texts of a fixed form look like.
+var (
+	isHash          = form(`[0-9a-f]{64}`)
+	isSignalName    = form(`SIG[A-Z0-9+]{1,29}`)
+	isRedactionName = form(`[A-Za-z0-9_]+`)
+	isMediaType     = form(`[a-z0-9.+;= -]+/[a-z0-9./+;= -]+`)
+)
+
+// form returns what says whether a text has a form. It is compiled when it is asked for first: most processes ask for none.
+func form(expr string) func(text string) bool {
+	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expr + `)$`) })
+	return func(text string) bool { return compiled().MatchString(text) }
+}
 
 // exitRule says which exit codes go with a reason.
 type exitRule int
@@ -121,18 +137,6 @@ func (r exitRule) allows(started bool, code *int32) bool {
 	}
 }
 
-func isSignalName(s string) bool {
-	if len(s) < 4 || len(s) > 32 || s[:3] != "SIG" {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '+' {
-			return false
-		}
-	}
-	return true
-}
-
 // hasOwnHash says that the stream has no hash, or one that can be its own.
 func (s *Stream) hasOwnHash() bool {
 	return s.SHA256 == "" || isHash(s.SHA256) && (!s.Whole() || s.SHA256 == s.hash())
@@ -143,16 +147,4 @@ func (s *Stream) hash() string {
 	h.Write(s.Head)
 	h.Write(s.Tail)
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-func isHash(s string) bool {
-	if len(s) != 2*sha256.Size {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }

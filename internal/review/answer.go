@@ -71,8 +71,10 @@ func allowed(s *decide.Snapshot, d *decide.Decision) *subresourcesv1alpha1.ToolC
 	for _, name := range d.Plan.NeededRefs() {
 		references = append(references, name+"=")
 	}
-	// What the image sets, only the pod knows.
-	resolved, err := envresolve.Resolve(&d.Plan, references, func(name string) bool { return slices.Contains(references, name+"=") })
+	// What the image sets, and where files are, only the pod knows.
+	plan := d.Plan
+	plan.FileDir = "/"
+	resolved, err := envresolve.Resolve(&plan, references, func(name string) bool { return slices.Contains(references, name+"=") })
 	if err != nil {
 		return refused(s, decide.Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", err.Error()))
 	}

@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	subresourcesv1alpha1 "toolcall.dev/operator/api/subresources/v1alpha1"
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/envresolve"
 )
 
 // What was decided is said whole; what the controller and reviews decide alike, controllers/toolcall tests.
@@ -28,5 +30,17 @@ func TestAnswers(t *testing.T) {
 	}
 	if status, err := answer(nil, nil, errors.New("the cache is not filled")); status != nil || !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a snapshot that can't be read: %+v, %v", status, err)
+	}
+}
+
+// Where the file is, only the pod knows: a call that gets one is reviewed like any other.
+func TestACallThatGetsASecretInAFileIsAllowed(t *testing.T) {
+	t.Parallel()
+	s := &decide.Snapshot{Call: &v1alpha1.ToolCall{Spec: v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "git"}}}}
+	key := envresolve.Var{Name: "KEY_FILE", Ref: "TOOLCALL_REF_0", File: true}
+	d := &decide.Decision{Plan: envresolve.Plan{Layers: []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{key}}}}}
+	status, err := answer(s, d, nil)
+	if err != nil || !status.Allowed || !slices.ContainsFunc(status.InEffect.Variables, func(v subresourcesv1alpha1.ReviewVariable) bool { return v.Name == "KEY_FILE" }) {
+		t.Errorf("%+v, %v", status, err)
 	}
 }

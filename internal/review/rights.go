@@ -90,8 +90,13 @@ func (r *Reviewer) checkCreate(ctx context.Context, subject user.Info, namespace
 	if !call.Trusted {
 		return nil
 	}
-	return r.check(ctx, subject, right{verb: "trust", resource: environments, namespace: namespace},
+	return r.CheckTrust(ctx, subject, namespace,
 		`spec.trusted is for those who may "trust" executionenvironments in this namespace; leave it out, or ask for that right`)
+}
+
+// CheckTrust says why the user may not make a call of the namespace trusted, as admission does; why says what the right is needed for.
+func (r *Reviewer) CheckTrust(ctx context.Context, who user.Info, namespace, why string) error {
+	return r.check(ctx, who, right{verb: "trust", resource: environments, namespace: namespace}, why)
 }
 
 // right is a verb on an object, or on all of a kind.

@@ -57,7 +57,10 @@ func TestArchivesAreRefusedWhereThePolicyHasRules(t *testing.T) {
 func TestUploadsAreRefusedWhereARuleLooksAtTheContent(t *testing.T) {
 	p := newPod(t, func(spec *v1alpha1.ExecutionPolicySpec) {
 		expression := `has(call.spec.file) && has(call.spec.file.content) && call.spec.file.content.contains("PRIVATE KEY")`
-		spec.Rules = []v1alpha1.PolicyRule{{Name: "no-keys", Expression: expression, Effect: v1alpha1.RuleDeny}}
+		spec.Rules = []v1alpha1.PolicyRule{
+			{Name: "no-content", Expression: `action.path.contains("content")`, Effect: v1alpha1.RuleDeny},
+			{Name: "no-keys", Expression: expression, Effect: v1alpha1.RuleDeny},
+		}
 	})
 	if r := p.put("file", "PRIVATE KEY"); r.StatusCode != http.StatusForbidden || !strings.Contains(statusOf(t, r).Message, "no-keys") {
 		t.Errorf("an upload: %d", r.StatusCode)

@@ -7,9 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,10 +41,8 @@ func (p *proxy) serveFiles(q *proxied) error {
 	if err != nil {
 		return err
 	}
-	if decision.Policy != nil {
-		if err := asked.judgedBy(decision.Policy.Spec.Rules); err != nil {
-			return apierrors.NewForbidden(sessionResource, session.Name, err)
-		}
+	if err := p.rules.judge(asked, decision.Policy); err != nil {
+		return apierrors.NewForbidden(sessionResource, session.Name, err)
 	}
 	if decision.Files == nil {
 		return unavailable("the decision has no rules for files")
@@ -96,15 +92,20 @@ func (q *fileRequest) isArchive() bool {
 	return q.kind == wire.TransferPack || q.kind == wire.TransferUnpack
 }
 
-// judgedBy says why rules can't judge a request, of which they see the operation and the path.
-func (q *fileRequest) judgedBy(rules []v1alpha1.PolicyRule) error {
-	if q.isArchive() && len(rules) > 0 {
+// judge says why the policy's rules can't judge a request, of which they see the operation and the path.
+func (s *sessionRules) judge(q *fileRequest, policy *v1alpha1.ExecutionPolicy) error {
+	if policy == nil || len(policy.Spec.Rules) == 0 {
+		return nil
+	}
+	if q.isArchive() {
 		return errors.New("the policy has rules, which can't judge what is in an archive: transfer the files one by one")
 	}
-	// A rule can't read the field without its name.
-	readsContent := func(r v1alpha1.PolicyRule) bool { return strings.Contains(r.Expression, "content") }
-	if at := slices.IndexFunc(rules, readsContent); at >= 0 && q.kind == wire.TransferWrite {
-		return fmt.Errorf("the policy's rule %q looks at the content, which it can't see in a transfer: create a ToolCall that writes the file", rules[at].Name)
+	compiled, err := s.snapshots.Policies.Compile(policy)
+	if err != nil {
+		return err
+	}
+	if name := compiled.RuleOnContent(); name != "" && q.kind == wire.TransferWrite {
+		return fmt.Errorf("the policy's rule %q looks at the content, which it can't see in a transfer: create a ToolCall that writes the file", name)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func TestInputThatCannotBeTaken(t *testing.T) {
 }
 
 // What a trusted call may have isn't for all who may use its session.
-func TestOnlyWhoCreatedATrustedCallTypesIntoIt(t *testing.T) {
+func TestOnlyWhoMayTrustTypesIntoATrustedCall(t *testing.T) {
 	p := newPod(t)
 	p.grant("owner", "trust", "toolcall.dev/executionenvironments")
 	p.bind("other", "toolcall-user")
@@ -155,10 +155,12 @@ func TestOnlyWhoCreatedATrustedCallTypesIntoIt(t *testing.T) {
 		dry.Spec.Structured, dry.Spec.Trusted = &v1alpha1.StructuredAction{Binary: "cat"}, true
 		return p.clientOf("owner").Create(t.Context(), dry, client.DryRunAll)
 	})
+	path := func(name, query string) string {
+		return fmt.Sprintf("/apis/%s/namespaces/%s/toolsessions/%s/proxy/input?call=%s%s", subresources.GroupVersion, p.namespace, p.session.Name, name, query)
+	}
 	for name, trusted := range map[string]bool{"trusted": true, "plain": false} {
 		p.background(name, func(spec *v1alpha1.ToolCallSpec) { spec.Trusted = trusted }, "cat")
-		path := fmt.Sprintf("/apis/%s/namespaces/%s/toolsessions/%s/proxy/input?call=%s&offset=", subresources.GroupVersion, p.namespace, p.session.Name, name)
-		r := p.send(p.as("other"), http.MethodPost, path+"0", strings.NewReader("x"))
+		r := p.send(p.as("other"), http.MethodPost, path(name, "&offset=0"), strings.NewReader("x"))
 		if said := string(body(t, r)); strings.Contains(said, "the call is trusted") != trusted {
 			t.Errorf("another user types into %s: %d: %s", name, r.StatusCode, said)
 		}
@@ -166,4 +168,13 @@ func TestOnlyWhoCreatedATrustedCallTypesIntoIt(t *testing.T) {
 	if r := p.typed("trusted", "&offset=0", "x"); r.StatusCode != http.StatusOK {
 		t.Errorf("its creator: %d: %s", r.StatusCode, body(t, r))
 	}
+	// The right counts, and not the name: with it others type too.
+	p.grant("other", "trust", "toolcall.dev/executionenvironments")
+	eventually(t, func() error {
+		r := p.send(p.as("other"), http.MethodPost, path("trusted", "&offset=1"), strings.NewReader("y"))
+		if r.StatusCode == http.StatusOK && r.Header.Get(subresources.HeaderInputOffset) == "2" {
+			return nil
+		}
+		return fmt.Errorf("who may trust: %d: %s", r.StatusCode, body(t, r))
+	})
 }

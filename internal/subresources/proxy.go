@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/review"
 )
 
 // sessionResource is what sessions are to RBAC.
@@ -22,8 +23,9 @@ var sessionResource = v1alpha1.GroupVersion.WithResource("toolsessions").GroupRe
 
 // proxy serves what is in the pods of sessions.
 type proxy struct {
-	rules   *sessionRules
-	runners *dispatch.Hub
+	rules    *sessionRules
+	reviewer *review.Reviewer
+	runners  *dispatch.Hub
 	// forwarder passes requests on to the leader, which the runners are connected to; nil when that is here.
 	forwarder *forwarder
 	// sessions counts the transfers of each session.

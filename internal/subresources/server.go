@@ -130,8 +130,9 @@ func New(o Options) (*Server, error) {
 	snapshots := snapshot.New(snapshot.Sources{
 		Objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Origins,
 	})
+	reviewer := &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock}
 	proxy := &proxy{
-		rules:   &sessionRules{snapshots},
+		rules: &sessionRules{snapshots}, reviewer: reviewer,
 		runners: o.Runners, record: o.Record, clock: o.Clock, log: o.Log,
 		sessions: fair.NewCounter[types.NamespacedName](fair.Unbounded, maxTransfersPerSession),
 	}
@@ -141,7 +142,7 @@ func New(o Options) (*Server, error) {
 	}
 	reviews := &reviews{
 		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
-		reviewer: &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock},
+		reviewer: reviewer,
 		slots:    newSlots("reviews", maxReviews, o.Clock), stopping: stopping,
 	}
 	scheme := newScheme()

@@ -49,7 +49,7 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 		return slices.ContainsFunc(around.Pods, func(known netip.Prefix) bool { return known.Contains(own) })
 	}) {
 		// The network plugin gives pods addresses of its own choice.
-		around.Pods, around.PodsUnknown = nil, true
+		around.Pods = nil
 	}
 	return n
 }

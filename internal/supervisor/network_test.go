@@ -17,7 +17,7 @@ import (
 func restricted(e *supervisor.Executor, script string) *wire.Assignment {
 	a := shell(e, script)
 	a.Network = &spec.Network{Rules: network.Rules{Mode: network.Listed, Surroundings: network.Surroundings{
-		APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, PodsUnknown: true,
+		APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 	}}}
 	return a
 }
@@ -75,7 +75,7 @@ func TestAPodOutsideOfWhatNodesSayKnowsNoNetworks(t *testing.T) {
 	a.Argv[0] = "bash"
 	a.Network.Rules.Mode = network.Open
 	around := &a.Network.Rules.Surroundings
-	around.PodsUnknown, around.Pods = false, []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	around.Pods = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 	r := execute(t, e, a)
 	if len(r.Outcome.Denied) != 1 || !strings.Contains(r.Outcome.Message, "taken for a network of the cluster") {
 		t.Errorf("%s: %s, denied %+v", r.Outcome.Reason, r.Outcome.Message, r.Outcome.Denied)

@@ -11,7 +11,10 @@ import (
 	"toolcall.dev/operator/internal/network"
 )
 
-const typeCAA dnsmessage.Type = 257
+const (
+	typeNAPTR dnsmessage.Type = 35
+	typeCAA   dnsmessage.Type = 257
+)
 
 // othersOf are records of several types, by the names of their owners.
 var othersOf = map[string][]dnsmessage.ResourceBody{

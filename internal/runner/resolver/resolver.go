@@ -67,10 +67,6 @@ func New(c Config) (*Resolver, error) {
 	if err := c.checkNameservers(); err != nil {
 		return nil, err
 	}
-	search, err := canonicalSearch(c.Search)
-	if err != nil {
-		return nil, err
-	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
@@ -81,7 +77,7 @@ func New(c Config) (*Resolver, error) {
 		rules:    c.Rules,
 		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
 		book:     &book{now: c.Now},
-		denials:  &denials{search: search},
+		denials:  &denials{search: canonicalSearch(c.Search)},
 		streams:  make(chan struct{}, maxStreams),
 		queries:  make(chan struct{}, maxQueries),
 	}
@@ -106,22 +102,14 @@ func (c *Config) checkNameservers() error {
 	return nil
 }
 
-func canonicalSearch(list []string) ([]string, error) {
-	if len(list) > maxSearch {
-		return nil, fmt.Errorf("the search list has %d domains, and may have %d", len(list), maxSearch)
-	}
-	var search []string
-	for _, domain := range list {
-		if domain == "." {
-			continue
+// canonicalSearch leaves out what is no name: nobody means anything by it.
+func canonicalSearch(list []string) (search []string) {
+	for _, domain := range list[:min(len(list), maxSearch)] {
+		if name, err := network.Name(domain); err == nil {
+			search = append(search, name)
 		}
-		name, err := network.Name(domain)
-		if err != nil {
-			return nil, fmt.Errorf("the search list: %w", err)
-		}
-		search = append(search, name)
 	}
-	return search, nil
+	return search
 }
 
 // addHosts gives the addresses of names that may be looked up out for the whole call.

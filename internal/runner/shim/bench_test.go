@@ -24,7 +24,6 @@ func openNetwork() *runner.Network {
 	return &runner.Network{Network: spec.Network{Rules: network.Rules{Mode: network.Open, Surroundings: network.Surroundings{
 		Node: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
 		APIServerService: []netip.Addr{netip.MustParseAddr("198.51.100.1")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")},
-		PodsUnknown: true,
 	}}}}
 }
 
