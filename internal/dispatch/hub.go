@@ -28,8 +28,8 @@
 //
 // When the connection ends, the Runner is kept as it was, with the results (Result) and with the list of what the runner had (Accepted):
 // should it never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
-// runner's hello. It goes when the session has another runner or is gone (Forget, DismissSession, the sweep). That of a ToolCall is kept
-// for its result alone: the record says that the call may have been started.
+// runner's hello. That of a session goes when the session has another runner or is gone (Forget, DismissSession, the sweep), that of a call
+// when the call has ended or is gone (Release, Dismiss, the sweep). Until then, no earlier hello of the process counts that comes late.
 //
 // News says who has to look: a result is for its call, a runner that comes or goes for its owner and the calls it had.
 // Only Dismiss stops calls that are gone, after somebody has read that past the cache: that the cache
@@ -51,7 +51,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -74,17 +73,15 @@ type Hub struct {
 	calls, sessions index
 	// left is the memory for the results of those that aren't connected.
 	left *fair.Counter[string]
-	// connections counts those that came; newest is the last one of each process that is gone, by the hash of its key, for as long as an
-	// earlier one may take to be added.
+	// connections counts those that came.
 	connections uint64
-	newest      *cache.Expiring
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
 		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/2), newest: cache.NewExpiring(),
+		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/2),
 	}
 }
 
@@ -155,16 +152,13 @@ func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	return nil
 }
 
-// Accepted are the calls that the runner of a session which holds a key may have got: those that it listed in its last
+// Accepted are the calls that the runner which holds a key may have got: those that it listed in its last
 // hello, and those that it was told of since. known is false when this operator hasn't heard such a runner say hello.
 func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.processes[keyHash]
 	if s == nil {
-		return nil, false
-	}
-	if owner, _ := s.Owner(); !h.isConnected(s) && !owner.IsSession() {
 		return nil, false
 	}
 	// One that waits has no calls.
@@ -191,7 +185,7 @@ func (h *Hub) Forget(keyHash string) {
 	}
 }
 
-// Release forgets a result of a runner whose connection has ended.
+// Release forgets a call of a runner whose connection has ended, and its result. The caller has recorded how the call ended.
 func (h *Hub) Release(keyHash, callUID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,9 +280,7 @@ func (h *Hub) nextOrder() uint64 {
 func (h *Hub) add(s *Runner) bool {
 	h.mu.Lock()
 	old := h.runners[s.hello.JobUID]
-	newest, _ := h.newest.Get(s.keyHash)
-	last, _ := newest.(uint64)
-	if last > s.order || old != nil && !s.displaces(old) {
+	if last := h.processes[s.keyHash]; last != nil && last.order > s.order || old != nil && !s.displaces(old) {
 		h.mu.Unlock()
 		return false
 	}
@@ -338,7 +330,6 @@ func (h *Hub) enter(s *Runner) {
 
 // leave is for a runner that isn't connected any more.
 func (h *Hub) leave(s *Runner) {
-	h.newest.Set(s.keyHash, s.order, 2*listTimeout)
 	s.end()
 	h.settle(s)
 }

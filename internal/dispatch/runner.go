@@ -66,10 +66,7 @@ func (s *Runner) MayServe(ownerUID string) bool {
 
 // displaces says that the runner takes the place of another one of its Job.
 func (s *Runner) displaces(old *Runner) bool {
-	if old.keyHash == s.keyHash {
-		return s.order >= old.order
-	}
-	return !s.IsWaiting() && old.IsWaiting()
+	return old.keyHash == s.keyHash || !s.IsWaiting() && old.IsWaiting()
 }
 
 // objectName is an object of a name in the runner's namespace.
@@ -178,6 +175,7 @@ func (s *Runner) releaseResult(callUID string) {
 	defer s.mu.Unlock()
 	if call := s.served.calls[callUID]; call != nil && (s.over || !call.hasReported) {
 		call.dropResult()
+		call.discard = call.discard || s.over
 	}
 }
 
@@ -201,6 +199,7 @@ func (s *Runner) Refuse(reason string) {
 	s.over = true
 	for _, call := range s.served.calls {
 		call.release()
+		call.discard = true
 	}
 	_ = s.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason, Final: true}})
 	s.close()

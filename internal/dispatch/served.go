@@ -138,13 +138,13 @@ func (v *served) markAll() {
 }
 
 // isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
-// and its results count in any case.
-func (v *served) isRemembered() bool { return v.IsSession() || v.hasResult() }
-
-// hasResult says that a result is there which nobody has acknowledged.
-func (v *served) hasResult() bool {
+// or its only call, until somebody has recorded how that ended.
+func (v *served) isRemembered() bool {
+	if v.IsSession() {
+		return true
+	}
 	for _, call := range v.calls {
-		if call.result != nil {
+		if !call.discard {
 			return true
 		}
 	}
