@@ -224,7 +224,7 @@ func (s *Runner) dismiss(name, except string) {
 		if s.Ack(held.UID) != nil {
 			_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
 		}
-		// One that came on an earlier connection isn't acknowledged: it comes again.
+		// After the end of the connection it isn't acknowledged.
 		s.releaseResult(held.UID)
 	}
 }
@@ -291,7 +291,7 @@ func (s *Runner) setKnown(m *wire.Known) bool {
 }
 
 // setResult takes the result of a call. It says whether the result was to be expected.
-func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
+func (s *Runner) setResult(r *wire.Result, release func()) bool {
 	s.mu.Lock()
 	call := s.served.calls[r.CallUID]
 	if s.over || call == nil || call.hasReported {
@@ -306,12 +306,11 @@ func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
 	s.served.isNew = s.served.isNew || discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
 	s.served.end(call, s.hub.Clock.Now())
-	call.dropResult()
 	if call.IsRecorded {
 		// Somebody else ended the call.
 		release()
 	} else {
-		call.isNew, call.result, call.size, call.releaseResult = true, r, size, release
+		call.isNew, call.result, call.releaseResult = true, r, release
 	}
 	s.mu.Unlock()
 	if discard {

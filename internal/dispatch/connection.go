@@ -76,7 +76,7 @@ func (c *connection) receive() error {
 	stop := context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		m, size, release, err := c.next()
+		m, release, err := c.next()
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (c *connection) receive() error {
 			release()
 			err = errNotSent
 		default:
-			err = c.takeServed(m, size, release)
+			err = c.takeServed(m, release)
 		}
 		if err != nil {
 			return err
@@ -115,36 +115,34 @@ func (c *connection) pong() error {
 	return nil
 }
 
-// next receives one message, and says how large it was. release gives back what it takes of the budget; it is never nil
-// when there is a message.
-func (c *connection) next() (m *wire.Message, size int, release func(), err error) {
+// next receives one message. release gives back what it takes of the budget; it is never nil when there is a message.
+func (c *connection) next() (m *wire.Message, release func(), err error) {
 	if err := c.setReadDeadline(idleTimeout); err != nil {
-		return nil, 0, nil, err
+		return nil, nil, err
 	}
 	read := wire.ReadFromRunner
-	size, err = wire.ReadHeader(c.conn, wire.MaxResult)
+	size, err := wire.ReadHeader(c.conn, wire.MaxResult)
 	switch {
 	case err != nil:
-		return nil, 0, nil, err
+		return nil, nil, err
 	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
 	case size > wire.MaxControl && !c.mayReport():
-		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
+		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
-		m, release, err = c.largeResult(size)
-		return m, size, release, err
+		return c.largeResult(size)
 	}
 	m, err = read(c.conn, size)
 	switch {
 	case err == nil && size > wire.MaxControl && m.Result == nil && !isAsked(m):
-		return nil, 0, nil, errLarge
+		return nil, nil, errLarge
 	case err != nil || m.Result == nil:
-		return m, size, func() {}, err
+		return m, func() {}, err
 	}
 	defer c.sendPongs()()
 	release, err = c.results.acquire(c.ctx, c.hello.Namespace, size)
-	return m, size, release, err
+	return m, release, err
 }
 
 // maxAsked bounds a frame that the operator has asked for; 0 when it waits for none.

@@ -368,8 +368,8 @@ func TestTheBudgetIsGivenBack(t *testing.T) {
 		"by an acknowledgement": func(s *dispatch.Runner, _ *peer) { _ = s.Ack("c1") },
 		"by a record":           func(s *dispatch.Runner, _ *peer) { s.Record("c1"); s.Record("c1") },
 		"by a refusal":          func(s *dispatch.Runner, _ *peer) { s.Refuse("gone") },
-		"by the end":            func(_ *dispatch.Runner, p *peer) { p.Close() },
-		"by a protocol error":   func(_ *dispatch.Runner, p *peer) { p.announce(1 << 30) },
+		"by a release":          func(_ *dispatch.Runner, p *peer) { p.Close() },
+		"by one after an error": func(_ *dispatch.Runner, p *peer) { p.announce(1 << 30) },
 	} {
 		for what, owner := range owners {
 			synctest.Test(t, func(t *testing.T) {
@@ -384,6 +384,7 @@ func TestTheBudgetIsGivenBack(t *testing.T) {
 					end(session, p)
 					if name != "by an acknowledgement" && name != "by a record" {
 						o.event(t)
+						o.hub.Release(session.KeyHash(), "c1")
 					}
 				}
 			})

@@ -88,13 +88,13 @@ func (c *connection) nextHeld() (*wire.Message, error) {
 var errLarge = errors.New("a message has a size that none of its kind has")
 
 // takeServed takes a message about calls of a runner that has begun.
-func (c *connection) takeServed(m *wire.Message, size int, release func()) error {
+func (c *connection) takeServed(m *wire.Message, release func()) error {
 	expected := false
 	switch {
 	case m.Known != nil:
 		expected = c.setKnown(m.Known)
 	case m.Result != nil:
-		expected = c.setResult(m.Result, size, release)
+		expected = c.setResult(m.Result, release)
 	default:
 		return errNotSent
 	}

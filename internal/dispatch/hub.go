@@ -39,8 +39,8 @@
 //
 // A runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
 // acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
-// namespace, and of another one when its connection has ended: where that is used up, it isn't kept. So have decisions: then
-// HeldCall.Decision is empty, and the result brings the decision back.
+// namespace until it is acknowledged or released, or its runner connects again, which sends it again. So do decisions: where their
+// budget is used up, HeldCall.Decision is empty, and the result brings the decision back.
 package dispatch
 
 import (
@@ -54,7 +54,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/fair"
 )
 
 // Hub holds the runners that are connected now, by the UID of their Job, and what is still to be known of those that were.
@@ -71,8 +70,6 @@ type Hub struct {
 	// calls has the runners that were made for a call or have it, sessions those of a ToolSession: no pass over an
 	// object looks at all of them.
 	calls, sessions index
-	// left is the memory for the results of those that aren't connected.
-	left *fair.Counter[string]
 	// connections counts those that came.
 	connections uint64
 }
@@ -81,7 +78,6 @@ type Hub struct {
 func NewHub(notify func(*Runner)) *Hub {
 	return &Hub{
 		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/2),
 	}
 }
 
@@ -142,7 +138,7 @@ func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Runner, error) 
 func (h *Hub) isConnected(s *Runner) bool { return h.runners[s.hello.JobUID] == s }
 
 // Result returns what the runner that holds a key reported about a call, also when its connection has ended; nil when
-// there is nothing.
+// there is nothing. One that has connected again reports it again.
 func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()

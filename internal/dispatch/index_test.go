@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/fair"
 )
 
 // newOfflineRunner is a runner that says nothing.
@@ -69,7 +68,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			case 6:
 				if !s.IsWaiting() {
 					results++
-					s.setResult(&wire.Result{CallUID: uid}, 1, func() { results-- })
+					s.setResult(&wire.Result{CallUID: uid}, func() { results-- })
 				}
 			case 7:
 				_ = s.Ack(uid)
@@ -84,7 +83,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			h.remove(s)
 			h.Forget(s.keyHash)
 		}
-		if len(h.calls)+len(h.sessions)+len(h.runners)+len(h.processes) != 0 || results != 0 || h.left.Used() != 0 {
+		if len(h.calls)+len(h.sessions)+len(h.runners)+len(h.processes) != 0 || results != 0 {
 			t.Fatalf("seed %d: left are %v, %v and %d results", seed, h.calls, h.sessions, results)
 		}
 	}
@@ -133,35 +132,5 @@ func BenchmarkDismiss(b *testing.B) {
 				h.Dismiss("ns", "call", "uid", "gone")
 			}
 		})
-	}
-}
-
-// A runner that lives sends its results again: of those that are gone they are kept as far as there is room.
-func TestResultsOfRunnersThatAreGoneAreBounded(t *testing.T) {
-	t.Parallel()
-	const room = 2 * (1000 + leftOverhead)
-	h := NewHub(func(*Runner) {})
-	h.left = fair.NewCounter[string](room, room)
-	lose := func(job string) bool {
-		s := newOfflineRunner(h, job, "")
-		s.served = newServed(wire.BeginCall("c", "call").Owner, time.Now())
-		s.served.add(HeldCall{UID: "c", Name: "call", State: Running})
-		h.add(s)
-		s.setResult(&wire.Result{CallUID: "c"}, 1000, func() {})
-		h.remove(s)
-		return h.Result(s.keyHash, "c") != nil
-	}
-	if !lose("a") || !lose("b") || lose("c") {
-		t.Error("the first two have room, and the third has none")
-	}
-	h.Release("key-a", "c")
-	if !lose("c") {
-		t.Error("what was released has made no room")
-	}
-	for _, key := range []string{"key-b", "key-c"} {
-		h.Release(key, "c")
-	}
-	if h.left.Used() != 0 || len(h.processes) != 0 || len(h.calls) != 0 {
-		t.Errorf("%d bytes are left, of %d", h.left.Used(), len(h.processes))
 	}
 }

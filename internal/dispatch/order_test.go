@@ -175,7 +175,7 @@ func TestNothingCountsThatARunnerSaysAfterItWasRefused(t *testing.T) {
 			s.Refuse("gone")
 		}
 		released := 0
-		s.setResult(&wire.Result{CallUID: "c"}, 1, func() { released++ })
+		s.setResult(&wire.Result{CallUID: "c"}, func() { released++ })
 		_ = s.Stop("c", "call", "reason")
 		_ = s.End("over")
 		h.remove(s)
@@ -204,7 +204,7 @@ func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 			{func() { _ = s.Begin(c.begin) }, false},
 			{func() { _ = s.Assign(c.begin.UID, &wire.Assignment{CallUID: "c", CallName: "call", Decision: "d"}) }, false},
 			{func() { _ = s.Ack("c") }, false},
-			{func() { s.setResult(&wire.Result{CallUID: "c"}, 1, func() {}) }, false},
+			{func() { s.setResult(&wire.Result{CallUID: "c"}, func() {}) }, false},
 			{func() { s.Record("c") }, false},
 			{func() { _ = s.Ack("c") }, c.want},
 		} {

@@ -138,8 +138,8 @@ func (s *Runner) markAll() {
 	s.served.markAll()
 }
 
-// end has the connection take and send nothing more. What the runner has then stays known, as far as there is room for its results: it
-// has no other calls, unless it connects again.
+// end has the connection take and send nothing more. What the runner has then stays known: it has no other calls, unless it connects
+// again.
 func (s *Runner) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,16 +147,6 @@ func (s *Runner) end() {
 	s.served.markAll()
 	for _, call := range s.served.calls {
 		call.dropDecision()
-		if call.result == nil {
-			continue
-		}
-		// The budget is for what connected runners send.
-		call.releaseResult()
-		if share, ok := s.hub.left.Acquire(int64(call.size+leftOverhead), s.hello.Namespace); ok {
-			call.releaseResult = share.Release
-		} else {
-			call.result = nil
-		}
 	}
 }
 
@@ -169,13 +159,13 @@ func (s *Runner) continueFrom(last *Runner) {
 	s.served.continueFrom(&last.served)
 }
 
-// releaseResult drops the result of a call, unless it came on this connection, which is there: that is acknowledged.
+// releaseResult drops the result of a call when the connection has ended. Otherwise it is acknowledged.
 func (s *Runner) releaseResult(callUID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.served.calls[callUID]; call != nil && (s.over || !call.hasReported) {
+	if call := s.served.calls[callUID]; call != nil && s.over {
 		call.dropResult()
-		call.discard = call.discard || s.over
+		call.discard = true
 	}
 }
 

@@ -46,10 +46,8 @@ type heldCall struct {
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
 	isNew   bool
-	// result is what nobody has acknowledged, on this connection or the last one; nil for nothing. releaseResult gives back the memory that
-	// it takes of the budget.
+	// result is what nobody has acknowledged; nil for nothing. releaseResult gives back the memory that it takes of the budget.
 	result        *wire.Result
-	size          int
 	releaseResult func()
 	// releaseDecision gives back the memory that the decision takes; nil when it takes none.
 	releaseDecision func()
@@ -271,15 +269,11 @@ func (v *served) markRoom() bool {
 	return true
 }
 
-// continueFrom takes over what was known on the last connection: the results, until they come again, and when a call ended. It has the
-// calls looked at that the runner had then and has no more.
+// continueFrom takes over when a call ended on the last connection. It has the calls looked at that the runner had then and has no more.
 func (v *served) continueFrom(last *served) {
 	v.lastEnd = last.lastEnd
 	for uid, before := range last.calls {
-		if call := v.calls[uid]; call != nil {
-			call.result, call.size, call.releaseResult = before.result, before.size, before.releaseResult
-			before.result = nil
-		} else {
+		if v.calls[uid] == nil {
 			v.lost = append(v.lost, before.Name)
 		}
 	}
