@@ -270,28 +270,29 @@ func (s *Runner) Unpause() {
 	s.served.paused = false
 }
 
-// setKnown notes that the result of a call was acknowledged before. It says whether the message was to be expected.
-func (s *Runner) setKnown(m *wire.Known) bool {
+// setKnown notes that the result of a call was acknowledged before. It says what is new, and whether the message was to be expected.
+func (s *Runner) setKnown(m *wire.Known) (news News, expected bool) {
 	s.mu.Lock()
 	call := s.served.calls[m.CallUID]
 	if call == nil || call.State != Assigned && call.State != Withdrawn {
 		s.mu.Unlock()
-		return false
+		return News{}, false
 	}
-	call.State, call.isNew, call.hasReported = Known, true, true
+	call.State, call.hasReported = Known, true
 	s.served.end(call, s.hub.Clock.Now())
 	s.served.taken--
 	discard := call.discard
-	s.served.isNew = s.served.isNew || discard
 	s.mu.Unlock()
 	if discard {
+		// Nobody looks at the call any more, and it leaves its place.
 		_ = s.Ack(m.CallUID)
+		return News{Owner: true}, true
 	}
-	return true
+	return News{Ended: []string{call.Name}}, true
 }
 
-// setResult takes the result of a call. It says whether the result was to be expected.
-func (s *Runner) setResult(r *wire.Result, release func()) bool {
+// setResult takes the result of a call. It says what is new, and whether the result was to be expected.
+func (s *Runner) setResult(r *wire.Result, release func()) (news News, expected bool) {
 	s.mu.Lock()
 	call := s.served.calls[r.CallUID]
 	if s.over || call == nil || call.hasReported {
@@ -300,33 +301,33 @@ func (s *Runner) setResult(r *wire.Result, release func()) bool {
 		expected := s.over || crossed
 		s.mu.Unlock()
 		release()
-		return expected
+		return News{}, expected
 	}
 	discard := call.discard
-	s.served.isNew = s.served.isNew || discard && call.State != Ended
+	leavesPlace := discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
 	s.served.end(call, s.hub.Clock.Now())
-	if call.IsRecorded {
+	if call.IsRecorded || discard {
 		// Somebody else ended the call.
 		release()
 	} else {
-		call.isNew, call.result, call.releaseResult = true, r, release
+		call.result, call.releaseResult = r, release
+		news.Ended = []string{call.Name}
 	}
 	s.mu.Unlock()
 	if discard {
 		_ = s.Ack(r.CallUID)
 	}
-	return true
+	news.Owner = leavesPlace
+	return news, true
 }
 
-// News is what the reconcilers have to look at because of a runner that has begun.
+// News is what the reconcilers have to look at because of a runner.
 type News struct {
-	// Owner says that the runner has come or gone, or has room again for a call that wasn't assigned.
+	// Owner says that the runner has come or gone, or has room again for a call that wasn't assigned: also because a call has ended
+	// which nobody looks at any more.
 	Owner bool
 	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
 	// went, or has lost.
 	Ended, Calls []string
 }
-
-// TakeNews is what is new since it was last taken.
-func (s *Runner) TakeNews() News { return inServed(s, (*served).takeNews) }

@@ -169,7 +169,6 @@ func TestAResultOfACallThatIsRecordedIsReadAndDropped(t *testing.T) {
 	for name, state := range map[string]wire.CallState{"it runs": wire.Running, "it has ended": wire.Ended} {
 		forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 			m.connect(held("c1", state))
-			m.session.TakeNews()
 			m.session.Record("c1")
 			m.send(largeResultOf("c1", 100<<10))
 			if m.isOver() || m.session.ResultOf("c1") != nil || states(m.session.HeldCalls()) != "c1 Ended" {

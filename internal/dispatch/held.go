@@ -89,17 +89,18 @@ var errLarge = errors.New("a message has a size that none of its kind has")
 
 // takeServed takes a message about calls of a runner that has begun.
 func (c *connection) takeServed(m *wire.Message, release func()) error {
+	var news News
 	expected := false
 	switch {
 	case m.Known != nil:
-		expected = c.setKnown(m.Known)
+		news, expected = c.setKnown(m.Known)
 	case m.Result != nil:
-		expected = c.setResult(m.Result, release)
+		news, expected = c.setResult(m.Result, release)
 	default:
 		return errNotSent
 	}
 	if expected {
-		c.hub.notify(c.Runner)
+		c.hub.notify(c.Runner, news)
 		return nil
 	}
 	if !c.unexpected.Allow() {

@@ -214,7 +214,6 @@ func TestResultsOfASessionTakeTheirPartsOfTheBudget(t *testing.T) {
 		expect(t, "news with room", o.news(), "call-c3")
 		for name, end := range map[string]func(){"an end": func() { m.disconnect() }, "a refusal": func() { m.session.Refuse("no"); o.news() }} {
 			m.connect(held("c2", wire.Ended), held("c3", wire.Ended))
-			m.session.TakeNews()
 			for _, uid := range []string{"c2", "c3"} {
 				m.send(largeResultOf(uid, size))
 			}
@@ -300,7 +299,6 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 		p := n.peer(t)
 		p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = &wire.Serving{Owner: theSession} }))
 		s := o.event(t)
-		s.TakeNews()
 		large := func(uid string) *wire.Assignment {
 			a := assignmentOf(uid)
 			a.Stdin = make([]byte, dispatch.MaxQueuedBytes)

@@ -60,7 +60,7 @@ import (
 type Hub struct {
 	// Clock tells when runners were last used: the machine's, unless another one is set before a runner connects.
 	Clock  clock.PassiveClock
-	notify func(*Runner)
+	notify func(*Runner, News)
 
 	mu      sync.Mutex
 	since   time.Time
@@ -75,7 +75,7 @@ type Hub struct {
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
-func NewHub(notify func(*Runner)) *Hub {
+func NewHub(notify func(*Runner, News)) *Hub {
 	return &Hub{
 		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
 	}
@@ -284,16 +284,16 @@ func (h *Hub) add(s *Runner) bool {
 	if old != nil {
 		h.leave(old)
 	}
-	h.enter(s)
+	news := h.enter(s)
 	h.mu.Unlock()
 	if old != nil {
 		old.close()
 		if !old.IsWaiting() && s.IsWaiting() {
 			// The owner has to know: the beginning was lost.
-			h.notify(old)
+			h.notify(old, old.news())
 		}
 	}
-	h.notify(s)
+	h.notify(s, news)
 	return true
 }
 
@@ -306,22 +306,23 @@ func (h *Hub) remove(s *Runner) {
 	}
 	h.mu.Unlock()
 	if current {
-		h.notify(s)
+		h.notify(s, s.news())
 	}
 }
 
 // The rest needs the lock.
 
 // enter makes a runner found by what it has. What the runner says now replaces what it said before.
-func (h *Hub) enter(s *Runner) {
+func (h *Hub) enter(s *Runner) News {
+	news := s.news()
 	before := h.processes[s.keyHash]
 	h.processes[s.keyHash] = s
 	if before != nil && !h.isConnected(before) {
-		s.continueFrom(before)
+		news.Calls = append(news.Calls, s.continueFrom(before)...)
 		h.forget(before)
 	}
-	s.markAll()
 	h.find(s, true)
+	return news
 }
 
 // leave is for a runner that isn't connected any more.

@@ -184,7 +184,7 @@ func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
 }
 
 func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
-	hub := dispatch.NewHub(func(*dispatch.Runner) {})
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {})
 	if !hub.Since().IsZero() {
 		t.Errorf("before it listens: %s", hub.Since())
 	}
@@ -196,7 +196,7 @@ func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
 }
 
 func TestAHubWithoutRunnersHasNothing(t *testing.T) {
-	hub := dispatch.NewHub(func(*dispatch.Runner) { t.Error("it told of something") })
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) { t.Error("it told of something") })
 	hub.Release("key", "c1")
 	hub.Dismiss("ns", "call", "", "reason")
 	if hub.Runner("job") != nil || hub.RunnerByKey("key") != nil || hub.Result("key", "c1") != nil || hub.Len() != 0 {

@@ -31,7 +31,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 5))
-		h := NewHub(func(*Runner) {})
+		h := NewHub(func(*Runner, News) {})
 		var runners []*Runner
 		results := 0
 		name := func(what string, n int) string { return fmt.Sprint(what, random.IntN(n)) }
@@ -122,7 +122,7 @@ func checkIndex(t *testing.T, h *Hub) {
 func BenchmarkDismiss(b *testing.B) {
 	for _, connected := range []int{10, 8000} {
 		b.Run(fmt.Sprint(connected, " connected"), func(b *testing.B) {
-			h := NewHub(func(*Runner) {})
+			h := NewHub(func(*Runner, News) {})
 			for i := range connected {
 				s := newOfflineRunner(h, fmt.Sprint("job-", i), "")
 				s.served = newServed(sessionOwner(i), time.Now())

@@ -38,7 +38,7 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned, c2 Assigned")
 		m.connect(held("c2", wire.Running))
 		expect(t, "its hello", accepted(t, o, m), "c2 Running")
-		expect(t, "its news", fmt.Sprint(m.session.TakeNews()), "{true [] [call-c1 call-c2 call-c3]}")
+		expect(t, "its news", fmt.Sprint(inOrder(o.last)), "[owner call-c1 call-c2 call-c3]")
 		m.disconnect()
 		expect(t, "lost again", accepted(t, o, m), "c2 Running")
 		o.hub.Forget(key)

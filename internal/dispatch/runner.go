@@ -120,8 +120,8 @@ func (s *Runner) hasOther(name, uid string) bool {
 
 // noticeRoom has the session looked at when a call waits for the runner to read.
 func (s *Runner) noticeRoom() {
-	if inServed(s, (*served).markRoom) {
-		s.hub.notify(s)
+	if inServed(s, func(v *served) (was bool) { was, v.isAwaited = v.isAwaited, false; return was }) {
+		s.hub.notify(s, News{Owner: true})
 	}
 }
 
@@ -131,12 +131,8 @@ func (s *Runner) hasExited() bool { return inServed(s, (*served).isDone) }
 // mayReport says whether a result can come now: the runner has a call that it hasn't reported.
 func (s *Runner) mayReport() bool { return inServed(s, (*served).mayReport) }
 
-// markAll has all that the runner has looked at.
-func (s *Runner) markAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.served.markAll()
-}
+// news is that of a runner that comes or goes: about all that it has.
+func (s *Runner) news() News { return inServed(s, (*served).news) }
 
 // end has the connection take and send nothing more. What the runner has then stays known: it has no other calls, unless it connects
 // again.
@@ -144,19 +140,19 @@ func (s *Runner) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	s.served.markAll()
 	for _, call := range s.served.calls {
 		call.dropDecision()
 	}
 }
 
-// continueFrom takes over what was known of the runner when its last connection ended.
-func (s *Runner) continueFrom(last *Runner) {
+// continueFrom takes over what was known of the runner when its last connection ended. It returns the names of calls that the runner had
+// then and has no more: it never started them.
+func (s *Runner) continueFrom(last *Runner) (lost []string) {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.served.continueFrom(&last.served)
+	return s.served.continueFrom(&last.served)
 }
 
 // releaseResult drops the result of a call when the connection has ended. Otherwise it is acknowledged.

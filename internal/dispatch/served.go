@@ -22,17 +22,11 @@ type served struct {
 	stops int
 	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
 	ending, paused bool
-	// isNew says that there is news for the owner, and nobody has taken it: also that a call has ended which nobody looks at
-	// any more, and left its place.
-	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
 	isAwaited bool
 	// used is when a call that takes the session's turns, or a transfer, was there last, or else when the runner began or connected;
 	// lastEnd is when a call ended last, zero when none has.
 	used, lastEnd time.Time
-	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
-	// are news.
-	lost []string
 }
 
 // heldCall is a call that the runner has, or may have.
@@ -45,7 +39,6 @@ type heldCall struct {
 	hasReported bool
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
-	isNew   bool
 	// result is what nobody has acknowledged; nil for nothing. releaseResult gives back the memory that it takes of the budget.
 	result        *wire.Result
 	releaseResult func()
@@ -125,14 +118,6 @@ func (v *served) mayReport() bool {
 		}
 	}
 	return false
-}
-
-// markAll has all that the runner has looked at.
-func (v *served) markAll() {
-	v.isNew = true
-	for _, call := range v.calls {
-		call.isNew = true
-	}
 }
 
 // isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
@@ -250,51 +235,26 @@ func (v *served) discardOthers(name, uid string) []HeldCall {
 	return others
 }
 
-// remind has the calls looked at whose end nobody has taken. It says whether there are any.
-func (v *served) remind() (found bool) {
-	for _, call := range v.calls {
-		if call.hasReported {
-			call.isNew, found = true, true
-		}
-	}
-	return found
-}
-
-// markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
-func (v *served) markRoom() bool {
-	if !v.isAwaited {
-		return false
-	}
-	v.isAwaited, v.isNew = false, true
-	return true
-}
-
-// continueFrom takes over when a call ended on the last connection. It has the calls looked at that the runner had then and has no more.
-func (v *served) continueFrom(last *served) {
+// continueFrom takes over when a call ended on the last connection.
+func (v *served) continueFrom(last *served) (lost []string) {
 	v.lastEnd = last.lastEnd
 	for uid, before := range last.calls {
 		if v.calls[uid] == nil {
-			v.lost = append(v.lost, before.Name)
+			lost = append(lost, before.Name)
 		}
 	}
+	return lost
 }
 
-// takeNews is what is new since it was last taken.
-func (v *served) takeNews() News {
-	n := News{Owner: v.isNew, Calls: v.lost}
-	v.isNew, v.lost = false, nil
+// news is about the owner and all calls.
+func (v *served) news() News {
+	n := News{Owner: true}
 	for _, call := range v.calls {
-		switch {
-		case !call.isNew:
-			continue
-		case call.hasReported:
+		if call.hasReported {
 			n.Ended = append(n.Ended, call.Name)
-		default:
+		} else {
 			n.Calls = append(n.Calls, call.Name)
 		}
-		call.isNew = false
 	}
-	slices.Sort(n.Ended)
-	slices.Sort(n.Calls)
 	return n
 }
