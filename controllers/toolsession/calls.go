@@ -66,7 +66,7 @@ func heldBy(runner *dispatch.Runner) (running, foreground, ended int) {
 			}
 		case dispatch.Ended:
 			ended++
-		case dispatch.Withdrawn, dispatch.Known:
+		case dispatch.Known:
 		}
 	}
 	return running, foreground, ended

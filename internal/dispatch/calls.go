@@ -19,9 +19,6 @@ const (
 	Assigned CallState = "Assigned"
 	// Running says that the runner listed the call in its hello: it has started it, or is about to.
 	Running CallState = "Running"
-	// Withdrawn says that the runner was told not to start a call that it wasn't given on this connection, and that it
-	// hasn't answered.
-	Withdrawn CallState = "Withdrawn"
 	// Ended says that the runner has the call's result. The result may still be on its way.
 	Ended CallState = "Ended"
 	// Known says that the runner had the call's result, and that it was acknowledged.
@@ -56,12 +53,12 @@ var (
 	errNotServed  = errors.New("the runner serves something else")
 	errMadeFor    = errors.New("the runner was made for another call")
 	errNotEnded   = errors.New("the call has not ended")
+	errNotHeld    = errors.New("the runner doesn't have the call")
 	errNoDecision = errors.New("a session's call can't be assigned without its decision")
 	errOver       = fmt.Errorf("the runner's connection has ended: %w", net.ErrClosed)
 )
 
-// Taken is how many calls the runner has taken: those that it was given, and those that it was told never to
-// start.
+// Taken is how many calls the runner has taken.
 func (s *Runner) Taken() int { return inServed(s, func(v *served) int { return v.taken }) }
 
 // HeldCalls are the calls that the runner has, in the order in which they came.
@@ -199,22 +196,21 @@ func (s *Runner) Record(callUID string) {
 	}
 }
 
-// Stop asks the runner, once a connection, to stop a call, and never to start one that it doesn't have.
-// The call's result follows in any case. reason is what the result says.
-func (s *Runner) Stop(callUID, callName, reason string) error {
+// Stop asks the runner, once a connection, to stop a call that it has. The call's result follows in any case. reason is what the
+// result says.
+func (s *Runner) Stop(callUID, reason string) error {
 	s.mu.Lock()
-	if s.over {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	call := s.served.calls[callUID]
+	switch {
+	case s.over:
 		return errOver
+	case call == nil:
+		return errNotHeld
+	case call.stopped || call.HasEnded():
+		return nil
 	}
-	added, again, err := s.served.stop(callUID, callName)
-	s.mu.Unlock()
-	if again || err != nil {
-		return err
-	}
-	if added {
-		s.hub.reindex(s, s.objectName(callName))
-	}
+	call.stopped = true
 	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
 }
 
@@ -222,7 +218,7 @@ func (s *Runner) Stop(callUID, callName, reason string) error {
 func (s *Runner) dismiss(name, except string) {
 	for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(name, except) }) {
 		if s.Ack(held.UID) != nil {
-			_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
+			_ = s.Stop(held.UID, v1alpha1.ReasonCancelRequested)
 		}
 		// After the end of the connection it isn't acknowledged.
 		s.releaseResult(held.UID)
@@ -270,13 +266,16 @@ func (s *Runner) Unpause() {
 	s.served.paused = false
 }
 
-// setKnown notes that the result of a call was acknowledged before. It says what is new, and whether the message was to be expected.
-func (s *Runner) setKnown(m *wire.Known) (news News, expected bool) {
+// errUnexpected is about what no runner sends.
+var errUnexpected = errors.New("a message about a call that the runner doesn't have, or has reported")
+
+// setKnown notes that the result of a call was acknowledged before. It says what is new.
+func (s *Runner) setKnown(m *wire.Known) (News, error) {
 	s.mu.Lock()
 	call := s.served.calls[m.CallUID]
-	if call == nil || call.State != Assigned && call.State != Withdrawn {
+	if call == nil || call.State != Assigned {
 		s.mu.Unlock()
-		return News{}, false
+		return News{}, errUnexpected
 	}
 	call.State, call.hasReported = Known, true
 	s.served.end(call, s.hub.Clock.Now())
@@ -286,22 +285,22 @@ func (s *Runner) setKnown(m *wire.Known) (news News, expected bool) {
 	if discard {
 		// Nobody looks at the call any more, and it leaves its place.
 		_ = s.Ack(m.CallUID)
-		return News{Owner: true}, true
+		return News{Owner: true}, nil
 	}
-	return News{Ended: []string{call.Name}}, true
+	return News{Ended: []string{call.Name}}, nil
 }
 
-// setResult takes the result of a call. It says what is new, and whether the result was to be expected.
-func (s *Runner) setResult(r *wire.Result, release func()) (news News, expected bool) {
+// setResult takes the result of a call. It says what is new.
+func (s *Runner) setResult(r *wire.Result, release func()) (news News, err error) {
 	s.mu.Lock()
 	call := s.served.calls[r.CallUID]
 	if s.over || call == nil || call.hasReported {
-		crossed := s.served.stops > 0
-		s.served.stops = max(s.served.stops-1, 0)
-		expected := s.over || crossed
+		if !s.over {
+			err = errUnexpected
+		}
 		s.mu.Unlock()
 		release()
-		return News{}, expected
+		return News{}, err
 	}
 	discard := call.discard
 	leavesPlace := discard && call.State != Ended
@@ -319,7 +318,7 @@ func (s *Runner) setResult(r *wire.Result, release func()) (news News, expected 
 		_ = s.Ack(r.CallUID)
 	}
 	news.Owner = leavesPlace
-	return news, true
+	return news, nil
 }
 
 // News is what the reconcilers have to look at because of a runner.

@@ -21,8 +21,6 @@ const (
 	// of it must arrive in each second after that.
 	resultGrace   = 5 * time.Second
 	minResultRate = 128 << 10
-	// A runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
-	unexpectedPerSecond, unexpectedBurst = 1, wire.MaxHeldCalls
 	// A runner pings every wire.PingInterval, also while its result waits for room. More often than this, it only costs time.
 	pingsPerSecond, pingBurst = 1, 600
 )
@@ -31,8 +29,8 @@ const (
 type connection struct {
 	*Runner
 	conn *tls.Conn
-	// pings and unexpected bound what a runner may say for no purpose.
-	pings, unexpected *rate.Limiter
+	// pings bounds what a runner may say for no purpose.
+	pings *rate.Limiter
 	// ctx ends when the connection is closed.
 	ctx context.Context
 }
@@ -50,10 +48,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		s.served = newServed(serving.Owner, a.Hub.Clock.Now())
 		s.served.taken = serving.Taken
 	}
-	return &connection{
-		Runner: s, conn: conn, ctx: ctx,
-		pings: rate.NewLimiter(pingsPerSecond, pingBurst), unexpected: rate.NewLimiter(unexpectedPerSecond, unexpectedBurst),
-	}
+	return &connection{Runner: s, conn: conn, ctx: ctx, pings: rate.NewLimiter(pingsPerSecond, pingBurst)}
 }
 
 // turnAway says why the runner isn't served. A refusal that isn't final lets a runner that has begun keep what it has, and dial
@@ -102,9 +97,8 @@ func (c *connection) receive() error {
 }
 
 var (
-	errNotSent    = errors.New("a message that a runner doesn't send")
-	errPings      = errors.New("the runner pings too often")
-	errUnexpected = errors.New("too many messages about calls that the runner doesn't have")
+	errNotSent = errors.New("a message that a runner doesn't send")
+	errPings   = errors.New("the runner pings too often")
 )
 
 func (c *connection) pong() error {

@@ -88,23 +88,18 @@ func (c *connection) nextHeld() (*wire.Message, error) {
 var errLarge = errors.New("a message has a size that none of its kind has")
 
 // takeServed takes a message about calls of a runner that has begun.
-func (c *connection) takeServed(m *wire.Message, release func()) error {
+func (c *connection) takeServed(m *wire.Message, release func()) (err error) {
 	var news News
-	expected := false
 	switch {
 	case m.Known != nil:
-		news, expected = c.setKnown(m.Known)
+		news, err = c.setKnown(m.Known)
 	case m.Result != nil:
-		news, expected = c.setResult(m.Result, release)
+		news, err = c.setResult(m.Result, release)
 	default:
-		return errNotSent
+		err = errNotSent
 	}
-	if expected {
+	if err == nil {
 		c.hub.notify(c.Runner, news)
-		return nil
 	}
-	if !c.unexpected.Allow() {
-		return errUnexpected
-	}
-	return nil
+	return err
 }

@@ -16,8 +16,7 @@
 //
 //	its hello lists a call              Running, Ended
 //	Assign                              Assigned; Ended with its result
-//	Stop, of a call that it has         no change: the result follows
-//	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
+//	Stop                                no change: the result follows
 //	it answers Known                    Known: the result was acknowledged before
 //	Record                              no change: the result is dropped, also when it comes later
 //	Ack                                 dropped, with the result; at once when the result comes later
@@ -158,7 +157,7 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 		return nil, false
 	}
 	// One that waits has no calls.
-	return acceptedOf(s.HeldCalls()), true
+	return s.HeldCalls(), true
 }
 
 // LastCallEnded is when the runner of a session that holds a key last reported the end of a call to this operator; zero when it hasn't.

@@ -64,11 +64,11 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			case 3, 4:
 				_ = s.Assign(owner.UID, &wire.Assignment{CallUID: uid, CallName: name("call", 3), Decision: "d"})
 			case 5:
-				_ = s.Stop(uid, name("call", 3), "reason")
+				_ = s.Stop(uid, "reason")
 			case 6:
 				if !s.IsWaiting() {
 					results++
-					s.setResult(&wire.Result{CallUID: uid}, func() { results-- })
+					_, _ = s.setResult(&wire.Result{CallUID: uid}, func() { results-- })
 				}
 			case 7:
 				_ = s.Ack(uid)

@@ -6,7 +6,6 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/result"
 )
 
 // accepted are the calls that the operator says the runner may have started.
@@ -31,14 +30,11 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 		m.session = o.event(t)
 		m.begin()
 		m.mustAssign("c1", "c2")
-		if err := m.session.Stop("c3", "call-c3", result.CancelRequested); err != nil {
-			t.Fatal(err)
-		}
 		m.disconnect()
 		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned, c2 Assigned")
 		m.connect(held("c2", wire.Running))
 		expect(t, "its hello", accepted(t, o, m), "c2 Running")
-		expect(t, "its news", fmt.Sprint(inOrder(o.last)), "[owner call-c1 call-c2 call-c3]")
+		expect(t, "its news", fmt.Sprint(inOrder(o.last)), "[owner call-c1 call-c2]")
 		m.disconnect()
 		expect(t, "lost again", accepted(t, o, m), "c2 Running")
 		o.hub.Forget(key)

@@ -175,8 +175,8 @@ func TestNothingCountsThatARunnerSaysAfterItWasRefused(t *testing.T) {
 			s.Refuse("gone")
 		}
 		released := 0
-		s.setResult(&wire.Result{CallUID: "c"}, func() { released++ })
-		_ = s.Stop("c", "call", "reason")
+		_, _ = s.setResult(&wire.Result{CallUID: "c"}, func() { released++ })
+		_ = s.Stop("c", "reason")
 		_ = s.End("over")
 		h.remove(s)
 		if released != 1 || h.Result(s.keyHash, "c") != nil {
@@ -204,7 +204,7 @@ func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 			{func() { _ = s.Begin(c.begin) }, false},
 			{func() { _ = s.Assign(c.begin.UID, &wire.Assignment{CallUID: "c", CallName: "call", Decision: "d"}) }, false},
 			{func() { _ = s.Ack("c") }, false},
-			{func() { s.setResult(&wire.Result{CallUID: "c"}, func() {}) }, false},
+			{func() { _, _ = s.setResult(&wire.Result{CallUID: "c"}, func() {}) }, false},
 			{func() { s.Record("c") }, false},
 			{func() { _ = s.Ack("c") }, c.want},
 		} {

@@ -16,10 +16,8 @@ type served struct {
 	calls map[string]*heldCall
 	// came is how many have come.
 	came int
-	// taken is how many calls the runner had taken when it said hello, and was assigned or told never to start since.
+	// taken is how many calls the runner had taken when it said hello, and was assigned since.
 	taken int
-	// stops counts the Stops that may be answered by a result that came already.
-	stops int
 	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
 	ending, paused bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
@@ -81,17 +79,6 @@ func (v *served) list() []HeldCall {
 	return list
 }
 
-// acceptedOf are the calls that a runner which has these may have started. One that it was only told not to start isn't
-// among them: what was sent on earlier connections is in its hello, or was never handled.
-func acceptedOf(calls []HeldCall) (accepted []HeldCall) {
-	for _, call := range calls {
-		if call.State != Withdrawn {
-			accepted = append(accepted, call)
-		}
-	}
-	return accepted
-}
-
 // hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
 func (v *served) hasRoom() bool {
 	running, ended := 0, 0
@@ -101,7 +88,7 @@ func (v *served) hasRoom() bool {
 			running++
 		case Ended:
 			ended++
-		case Withdrawn, Known:
+		case Known:
 		}
 	}
 	return running < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls && ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
@@ -109,9 +96,6 @@ func (v *served) hasRoom() bool {
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
-	if v.stops > 0 {
-		return true
-	}
 	for _, call := range v.calls {
 		if !call.hasReported {
 			return true
@@ -180,26 +164,6 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 		return nil, nil
 	}
 	return v.drop(callUID), nil
-}
-
-// stop notes that the runner is told to stop a call. added says that the runner doesn't have it, again that it was told before or
-// has nothing to stop.
-func (v *served) stop(callUID, callName string) (added, again bool, err error) {
-	call := v.calls[callUID]
-	switch {
-	case !v.hasBegun(), !v.takes(callUID):
-		return false, false, errNotServed
-	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
-		return false, false, ErrNoRoom
-	case call == nil:
-		v.taken++
-		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
-	case call.stopped || call.State == Ended || call.State == Known:
-		return false, true, nil
-	}
-	call.stopped = true
-	v.stops++
-	return added, false, nil
 }
 
 // pause has the runner be given no call. It says false, and does nothing, when the runner has one that takes the session's turn.

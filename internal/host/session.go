@@ -87,7 +87,7 @@ func (h *SessionHost) Room() Room {
 			}
 		case dispatch.Ended:
 			ended++
-		case dispatch.Withdrawn, dispatch.Known:
+		case dispatch.Known:
 		}
 	}
 	if ended >= wire.MaxUnacknowledged {

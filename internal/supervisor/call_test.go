@@ -29,15 +29,19 @@ func TestTheRunnerOfACallTakesNoOther(t *testing.T) {
 				}
 				// It is told never to start another one, and doesn't remember that in place of its own.
 				p.in <- stopped("c2")
+				hasSent := false
 				for m := range p.out {
 					if m.Result.CallUID == "c2" {
 						break
 					}
+					hasSent = true
 				}
 				p.in <- ack("c2")
 				p.in <- stopped("c1")
-				if o := b.wantResult(p, "c1"); o.Started != (len(before) > 0) {
-					t.Errorf("got %+v", o)
+				if !hasSent {
+					if o := b.wantResult(p, "c1"); o.Started != (len(before) > 0) {
+						t.Errorf("got %+v", o)
+					}
 				}
 				p.in <- ack("c1")
 				b.wantExit()

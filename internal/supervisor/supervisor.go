@@ -15,8 +15,8 @@
 //
 //	unknown       Assign remembers it and starts it; Stop remembers it and makes it one that is never started.
 //	running       Assign isn't answered; Stop stops the command. Its end makes it an ended one.
-//	ended         The result is sent when it is there, once on each connection, and to answer Assign and Stop. Ack makes
-//	              it an acknowledged one. Other messages don't.
+//	ended         The result is sent when it is there, once on each connection, and to answer Assign. A Stop that crosses it
+//	              isn't answered. Ack makes it an acknowledged one. Other messages don't.
 //	acknowledged  Assign and Stop are answered by Known.
 //	never started Assign and Stop are answered by a Result that says that it wasn't started. It isn't kept and needs no
 //	              Ack, because it can be asked for again.
