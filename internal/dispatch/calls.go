@@ -94,8 +94,8 @@ func (s *Runner) Begin(b *wire.Begin) error {
 	if again || err != nil {
 		return err
 	}
-	s.hub.reindex(s, s.objectName(b.Name))
-	s.hub.reindex(s, s.objectName(s.hello.Call))
+	s.hub.reindex(s, b.Kind, b.Name)
+	s.hub.reindex(s, wire.KindCall, s.hello.Call)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (s *Runner) Assign(ownerUID string, a *wire.Assignment) error {
 		s.close()
 	}
 	s.mu.Unlock()
-	s.hub.reindex(s, s.objectName(a.CallName))
+	s.hub.reindex(s, wire.KindCall, a.CallName)
 	return err
 }
 
@@ -178,7 +178,7 @@ func (s *Runner) Ack(callUID string) error {
 	if dropped == nil {
 		return err
 	}
-	s.hub.reindex(s, s.objectName(dropped.Name))
+	s.hub.reindex(s, wire.KindCall, dropped.Name)
 	if dropped.State == Known {
 		// The runner has nothing to drop.
 		return nil

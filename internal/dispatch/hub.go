@@ -49,7 +49,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -66,9 +65,7 @@ type Hub struct {
 	runners map[string]*Runner
 	// processes has the last connection of each runner, by the hash of its key: of those that aren't connected as long as isRemembered.
 	processes map[string]*Runner
-	// calls has the runners that were made for a call or have it, sessions those of a ToolSession: no pass over an
-	// object looks at all of them.
-	calls, sessions index
+	objects   index
 	// connections counts those that came.
 	connections uint64
 }
@@ -76,7 +73,7 @@ type Hub struct {
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
 func NewHub(notify func(*Runner, News)) *Hub {
 	return &Hub{
-		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
+		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, objects: index{},
 	}
 }
 
@@ -193,10 +190,9 @@ func (h *Hub) Release(keyHash, callUID string) {
 // HoldsOther says that a runner has, or reported, a call of a name with another UID. Whoever asks reads the call
 // past the cache before Dismiss.
 func (h *Hub) HoldsOther(namespace, call, uid string) bool {
-	name := types.NamespacedName{Namespace: namespace, Name: call}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s := range h.calls[name] {
+	for s := range h.objects[objectName{wire.KindCall, namespace, call}] {
 		if s.hasOther(call, uid) {
 			return true
 		}
@@ -208,11 +204,7 @@ func (h *Hub) HoldsOther(namespace, call, uid string) bool {
 // stays. A session's runner goes on with the calls of other names; one that was begun for a call that is gone, or made for one
 // where there is none, is refused.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
-	name := types.NamespacedName{Namespace: namespace, Name: call}
-	h.mu.Lock()
-	runners := slices.Collect(maps.Keys(h.calls[name]))
-	h.mu.Unlock()
-	for _, s := range runners {
+	for _, s := range h.of(objectName{wire.KindCall, namespace, call}) {
 		owner, hasBegun := s.Owner()
 		switch {
 		case !hasBegun && except == "", owner.IsCall() && owner.UID != except:
@@ -228,16 +220,19 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 // DismissSession ends the runners of a session which is gone, and forgets what was left of them. Those of the session of
 // the same name that has the UID except stay.
 func (h *Hub) DismissSession(namespace, session, except, reason string) {
-	name := types.NamespacedName{Namespace: namespace, Name: session}
-	h.mu.Lock()
-	runners := slices.Collect(maps.Keys(h.sessions[name]))
-	h.mu.Unlock()
-	for _, s := range runners {
+	for _, s := range h.of(objectName{wire.KindSession, namespace, session}) {
 		if owner, _ := s.Owner(); except == "" || owner.UID != except {
 			s.Refuse(reason)
 			h.Forget(s.keyHash)
 		}
 	}
+}
+
+// of are the runners that an object is found by.
+func (h *Hub) of(object objectName) []*Runner {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.objects[object]))
 }
 
 // all are the runners of now.
@@ -346,23 +341,18 @@ func (h *Hub) forget(s *Runner) {
 	}
 }
 
-// find has a runner found by its names, or not any more.
+// find has a runner found by its objects, or not any more.
 func (h *Hub) find(s *Runner, found bool) {
-	calls, sessions := s.names()
-	for _, name := range calls {
-		h.calls.set(name, s, found)
-	}
-	for _, name := range sessions {
-		h.sessions.set(name, s, found)
+	for _, object := range s.objects() {
+		h.objects.set(object, s, found)
 	}
 }
 
-// reindex has a runner found by a name for as long as it has a call, or serves a session, of that name. It takes the lock.
-func (h *Hub) reindex(s *Runner, name types.NamespacedName) {
+// reindex has a runner found by an object for as long as the runner has it. It takes the lock.
+func (h *Hub) reindex(s *Runner, kind wire.OwnerKind, name string) {
+	object := s.object(kind, name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known := h.isConnected(s) || h.processes[s.keyHash] == s
-	calls, sessions := s.names()
-	h.calls.set(name, s, known && slices.Contains(calls, name))
-	h.sessions.set(name, s, known && slices.Contains(sessions, name))
+	h.objects.set(object, s, known && slices.Contains(s.objects(), object))
 }

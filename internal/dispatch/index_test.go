@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -83,38 +84,22 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			h.remove(s)
 			h.Forget(s.keyHash)
 		}
-		if len(h.calls)+len(h.sessions)+len(h.runners)+len(h.processes) != 0 || results != 0 {
-			t.Fatalf("seed %d: left are %v, %v and %d results", seed, h.calls, h.sessions, results)
+		if len(h.objects)+len(h.runners)+len(h.processes) != 0 || results != 0 {
+			t.Fatalf("seed %d: left are %v and %d results", seed, h.objects, results)
 		}
 	}
 }
 
 func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
-	calls, sessions := index{}, index{}
+	want := index{}
 	for _, s := range append(h.all(), h.lost()...) {
-		ofCalls, ofSessions := s.names()
-		for _, name := range ofCalls {
-			calls.set(name, s, true)
-		}
-		for _, name := range ofSessions {
-			sessions.set(name, s, true)
+		for _, object := range s.objects() {
+			want.set(object, s, true)
 		}
 	}
-	for what, x := range map[string]struct{ got, want index }{"calls": {h.calls, calls}, "sessions": {h.sessions, sessions}} {
-		if len(x.got) != len(x.want) {
-			t.Fatalf("%s: %v, want %v", what, x.got, x.want)
-		}
-		for name, want := range x.want {
-			if len(x.got[name]) != len(want) {
-				t.Fatalf("%s %s: %v, want %v", what, name, x.got[name], want)
-			}
-			for s := range want {
-				if _, ok := x.got[name][s]; !ok {
-					t.Fatalf("%s: a runner isn't found by %s", what, name)
-				}
-			}
-		}
+	if !maps.EqualFunc(h.objects, want, maps.Equal[map[*Runner]struct{}, map[*Runner]struct{}]) {
+		t.Fatalf("got %v, want %v", h.objects, want)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -69,30 +67,25 @@ func (s *Runner) displaces(old *Runner) bool {
 	return old.keyHash == s.keyHash || !s.IsWaiting() && old.IsWaiting()
 }
 
-// objectName is an object of a name in the runner's namespace.
-func (s *Runner) objectName(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
+// object is a call or a session in the runner's namespace.
+func (s *Runner) object(kind wire.OwnerKind, name string) objectName {
+	return objectName{kind, s.hello.Namespace, name}
 }
 
-// names are the calls that the runner has, or was made for, and the session that it serves, if any.
-func (s *Runner) names() (calls, sessions []types.NamespacedName) {
+// objects are the owner of the runner and the calls that it has, or else the call that it was made for, if any.
+func (s *Runner) objects() (list []objectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.served.hasBegun() {
-		if s.hello.Call != "" {
-			calls = append(calls, s.objectName(s.hello.Call))
-		}
-		return calls, nil
+	switch {
+	case s.served.hasBegun():
+		list = append(list, s.object(s.served.Kind, s.served.Name))
+	case s.hello.Call != "":
+		list = append(list, s.object(wire.KindCall, s.hello.Call))
 	}
 	for _, call := range s.served.calls {
-		calls = append(calls, s.objectName(call.Name))
+		list = append(list, s.object(wire.KindCall, call.Name))
 	}
-	if owner := s.objectName(s.served.Name); s.served.IsSession() {
-		sessions = append(sessions, owner)
-	} else {
-		calls = append(calls, owner)
-	}
-	return calls, sessions
+	return list
 }
 
 // inServed looks at what the runner has begun with, or changes it.
