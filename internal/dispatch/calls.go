@@ -61,6 +61,9 @@ var (
 // Taken is how many calls the runner has taken.
 func (s *Runner) Taken() int { return inServed(s, func(v *served) int { return v.taken }) }
 
+// Load counts the calls that the runner has.
+func (s *Runner) Load() Load { return inServed(s, (*served).load) }
+
 // HeldCalls are the calls that the runner has, in the order in which they came.
 func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
 
@@ -253,7 +256,7 @@ func (s *Runner) Pause() bool {
 func (s *Runner) IdleSince() (since time.Time, isIdle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.served.hasBegun() || s.served.takesTurns() || len(s.transfers.open) > 0 {
+	if !s.served.hasBegun() || s.served.load().Foreground > 0 || len(s.transfers.open) > 0 {
 		return time.Time{}, false
 	}
 	return s.served.used, true

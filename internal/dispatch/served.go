@@ -79,19 +79,37 @@ func (v *served) list() []HeldCall {
 	return list
 }
 
-// hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
-func (v *served) hasRoom() bool {
-	running, ended := 0, 0
+// Load counts the calls that a runner has.
+type Load struct {
+	// Foreground and Background run, or are assigned: those that take the session's turns, and those that don't.
+	Foreground, Background int
+	// Ended aren't acknowledged.
+	Ended int
+}
+
+// Running are the calls that run, or are assigned.
+func (l Load) Running() int { return l.Foreground + l.Background }
+
+func (v *served) load() (l Load) {
 	for _, call := range v.calls {
-		switch call.State {
-		case Assigned, Running:
-			running++
-		case Ended:
-			ended++
-		case Known:
+		switch {
+		case call.State == Ended:
+			l.Ended++
+		case call.State == Known:
+		case call.Background:
+			l.Background++
+		default:
+			l.Foreground++
 		}
 	}
-	return running < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls && ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
+	return l
+}
+
+// hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
+func (v *served) hasRoom() bool {
+	load := v.load()
+	canRun := load.Running() < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls
+	return canRun && load.Ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
 }
 
 // mayReport says whether a result can come now.
@@ -168,18 +186,8 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 
 // pause has the runner be given no call. It says false, and does nothing, when the runner has one that takes the session's turn.
 func (v *served) pause() bool {
-	v.paused = v.hasBegun() && !v.takesTurns()
+	v.paused = v.hasBegun() && v.load().Foreground == 0
 	return v.paused
-}
-
-// takesTurns says that a call is there which takes the session's turns.
-func (v *served) takesTurns() bool {
-	for _, call := range v.calls {
-		if !call.Background && (call.State == Assigned || call.State == Running) {
-			return true
-		}
-	}
-	return false
 }
 
 // end notes that a call has ended.
