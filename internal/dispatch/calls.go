@@ -10,17 +10,17 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// CallState is what is known of a call and its runner.
-type CallState string
+// CallState is what is known of a call and its runner: what the runner says, or else what it was told.
+type CallState = wire.CallState
 
 // States of a call that a runner has, or may have.
 const (
 	// Assigned says that the call was handed over on this connection.
 	Assigned CallState = "Assigned"
 	// Running says that the runner listed the call in its hello: it has started it, or is about to.
-	Running CallState = "Running"
+	Running = wire.Running
 	// Ended says that the runner has the call's result. The result may still be on its way.
-	Ended CallState = "Ended"
+	Ended = wire.Ended
 	// Known says that the runner had the call's result, and that it was acknowledged.
 	Known CallState = "Known"
 )

@@ -31,6 +31,8 @@ type connection struct {
 	conn *tls.Conn
 	// pings bounds what a runner may say for no purpose.
 	pings *rate.Limiter
+	// isListing says that the calls come that the runner has: each as large as a decision can be.
+	isListing bool
 	// ctx ends when the connection is closed.
 	ctx context.Context
 }
@@ -119,13 +121,14 @@ func (c *connection) next() (m *wire.Message, release func(), err error) {
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case size > wire.MaxControl && size <= c.maxAsked():
+	case size <= wire.MaxControl:
+	case size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
-	case size > wire.MaxControl && !c.mayReport():
+	case size <= c.maxUnasked():
+		return c.readLarge(size)
+	default:
 		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
-	case size > wire.MaxControl:
-		return c.largeResult(size)
 	}
 	m, err = read(c.conn, size)
 	switch {
@@ -151,27 +154,34 @@ func (c *connection) maxAsked() int {
 	}
 }
 
+// maxUnasked bounds a frame that the operator hasn't asked for.
+func (c *connection) maxUnasked() int {
+	switch {
+	case c.isListing:
+		return wire.MaxHeld
+	case c.mayReport():
+		return wire.MaxResult
+	default:
+		return wire.MaxControl
+	}
+}
+
 // isAsked says that a message comes only when it was asked for.
 func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.State != nil }
 
-// largeResult receives what is larger than a control message can be.
-func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
-	defer c.sendPongs()()
-	m, release, err := c.readLarge(size)
-	if err == nil && m.Result == nil {
-		release()
-		return nil, nil, errLarge
-	}
-	return m, release, err
-}
+var errLarge = errors.New("a message has a size that none of its kind has")
 
-// readLarge waits for room in the budget before it reads the body of a frame.
+// readLarge receives what is larger than a control message can be. It waits for room in the budget before it reads the body of the frame.
 func (c *connection) readLarge(size int) (*wire.Message, func(), error) {
+	defer c.sendPongs()()
 	release, err := c.results.acquire(c.ctx, c.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := wire.ReadFromRunner(&steadyReader{connection: c, began: time.Now()}, size)
+	if err == nil && m.Result == nil && m.Held == nil {
+		err = errLarge
+	}
 	if err != nil {
 		release()
 		return nil, nil, err
