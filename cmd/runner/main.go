@@ -63,6 +63,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 		Inputs: inputs, Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
 	}
 	s := &supervisor.Supervisor{
+		Files:   executor,
 		Outputs: outputs,
 		Inputs:  inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
@@ -79,11 +80,6 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
 		},
 		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
-		FilesOf: func(b *wire.Begin) *supervisor.Executor {
-			own := *executor
-			own.Session = b
-			return &own
-		},
 	}
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout

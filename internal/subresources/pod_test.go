@@ -158,8 +158,8 @@ func (p *pod) startRunner() {
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},
-		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
-		FilesOf: func(*wire.Begin) *supervisor.Executor { return executor },
+		Begin: func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
+		Files: executor,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

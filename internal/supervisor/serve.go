@@ -20,8 +20,9 @@ func (s *Supervisor) begin(ctx, terminate context.Context, b *wire.Begin) error 
 	switch {
 	case b.IsCall():
 		h.saveCopy = s.SaveCopy
-	case s.FilesOf != nil:
-		h.files = s.FilesOf(b)
+	case s.Files != nil:
+		own := *s.Files
+		own.Session, h.files = b, &own
 	}
 	s.host = h
 	context.AfterFunc(terminate, func() {

@@ -74,8 +74,8 @@ type Supervisor struct {
 	Dial func(ctx context.Context, serving *wire.Serving) (Conn, error)
 	// Begin prepares for the calls of an owner and returns what runs them.
 	Begin func(*wire.Begin) ExecuteFunc
-	// FilesOf has the files of a session, for transfers; without it there are none.
-	FilesOf func(*wire.Begin) *Executor
+	// Files has the files of a session, for transfers; nil for none.
+	Files *Executor
 	// Outputs has the output of calls, which the operator reads; nil for an empty one.
 	Outputs *Outputs
 	// Inputs has the standard input of background calls, which the operator writes; nil for none.
