@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,19 +62,10 @@ func (v *served) add(call HeldCall) *heldCall {
 	return v.calls[call.UID]
 }
 
-// inOrder are the calls in the order in which they came.
-func (v *served) inOrder() []*heldCall {
-	calls := make([]*heldCall, 0, len(v.calls))
-	for _, call := range v.calls {
-		calls = append(calls, call)
-	}
-	slices.SortFunc(calls, func(a, b *heldCall) int { return cmp.Compare(a.place, b.place) })
-	return calls
-}
-
-func (v *served) list() []HeldCall {
-	var list []HeldCall
-	for _, call := range v.inOrder() {
+// list are the calls in the order in which they came.
+func (v *served) list() (list []HeldCall) {
+	byPlace := func(a, b *heldCall) int { return cmp.Compare(a.place, b.place) }
+	for _, call := range slices.SortedFunc(maps.Values(v.calls), byPlace) {
 		list = append(list, call.HeldCall)
 	}
 	return list
