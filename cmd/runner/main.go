@@ -57,15 +57,14 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	defer stop()
 	terminate, end := context.WithCancelCause(signalled)
 	defer end(nil)
-	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
+	outputs := supervisor.NewOutputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: runner.NewLog(os.Stdout), Stderr: runner.NewLog(os.Stderr), Outputs: outputs,
-		Inputs: inputs, Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
+		Inputs: supervisor.NewInputs(), Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
 	}
 	s := &supervisor.Supervisor{
 		Files:   executor,
 		Outputs: outputs,
-		Inputs:  inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},

@@ -148,13 +148,11 @@ func (p *pod) startRunner() {
 		p.t.Fatal(err)
 	}
 	config.DialContext = p.dial
-	inputs := supervisor.NewInputs()
 	run := func(ctx context.Context, c runner.Command) result.Outcome {
 		return runApart(ctx, c, func() { p.started.Add(1) })
 	}
-	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: run}
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: supervisor.NewInputs(), Run: run}
 	s := &supervisor.Supervisor{
-		Inputs: inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},

@@ -74,12 +74,10 @@ type Supervisor struct {
 	Dial func(ctx context.Context, serving *wire.Serving) (Conn, error)
 	// Begin prepares for the calls of an owner and returns what runs them.
 	Begin func(*wire.Begin) ExecuteFunc
-	// Files has the files of a session, for transfers; nil for none.
+	// Files has the files of a session, and the standard input of its background calls, for transfers; nil for none.
 	Files *Executor
 	// Outputs has the output of calls, which the operator reads; nil for an empty one.
 	Outputs *Outputs
-	// Inputs has the standard input of background calls, which the operator writes; nil for none.
-	Inputs *Inputs
 	// SaveCopy saves a copy of the result of a runner's only call where it outlives the process.
 	SaveCopy func(*wire.Result)
 	// ReconnectTimeout is how long a runner that waits tries to reach an operator before it ends; 0 for no limit.

@@ -31,8 +31,7 @@ var errNoSlot = errors.New("other files of the session hang in their file system
 
 // transfers carry files for the operator on one connection. Each has a goroutine. Parts are sent in turn with output.
 type transfers struct {
-	reads  *reads
-	inputs *Inputs
+	reads *reads
 
 	mu sync.Mutex
 	// running has those that haven't ended.
