@@ -9,7 +9,6 @@ import (
 	"golang.org/x/time/rate"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,15 +81,9 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runn
 		found, err := get(ctx, reader, s.named(owner.Name), call)
 		return checkRecord(s.keyHash, found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
 	}
-	job := &metav1.PartialObjectMetadata{}
-	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-	var object client.Object = job
-	if reader == k.Cached {
-		// The cache of metadata alone would be another one.
-		object = &batchv1.Job{}
-	}
-	found, err := get(ctx, reader, s.named(s.hello.Job), object)
-	if err == nil && (!found || string(object.GetUID()) != s.hello.JobUID) {
+	job := &batchv1.Job{}
+	found, err := get(ctx, reader, s.named(s.hello.Job), job)
+	if err == nil && (!found || string(job.UID) != s.hello.JobUID) {
 		return errJobGone
 	}
 	return err
