@@ -145,13 +145,13 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 }
 
 // route has the call, the environment, or the session with its calls looked at that a runner's news is for.
-func (m *Memory) route(runner *dispatch.Runner) {
+func (m *Memory) route(runner *dispatch.Runner, news dispatch.News) {
 	hello := runner.Hello()
 	object := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: hello.Namespace, Name: name}
 	}
 	if owner, hasBegun := runner.Owner(); hasBegun {
-		m.routeNews(hello.Namespace, owner, runner.TakeNews())
+		m.routeNews(hello.Namespace, owner, news)
 		return
 	}
 	if hello.Call != "" {

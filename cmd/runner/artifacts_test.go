@@ -156,7 +156,7 @@ func TestFilesOfASessionsCallsStayAsTheyWere(t *testing.T) {
 	}
 	start("c3", `echo 3 >out/b; echo on; read x <`+p.fifo("never"))
 	newFollower(t, runner, "c3", output.Stdout).follow(o, 1)
-	if err := runner.Stop("c3", "call", "CancelRequested"); err != nil {
+	if err := runner.Stop("c3", "CancelRequested"); err != nil {
 		t.Fatal(err)
 	}
 	third := await("c3")

@@ -57,14 +57,14 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	defer stop()
 	terminate, end := context.WithCancelCause(signalled)
 	defer end(nil)
-	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
+	outputs := supervisor.NewOutputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: runner.NewLog(os.Stdout), Stderr: runner.NewLog(os.Stderr), Outputs: outputs,
-		Inputs: inputs, Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
+		Inputs: supervisor.NewInputs(), Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
 	}
 	s := &supervisor.Supervisor{
+		Files:   executor,
 		Outputs: outputs,
-		Inputs:  inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},
@@ -79,11 +79,6 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
 		},
 		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
-		FilesOf: func(b *wire.Begin) *supervisor.Executor {
-			own := *executor
-			own.Session = b
-			return &own
-		},
 	}
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout

@@ -75,7 +75,7 @@ func (o *operator) start() {
 	o.address = listener.Addr().String()
 	events := make(chan *dispatch.Runner, 64)
 	o.events = events
-	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { events <- s })
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner, _ dispatch.News) { events <- s })
 	server := &dispatch.Server{Hub: o.hub, Authenticate: o.identity.CheckToken, TLS: conf, Log: logr.Discard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup

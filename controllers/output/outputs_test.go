@@ -27,7 +27,7 @@ func newOutputs(t *testing.T) *Outputs {
 		t.Fatal(err)
 	}
 	o := NewOutputs(OutputsOptions{
-		Store: kept, Hub: dispatch.NewHub(func(*dispatch.Runner) {}), Log: logr.Discard(), Wake: func(types.NamespacedName) {},
+		Store: kept, Hub: dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {}), Log: logr.Discard(), Wake: func(types.NamespacedName) {},
 	})
 	t.Cleanup(func() {
 		o.Close()

@@ -250,7 +250,7 @@ func (r *applier) wakeLine(o *observation, leaves bool) {
 func (r *applier) deliver(o *observation, e *effects, m message) {
 	switch {
 	case m.stop != "":
-		_ = m.to.Stop(m.stop, m.name, v1alpha1.ReasonCancelRequested)
+		_ = m.to.Stop(m.stop, v1alpha1.ReasonCancelRequested)
 	case m.assign != nil:
 		r.assignTo(o, e, m)
 	case m.ack != "":

@@ -75,10 +75,10 @@ type message struct {
 	assign *wire.Assignment
 	// session is the UID of the session that the assignment is for; empty for a runner that takes one call.
 	session types.UID
-	// ack, record and stop hold the call's UID, name its name. record says that the result is recorded, and the runner is still
+	// ack, record and stop hold the call's UID. record says that the result is recorded, and the runner is still
 	// needed: it is acknowledged when its output is stored.
-	ack, record, stop, name string
-	refuse                  string
+	ack, record, stop string
+	refuse            string
 }
 
 // wakeIn has the call looked at again after d at the latest.

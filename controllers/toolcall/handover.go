@@ -151,7 +151,7 @@ func (r *Reconciler) lookAtSession(ctx context.Context, o *observation) (effects
 	e.watchOutput = true
 	if o.call.Spec.Cancel {
 		// The process knows the call: its result follows.
-		e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
+		e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID)})
 	}
 	return e, nil
 }
@@ -278,7 +278,7 @@ func (v *inSession) letGo(call *v1alpha1.ToolCall, e *effects) {
 		return
 	}
 	// Somebody else ended it.
-	e.messages = append(e.messages, message{to: v.runner(), stop: string(call.UID), name: call.Name})
+	e.messages = append(e.messages, message{to: v.runner(), stop: string(call.UID)})
 }
 
 // notBegun says what a call waits for whose session has no pod yet.

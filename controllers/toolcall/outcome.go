@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,12 +83,20 @@ func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 		s.Environment = &v1alpha1.ResolvedEnvironment{}
 	}
 	s.Environment.WorkingDir = bounds.PathEnd(env.WorkingDir, v1alpha1.MaxPathBytes)
-	s.Environment.StrippedEnv, s.Environment.OmittedStrippedEnv = bounds.Names(env.Stripped)
+	var omitted int32
+	s.Environment.StrippedEnv, omitted = bounds.Names(env.Stripped)
+	s.Environment.OmittedStrippedEnv = addOmitted(omitted, env.OmittedStripped)
 	variables := make([]v1alpha1.ResolvedEnvVar, len(env.Vars))
 	for i, v := range env.Vars {
 		variables[i] = v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)}
 	}
-	s.Environment.Env, s.Environment.OmittedEnv = bounds.Variables(variables)
+	s.Environment.Env, omitted = bounds.Variables(variables)
+	s.Environment.OmittedEnv = addOmitted(omitted, env.OmittedVars)
+}
+
+// addOmitted adds the names that the runner has left out already.
+func addOmitted(omitted int32, before int) int32 {
+	return int32(min(int(omitted)+min(before, math.MaxInt32), math.MaxInt32))
 }
 
 // setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,22 @@ func TestAResultTellsNamesOfVariablesAndNoMore(t *testing.T) {
 	o.decision = nil
 	if s := o.withResult(reported, 0); s.Environment.WorkingDir != "/w" || s.Environment.Name != "" {
 		t.Errorf("got %+v", s.Environment)
+	}
+}
+
+// The runner leaves out of long lists what no result carries.
+func TestAStatusCountsTheNamesThatTheRunnerLeftOut(t *testing.T) {
+	t.Parallel()
+	for omitted, want := range map[int]int32{0: 0, 744: 744, math.MaxInt: math.MaxInt32} {
+		reported := outcome()
+		reported.Environment = wire.Environment{
+			Vars: result.List[envresolve.ResolvedVar]{{Name: "V", Source: envresolve.SourceImage}}, OmittedVars: omitted,
+			Stripped: result.List[string]{"AWS_KEY"}, OmittedStripped: omitted,
+		}
+		e := observed(bound).withResult(reported, 0).Environment
+		if len(e.Env) != 1 || e.OmittedEnv != want || len(e.StrippedEnv) != 1 || e.OmittedStrippedEnv != want {
+			t.Errorf("%d are left out, and the status says %+v", omitted, e)
+		}
 	}
 }
 

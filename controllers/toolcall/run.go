@@ -98,7 +98,7 @@ func environmentOf(call *v1alpha1.ToolCall) string {
 // may say that it has no call: then nothing was started.
 func (o *observation) stop(e *effects) {
 	if o.runner != nil {
-		e.messages = append(e.messages, message{to: o.runner, stop: string(o.call.UID), name: o.call.Name})
+		e.messages = append(e.messages, message{to: o.runner, stop: string(o.call.UID)})
 		return
 	}
 	if left := o.heardUntil(time.Time{}).Sub(o.now); left > 0 {

@@ -126,7 +126,7 @@ func newIdentity(t *testing.T) *dispatch.Identity {
 func startOperator(t *testing.T) *operator {
 	t.Helper()
 	o := &operator{identity: newIdentity(t), events: make(chan *dispatch.Runner, 64)}
-	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner, _ dispatch.News) { o.events <- s })
 	conf, err := o.identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -22,14 +22,6 @@ const (
 // maxDecisionBytes bounds the decisions of sessions' calls that are kept beside that.
 const maxDecisionBytes = 32 << 20
 
-const (
-	// maxLeftBytes bounds the results that are kept without a connection: a runner that lives sends its results again, and the copies are
-	// for one that doesn't.
-	maxLeftBytes = 32 << 20
-	// leftOverhead is what a result takes beside its encoding.
-	leftOverhead = 1 << 10
-)
-
 // resultBudgets are the memory for results, in bytes by namespace. Small ones, which most are, never wait for large ones. Nobody
 // waits for the memory for decisions.
 type resultBudgets struct {

@@ -10,20 +10,17 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// CallState is what is known of a call and its runner.
-type CallState string
+// CallState is what is known of a call and its runner: what the runner says, or else what it was told.
+type CallState = wire.CallState
 
 // States of a call that a runner has, or may have.
 const (
 	// Assigned says that the call was handed over on this connection.
 	Assigned CallState = "Assigned"
 	// Running says that the runner listed the call in its hello: it has started it, or is about to.
-	Running CallState = "Running"
-	// Withdrawn says that the runner was told not to start a call that it wasn't given on this connection, and that it
-	// hasn't answered.
-	Withdrawn CallState = "Withdrawn"
+	Running = wire.Running
 	// Ended says that the runner has the call's result. The result may still be on its way.
-	Ended CallState = "Ended"
+	Ended = wire.Ended
 	// Known says that the runner had the call's result, and that it was acknowledged.
 	Known CallState = "Known"
 )
@@ -56,13 +53,16 @@ var (
 	errNotServed  = errors.New("the runner serves something else")
 	errMadeFor    = errors.New("the runner was made for another call")
 	errNotEnded   = errors.New("the call has not ended")
+	errNotHeld    = errors.New("the runner doesn't have the call")
 	errNoDecision = errors.New("a session's call can't be assigned without its decision")
 	errOver       = fmt.Errorf("the runner's connection has ended: %w", net.ErrClosed)
 )
 
-// Taken is how many calls the runner has taken: those that it was given, and those that it was told never to
-// start.
+// Taken is how many calls the runner has taken.
 func (s *Runner) Taken() int { return inServed(s, func(v *served) int { return v.taken }) }
+
+// Load counts the calls that the runner has.
+func (s *Runner) Load() Load { return inServed(s, (*served).load) }
 
 // HeldCalls are the calls that the runner has, in the order in which they came.
 func (s *Runner) HeldCalls() []HeldCall { return inServed(s, (*served).list) }
@@ -97,8 +97,8 @@ func (s *Runner) Begin(b *wire.Begin) error {
 	if again || err != nil {
 		return err
 	}
-	s.hub.reindex(s, s.objectName(b.Name))
-	s.hub.reindex(s, s.objectName(s.hello.Call))
+	s.hub.reindex(s, b.Kind, b.Name)
+	s.hub.reindex(s, wire.KindCall, s.hello.Call)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (s *Runner) Assign(ownerUID string, a *wire.Assignment) error {
 		s.close()
 	}
 	s.mu.Unlock()
-	s.hub.reindex(s, s.objectName(a.CallName))
+	s.hub.reindex(s, wire.KindCall, a.CallName)
 	return err
 }
 
@@ -181,7 +181,7 @@ func (s *Runner) Ack(callUID string) error {
 	if dropped == nil {
 		return err
 	}
-	s.hub.reindex(s, s.objectName(dropped.Name))
+	s.hub.reindex(s, wire.KindCall, dropped.Name)
 	if dropped.State == Known {
 		// The runner has nothing to drop.
 		return nil
@@ -199,22 +199,21 @@ func (s *Runner) Record(callUID string) {
 	}
 }
 
-// Stop asks the runner, once a connection, to stop a call, and never to start one that it doesn't have.
-// The call's result follows in any case. reason is what the result says.
-func (s *Runner) Stop(callUID, callName, reason string) error {
+// Stop asks the runner, once a connection, to stop a call that it has. The call's result follows in any case. reason is what the
+// result says.
+func (s *Runner) Stop(callUID, reason string) error {
 	s.mu.Lock()
-	if s.over {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	call := s.served.calls[callUID]
+	switch {
+	case s.over:
 		return errOver
+	case call == nil:
+		return errNotHeld
+	case call.stopped || call.HasEnded():
+		return nil
 	}
-	added, again, err := s.served.stop(callUID, callName)
-	s.mu.Unlock()
-	if again || err != nil {
-		return err
-	}
-	if added {
-		s.hub.reindex(s, s.objectName(callName))
-	}
+	call.stopped = true
 	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
 }
 
@@ -222,9 +221,9 @@ func (s *Runner) Stop(callUID, callName, reason string) error {
 func (s *Runner) dismiss(name, except string) {
 	for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(name, except) }) {
 		if s.Ack(held.UID) != nil {
-			_ = s.Stop(held.UID, held.Name, v1alpha1.ReasonCancelRequested)
+			_ = s.Stop(held.UID, v1alpha1.ReasonCancelRequested)
 		}
-		// One that came on an earlier connection isn't acknowledged: it comes again.
+		// After the end of the connection it isn't acknowledged.
 		s.releaseResult(held.UID)
 	}
 }
@@ -257,7 +256,7 @@ func (s *Runner) Pause() bool {
 func (s *Runner) IdleSince() (since time.Time, isIdle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.served.hasBegun() || s.served.takesTurns() || len(s.transfers.open) > 0 {
+	if !s.served.hasBegun() || s.served.load().Foreground > 0 || len(s.transfers.open) > 0 {
 		return time.Time{}, false
 	}
 	return s.served.used, true
@@ -270,64 +269,67 @@ func (s *Runner) Unpause() {
 	s.served.paused = false
 }
 
-// setKnown notes that the result of a call was acknowledged before. It says whether the message was to be expected.
-func (s *Runner) setKnown(m *wire.Known) bool {
+// errUnexpected is about what no runner sends.
+var errUnexpected = errors.New("a message about a call that the runner doesn't have, or has reported")
+
+// setKnown notes that the result of a call was acknowledged before. It says what is new.
+func (s *Runner) setKnown(m *wire.Known) (News, error) {
 	s.mu.Lock()
 	call := s.served.calls[m.CallUID]
-	if call == nil || call.State != Assigned && call.State != Withdrawn {
+	if call == nil || call.State != Assigned {
 		s.mu.Unlock()
-		return false
+		return News{}, errUnexpected
 	}
-	call.State, call.isNew, call.hasReported = Known, true, true
+	call.State, call.hasReported = Known, true
 	s.served.end(call, s.hub.Clock.Now())
 	s.served.taken--
 	discard := call.discard
-	s.served.isNew = s.served.isNew || discard
 	s.mu.Unlock()
 	if discard {
+		// Nobody looks at the call any more, and it leaves its place.
 		_ = s.Ack(m.CallUID)
+		return News{Owner: true}, nil
 	}
-	return true
+	return News{Ended: []string{call.Name}}, nil
 }
 
-// setResult takes the result of a call. It says whether the result was to be expected.
-func (s *Runner) setResult(r *wire.Result, size int, release func()) bool {
+// setResult takes the result of a call. It says what is new.
+func (s *Runner) setResult(r *wire.Result, release func()) (news News, err error) {
 	s.mu.Lock()
 	call := s.served.calls[r.CallUID]
 	if s.over || call == nil || call.hasReported {
-		crossed := s.served.stops > 0
-		s.served.stops = max(s.served.stops-1, 0)
-		expected := s.over || crossed
+		if !s.over {
+			err = errUnexpected
+		}
 		s.mu.Unlock()
 		release()
-		return expected
+		return News{}, err
 	}
 	discard := call.discard
-	s.served.isNew = s.served.isNew || discard && call.State != Ended
+	leavesPlace := discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
 	s.served.end(call, s.hub.Clock.Now())
-	call.dropResult()
-	if call.IsRecorded {
+	if call.IsRecorded || discard {
 		// Somebody else ended the call.
 		release()
 	} else {
-		call.isNew, call.result, call.size, call.releaseResult = true, r, size, release
+		call.result, call.releaseResult = r, release
+		news.Ended = []string{call.Name}
 	}
 	s.mu.Unlock()
 	if discard {
 		_ = s.Ack(r.CallUID)
 	}
-	return true
+	news.Owner = leavesPlace
+	return news, nil
 }
 
-// News is what the reconcilers have to look at because of a runner that has begun.
+// News is what the reconcilers have to look at because of a runner.
 type News struct {
-	// Owner says that the runner has come or gone, or has room again for a call that wasn't assigned.
+	// Owner says that the runner has come or gone, or has room again for a call that wasn't assigned: also because a call has ended
+	// which nobody looks at any more.
 	Owner bool
 	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
 	// went, or has lost.
 	Ended, Calls []string
 }
-
-// TakeNews is what is new since it was last taken.
-func (s *Runner) TakeNews() News { return inServed(s, (*served).takeNews) }

@@ -21,8 +21,6 @@ const (
 	// of it must arrive in each second after that.
 	resultGrace   = 5 * time.Second
 	minResultRate = 128 << 10
-	// A runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
-	unexpectedPerSecond, unexpectedBurst = 1, wire.MaxHeldCalls
 	// A runner pings every wire.PingInterval, also while its result waits for room. More often than this, it only costs time.
 	pingsPerSecond, pingBurst = 1, 600
 )
@@ -31,8 +29,10 @@ const (
 type connection struct {
 	*Runner
 	conn *tls.Conn
-	// pings and unexpected bound what a runner may say for no purpose.
-	pings, unexpected *rate.Limiter
+	// pings bounds what a runner may say for no purpose.
+	pings *rate.Limiter
+	// isListing says that the calls come that the runner has: each as large as a decision can be.
+	isListing bool
 	// ctx ends when the connection is closed.
 	ctx context.Context
 }
@@ -50,10 +50,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		s.served = newServed(serving.Owner, a.Hub.Clock.Now())
 		s.served.taken = serving.Taken
 	}
-	return &connection{
-		Runner: s, conn: conn, ctx: ctx,
-		pings: rate.NewLimiter(pingsPerSecond, pingBurst), unexpected: rate.NewLimiter(unexpectedPerSecond, unexpectedBurst),
-	}
+	return &connection{Runner: s, conn: conn, ctx: ctx, pings: rate.NewLimiter(pingsPerSecond, pingBurst)}
 }
 
 // turnAway says why the runner isn't served. A refusal that isn't final lets a runner that has begun keep what it has, and dial
@@ -76,7 +73,7 @@ func (c *connection) receive() error {
 	stop := context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		m, size, release, err := c.next()
+		m, release, err := c.next()
 		if err != nil {
 			return err
 		}
@@ -93,7 +90,7 @@ func (c *connection) receive() error {
 			release()
 			err = errNotSent
 		default:
-			err = c.takeServed(m, size, release)
+			err = c.takeServed(m, release)
 		}
 		if err != nil {
 			return err
@@ -102,9 +99,8 @@ func (c *connection) receive() error {
 }
 
 var (
-	errNotSent    = errors.New("a message that a runner doesn't send")
-	errPings      = errors.New("the runner pings too often")
-	errUnexpected = errors.New("too many messages about calls that the runner doesn't have")
+	errNotSent = errors.New("a message that a runner doesn't send")
+	errPings   = errors.New("the runner pings too often")
 )
 
 func (c *connection) pong() error {
@@ -115,36 +111,35 @@ func (c *connection) pong() error {
 	return nil
 }
 
-// next receives one message, and says how large it was. release gives back what it takes of the budget; it is never nil
-// when there is a message.
-func (c *connection) next() (m *wire.Message, size int, release func(), err error) {
+// next receives one message. release gives back what it takes of the budget; it is never nil when there is a message.
+func (c *connection) next() (m *wire.Message, release func(), err error) {
 	if err := c.setReadDeadline(idleTimeout); err != nil {
-		return nil, 0, nil, err
+		return nil, nil, err
 	}
 	read := wire.ReadFromRunner
-	size, err = wire.ReadHeader(c.conn, wire.MaxResult)
+	size, err := wire.ReadHeader(c.conn, wire.MaxResult)
 	switch {
 	case err != nil:
-		return nil, 0, nil, err
-	case size > wire.MaxControl && size <= c.maxAsked():
+		return nil, nil, err
+	case size <= wire.MaxControl:
+	case size <= c.maxAsked():
 		// Who asked has room for it.
 		read = wire.ReadAskedFromRunner
-	case size > wire.MaxControl && !c.mayReport():
-		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
-	case size > wire.MaxControl:
-		m, release, err = c.largeResult(size)
-		return m, size, release, err
+	case size <= c.maxUnasked():
+		return c.readLarge(size)
+	default:
+		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	}
 	m, err = read(c.conn, size)
 	switch {
 	case err == nil && size > wire.MaxControl && m.Result == nil && !isAsked(m):
-		return nil, 0, nil, errLarge
+		return nil, nil, errLarge
 	case err != nil || m.Result == nil:
-		return m, size, func() {}, err
+		return m, func() {}, err
 	}
 	defer c.sendPongs()()
 	release, err = c.results.acquire(c.ctx, c.hello.Namespace, size)
-	return m, size, release, err
+	return m, release, err
 }
 
 // maxAsked bounds a frame that the operator has asked for; 0 when it waits for none.
@@ -159,27 +154,34 @@ func (c *connection) maxAsked() int {
 	}
 }
 
+// maxUnasked bounds a frame that the operator hasn't asked for.
+func (c *connection) maxUnasked() int {
+	switch {
+	case c.isListing:
+		return wire.MaxHeld
+	case c.mayReport():
+		return wire.MaxResult
+	default:
+		return wire.MaxControl
+	}
+}
+
 // isAsked says that a message comes only when it was asked for.
 func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.State != nil }
 
-// largeResult receives what is larger than a control message can be.
-func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
-	defer c.sendPongs()()
-	m, release, err := c.readLarge(size)
-	if err == nil && m.Result == nil {
-		release()
-		return nil, nil, errLarge
-	}
-	return m, release, err
-}
+var errLarge = errors.New("a message has a size that none of its kind has")
 
-// readLarge waits for room in the budget before it reads the body of a frame.
+// readLarge receives what is larger than a control message can be. It waits for room in the budget before it reads the body of the frame.
 func (c *connection) readLarge(size int) (*wire.Message, func(), error) {
+	defer c.sendPongs()()
 	release, err := c.results.acquire(c.ctx, c.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := wire.ReadFromRunner(&steadyReader{connection: c, began: time.Now()}, size)
+	if err == nil && m.Result == nil && m.Held == nil {
+		err = errLarge
+	}
 	if err != nil {
 		release()
 		return nil, nil, err

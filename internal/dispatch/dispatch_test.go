@@ -23,7 +23,15 @@ type operator struct {
 	hub      *dispatch.Hub
 	identity *dispatch.Identity
 	address  string
-	events   chan *dispatch.Runner
+	events   chan told
+	// last is the news of the last event that was waited for.
+	last dispatch.News
+}
+
+// told is what the hub told of a runner.
+type told struct {
+	*dispatch.Runner
+	news dispatch.News
 }
 
 func newIdentity(t testing.TB) *dispatch.Identity {
@@ -46,8 +54,8 @@ func startOperator(t testing.TB, identity *dispatch.Identity) *operator {
 
 func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, limits dispatch.Limits) *operator {
 	t.Helper()
-	o := &operator{identity: identity, events: make(chan *dispatch.Runner, 64), address: listener.Addr().String()}
-	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
+	o := &operator{identity: identity, events: make(chan told, 64), address: listener.Addr().String()}
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner, news dispatch.News) { o.events <- told{s, news} })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +75,9 @@ func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, l
 // event waits for the next one. The test binary's own timeout ends a wait for one that never comes.
 func (o *operator) event(t testing.TB) *dispatch.Runner {
 	t.Helper()
-	return <-o.events
+	event := <-o.events
+	o.last = event.news
+	return event.Runner
 }
 
 // podEnv is what a pod of the Job would be given.

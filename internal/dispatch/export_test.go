@@ -19,7 +19,6 @@ const (
 	PingBurst                   = pingBurst
 	SweepInterval               = sweepInterval
 	MaxQueuedBytes              = maxQueuedBytes
-	UnexpectedBurst             = unexpectedBurst
 )
 
 // Limits are what a test sets otherwise than a Server does, ResultBytes those of large results; zero is as a Server does.

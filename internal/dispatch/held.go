@@ -16,12 +16,15 @@ func (c *connection) receiveHeld() error {
 	if serving == nil || serving.Held == 0 {
 		return nil
 	}
+	c.isListing = true
+	defer func() { c.isListing = false }()
 	defer c.sendPongs()()
 	for held := 0; held < serving.Held; {
-		m, err := c.nextHeld()
-		switch {
-		case err != nil:
+		m, release, err := c.next()
+		if err != nil {
 			return err
+		}
+		switch {
 		case m.Ping != nil:
 			err = c.pong()
 		case m.Held != nil:
@@ -30,6 +33,7 @@ func (c *connection) receiveHeld() error {
 		default:
 			err = fmt.Errorf("a hello of %d calls is followed by %d", serving.Held, held)
 		}
+		release()
 		if err != nil {
 			return err
 		}
@@ -39,13 +43,12 @@ func (c *connection) receiveHeld() error {
 
 // hold takes a call that the runner has.
 func (c *connection) hold(h *wire.Held) error {
-	state, ok := map[wire.CallState]CallState{wire.Running: Running, wire.Ended: Ended}[h.State]
 	switch {
 	case !isUID(h.UID):
 		return fmt.Errorf("a held call's UID, %.64q, is not a UID", h.UID)
 	case len(validation.IsDNS1123Subdomain(h.Name)) > 0:
 		return fmt.Errorf("a held call's name, %.64q, is not a DNS subdomain", h.Name)
-	case !ok:
+	case h.State != Running && h.State != Ended:
 		return fmt.Errorf("a held call is neither %s nor %s", wire.Running, wire.Ended)
 	case len(h.Decision) > wire.MaxDecision:
 		return errors.New("a held call's decision is larger than it may be")
@@ -57,53 +60,26 @@ func (c *connection) hold(h *wire.Held) error {
 		case v.calls[h.UID] != nil:
 			return fmt.Errorf("call %s is held twice", h.UID)
 		}
-		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
+		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: h.State, Background: h.Background})
 		call.Decision, call.releaseDecision = c.results.keepDecision(c.hello.Namespace, h.Decision)
 		return nil
 	})
 }
 
-func (c *connection) nextHeld() (*wire.Message, error) {
-	if err := c.setReadDeadline(idleTimeout); err != nil {
-		return nil, err
-	}
-	size, err := wire.ReadHeader(c.conn, wire.MaxHeld)
-	if err != nil {
-		return nil, err
-	}
-	if size <= wire.MaxControl {
-		return wire.ReadFromRunner(c.conn, size)
-	}
-	m, release, err := c.readLarge(size)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if m.Held == nil {
-		return nil, errLarge
-	}
-	return m, nil
-}
-
-var errLarge = errors.New("a message has a size that none of its kind has")
-
 // takeServed takes a message about calls of a runner that has begun.
-func (c *connection) takeServed(m *wire.Message, size int, release func()) error {
-	expected := false
+func (c *connection) takeServed(m *wire.Message, release func()) (err error) {
+	var news News
 	switch {
 	case m.Known != nil:
-		expected = c.setKnown(m.Known)
+		news, err = c.setKnown(m.Known)
 	case m.Result != nil:
-		expected = c.setResult(m.Result, size, release)
+		news, err = c.setResult(m.Result, release)
 	default:
-		return errNotSent
+		release()
+		err = errNotSent
 	}
-	if expected {
-		c.hub.notify(c.Runner)
-		return nil
+	if err == nil {
+		c.hub.notify(c.Runner, news)
 	}
-	if !c.unexpected.Allow() {
-		return errUnexpected
-	}
-	return nil
+	return err
 }

@@ -214,7 +214,6 @@ func TestResultsOfASessionTakeTheirPartsOfTheBudget(t *testing.T) {
 		expect(t, "news with room", o.news(), "call-c3")
 		for name, end := range map[string]func(){"an end": func() { m.disconnect() }, "a refusal": func() { m.session.Refuse("no"); o.news() }} {
 			m.connect(held("c2", wire.Ended), held("c3", wire.Ended))
-			m.session.TakeNews()
 			for _, uid := range []string{"c2", "c3"} {
 				m.send(largeResultOf(uid, size))
 			}
@@ -238,60 +237,26 @@ func TestTheLargestResultArrives(t *testing.T) {
 	})
 }
 
-// A Stop may cross the result that it would bring about: the runner answers with the result once more.
-func TestAnAnswerThatCrossedAResultIsIgnored(t *testing.T) {
-	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
-		m.mustAssign("c1")
-		if err := m.session.Stop("c1", "call-c1", result.CancelRequested); err != nil {
-			t.Fatal(err)
-		}
-		m.report("c1", "sealed-c1")
-		taken := m.session.ResultOf("c1")
-		m.send(largeResultOf("c1", 10<<10))
-		synctest.Wait()
-		if m.isOver() || m.session.ResultOf("c1") != taken {
-			t.Error("the second one counts")
-		}
-		if err := m.session.Ack("c1"); err != nil {
-			t.Fatal(err)
-		}
-		m.send(resultOf("c1"))
-		if m.isOver() || len(m.session.HeldCalls()) != 0 {
-			t.Error("a result after the acknowledgement counts")
-		}
-	})
-}
-
-func TestWhatNobodyExpectsIsIgnoredAndEndsAConnectionWhenItIsMuch(t *testing.T) {
+func TestWhatNoRunnerSendsEndsItsConnection(t *testing.T) {
 	for name, message := range map[string]string{
-		"results":     resultOf("c2"),
-		"known calls": `{"known":{"callUID":"c2"}}`,
+		"a result of another call": resultOf("c2"), "another call is known": `{"known":{"callUID":"c2"}}`,
+		"a hello": `{"hello":{}}`, "a held call": `{"held":{"uid":"c1","name":"call","state":"Running"}}`, "an assignment": `{"assign":{"callUID":"c1"}}`,
 	} {
 		forEachOwner(t, func(t *testing.T, o *operator, m *member) {
 			m.mustAssign("c1")
-			for range dispatch.UnexpectedBurst {
-				_ = m.write(message)
-			}
-			if m.isOver() || states(m.session.HeldCalls()) != "c1 Assigned" || o.news() != "" {
-				t.Errorf("%s: taken for something: %v", name, m.session.HeldCalls())
-			}
+			session := m.session
 			_ = m.write(message)
-			if !m.isOver() {
-				t.Errorf("%s: without end", name)
+			if !m.isOver() || states(session.HeldCalls()) != "c1 Assigned" || o.hub.Result(m.process.keyHash, "c2") != nil {
+				t.Errorf("%s: it goes on with %v", name, session.HeldCalls())
 			}
 		})
 	}
-	for name, message := range map[string]string{
-		"a hello": `{"hello":{}}`, "a held call": `{"held":{"uid":"c1","name":"call","state":"Running"}}`, "an assignment": `{"assign":{"callUID":"c1"}}`,
-		"a large result of no call": largeResultOf("c1", 2<<10),
-	} {
-		forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
-			_ = m.write(message)
-			if !m.isOver() {
-				t.Errorf("%s: it goes on", name)
-			}
-		})
-	}
+	forEachOwner(t, func(t *testing.T, _ *operator, m *member) {
+		_ = m.write(largeResultOf("c1", 2<<10))
+		if !m.isOver() {
+			t.Error("a large result of no call: it goes on")
+		}
+	})
 }
 
 // Assignments can be large: for a runner that doesn't read, no more of them wait than there is room for.
@@ -300,7 +265,6 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 		p := n.peer(t)
 		p.send(changedHello(t, o, func(h *wire.Hello) { h.Serving = &wire.Serving{Owner: theSession} }))
 		s := o.event(t)
-		s.TakeNews()
 		large := func(uid string) *wire.Assignment {
 			a := assignmentOf(uid)
 			a.Stdin = make([]byte, dispatch.MaxQueuedBytes)
@@ -345,18 +309,15 @@ func TestASessionIsStartedAndStoppedAtOnce(t *testing.T) {
 		if err := s.Assign("s1", assignmentOf("more")); !errors.Is(err, dispatch.ErrNoRoom) {
 			t.Errorf("one more than can run: %v", err)
 		}
-		for i := range wire.MaxHeldCalls {
-			if err := s.Stop(fmt.Sprint("c", i), "call", result.SessionEnded); err != nil {
+		for i := range most {
+			if err := s.Stop(fmt.Sprint("c", i), result.SessionEnded); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := s.Stop("more", "call", result.SessionEnded); !errors.Is(err, dispatch.ErrNoRoom) {
-			t.Errorf("more than a runner may have: %v", err)
 		}
 		if err := s.End("now"); err != nil {
 			t.Fatal(err)
 		}
-		for range most + wire.MaxHeldCalls + 1 {
+		for range most + most + 1 {
 			if _, err := p.receive(); err != nil {
 				t.Fatal(err)
 			}

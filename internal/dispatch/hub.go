@@ -16,8 +16,7 @@
 //
 //	its hello lists a call              Running, Ended
 //	Assign                              Assigned; Ended with its result
-//	Stop, of a call that it has         no change: the result follows
-//	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
+//	Stop                                no change: the result follows
 //	it answers Known                    Known: the result was acknowledged before
 //	Record                              no change: the result is dropped, also when it comes later
 //	Ack                                 dropped, with the result; at once when the result comes later
@@ -28,8 +27,8 @@
 //
 // When the connection ends, the Runner is kept as it was, with the results (Result) and with the list of what the runner had (Accepted):
 // should it never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
-// runner's hello. It goes when the session has another runner or is gone (Forget, DismissSession, the sweep). That of a ToolCall is kept
-// for its result alone: the record says that the call may have been started.
+// runner's hello. That of a session goes when the session has another runner or is gone (Forget, DismissSession, the sweep), that of a call
+// when the call has ended or is gone (Release, Dismiss, the sweep). Until then, no earlier hello of the process counts that comes late.
 //
 // News says who has to look: a result is for its call, a runner that comes or goes for its owner and the calls it had.
 // Only Dismiss stops calls that are gone, after somebody has read that past the cache: that the cache
@@ -39,8 +38,8 @@
 //
 // A runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
 // acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
-// namespace, and of another one when its connection has ended: where that is used up, it isn't kept. So have decisions: then
-// HeldCall.Decision is empty, and the result brings the decision back.
+// namespace until it is acknowledged or released, or its runner connects again, which sends it again. So do decisions: where their
+// budget is used up, HeldCall.Decision is empty, and the result brings the decision back.
 package dispatch
 
 import (
@@ -50,41 +49,31 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/fair"
 )
 
 // Hub holds the runners that are connected now, by the UID of their Job, and what is still to be known of those that were.
 type Hub struct {
 	// Clock tells when runners were last used: the machine's, unless another one is set before a runner connects.
 	Clock  clock.PassiveClock
-	notify func(*Runner)
+	notify func(*Runner, News)
 
 	mu      sync.Mutex
 	since   time.Time
 	runners map[string]*Runner
 	// processes has the last connection of each runner, by the hash of its key: of those that aren't connected as long as isRemembered.
 	processes map[string]*Runner
-	// calls has the runners that were made for a call or have it, sessions those of a ToolSession: no pass over an
-	// object looks at all of them.
-	calls, sessions index
-	// left is the memory for the results of those that aren't connected.
-	left *fair.Counter[string]
-	// connections counts those that came; newest is the last one of each process that is gone, by the hash of its key, for as long as an
-	// earlier one may take to be added.
+	objects   index
+	// connections counts those that came.
 	connections uint64
-	newest      *cache.Expiring
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a runner has something new.
-func NewHub(notify func(*Runner)) *Hub {
+func NewHub(notify func(*Runner, News)) *Hub {
 	return &Hub{
-		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, calls: index{}, sessions: index{},
-		left: fair.NewCounter[string](maxLeftBytes, maxLeftBytes/2), newest: cache.NewExpiring(),
+		Clock: clock.RealClock{}, notify: notify, runners: map[string]*Runner{}, processes: map[string]*Runner{}, objects: index{},
 	}
 }
 
@@ -145,7 +134,7 @@ func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Runner, error) 
 func (h *Hub) isConnected(s *Runner) bool { return h.runners[s.hello.JobUID] == s }
 
 // Result returns what the runner that holds a key reported about a call, also when its connection has ended; nil when
-// there is nothing.
+// there is nothing. One that has connected again reports it again.
 func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +144,7 @@ func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	return nil
 }
 
-// Accepted are the calls that the runner of a session which holds a key may have got: those that it listed in its last
+// Accepted are the calls that the runner which holds a key may have got: those that it listed in its last
 // hello, and those that it was told of since. known is false when this operator hasn't heard such a runner say hello.
 func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	h.mu.Lock()
@@ -164,11 +153,8 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	if s == nil {
 		return nil, false
 	}
-	if owner, _ := s.Owner(); !h.isConnected(s) && !owner.IsSession() {
-		return nil, false
-	}
 	// One that waits has no calls.
-	return acceptedOf(s.HeldCalls()), true
+	return s.HeldCalls(), true
 }
 
 // LastCallEnded is when the runner of a session that holds a key last reported the end of a call to this operator; zero when it hasn't.
@@ -191,7 +177,7 @@ func (h *Hub) Forget(keyHash string) {
 	}
 }
 
-// Release forgets a result of a runner whose connection has ended.
+// Release forgets a call of a runner whose connection has ended, and its result. The caller has recorded how the call ended.
 func (h *Hub) Release(keyHash, callUID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,10 +190,9 @@ func (h *Hub) Release(keyHash, callUID string) {
 // HoldsOther says that a runner has, or reported, a call of a name with another UID. Whoever asks reads the call
 // past the cache before Dismiss.
 func (h *Hub) HoldsOther(namespace, call, uid string) bool {
-	name := types.NamespacedName{Namespace: namespace, Name: call}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s := range h.calls[name] {
+	for s := range h.objects[objectName{wire.KindCall, namespace, call}] {
 		if s.hasOther(call, uid) {
 			return true
 		}
@@ -219,11 +204,7 @@ func (h *Hub) HoldsOther(namespace, call, uid string) bool {
 // stays. A session's runner goes on with the calls of other names; one that was begun for a call that is gone, or made for one
 // where there is none, is refused.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
-	name := types.NamespacedName{Namespace: namespace, Name: call}
-	h.mu.Lock()
-	runners := slices.Collect(maps.Keys(h.calls[name]))
-	h.mu.Unlock()
-	for _, s := range runners {
+	for _, s := range h.of(objectName{wire.KindCall, namespace, call}) {
 		owner, hasBegun := s.Owner()
 		switch {
 		case !hasBegun && except == "", owner.IsCall() && owner.UID != except:
@@ -239,16 +220,19 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 // DismissSession ends the runners of a session which is gone, and forgets what was left of them. Those of the session of
 // the same name that has the UID except stay.
 func (h *Hub) DismissSession(namespace, session, except, reason string) {
-	name := types.NamespacedName{Namespace: namespace, Name: session}
-	h.mu.Lock()
-	runners := slices.Collect(maps.Keys(h.sessions[name]))
-	h.mu.Unlock()
-	for _, s := range runners {
+	for _, s := range h.of(objectName{wire.KindSession, namespace, session}) {
 		if owner, _ := s.Owner(); except == "" || owner.UID != except {
 			s.Refuse(reason)
 			h.Forget(s.keyHash)
 		}
 	}
+}
+
+// of are the runners that an object is found by.
+func (h *Hub) of(object objectName) []*Runner {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.objects[object]))
 }
 
 // all are the runners of now.
@@ -286,9 +270,7 @@ func (h *Hub) nextOrder() uint64 {
 func (h *Hub) add(s *Runner) bool {
 	h.mu.Lock()
 	old := h.runners[s.hello.JobUID]
-	newest, _ := h.newest.Get(s.keyHash)
-	last, _ := newest.(uint64)
-	if last > s.order || old != nil && !s.displaces(old) {
+	if last := h.processes[s.keyHash]; last != nil && last.order > s.order || old != nil && !s.displaces(old) {
 		h.mu.Unlock()
 		return false
 	}
@@ -296,16 +278,16 @@ func (h *Hub) add(s *Runner) bool {
 	if old != nil {
 		h.leave(old)
 	}
-	h.enter(s)
+	news := h.enter(s)
 	h.mu.Unlock()
 	if old != nil {
 		old.close()
 		if !old.IsWaiting() && s.IsWaiting() {
 			// The owner has to know: the beginning was lost.
-			h.notify(old)
+			h.notify(old, old.news())
 		}
 	}
-	h.notify(s)
+	h.notify(s, news)
 	return true
 }
 
@@ -318,27 +300,27 @@ func (h *Hub) remove(s *Runner) {
 	}
 	h.mu.Unlock()
 	if current {
-		h.notify(s)
+		h.notify(s, s.news())
 	}
 }
 
 // The rest needs the lock.
 
 // enter makes a runner found by what it has. What the runner says now replaces what it said before.
-func (h *Hub) enter(s *Runner) {
+func (h *Hub) enter(s *Runner) News {
+	news := s.news()
 	before := h.processes[s.keyHash]
 	h.processes[s.keyHash] = s
 	if before != nil && !h.isConnected(before) {
-		s.continueFrom(before)
+		news.Calls = append(news.Calls, s.continueFrom(before)...)
 		h.forget(before)
 	}
-	s.markAll()
 	h.find(s, true)
+	return news
 }
 
 // leave is for a runner that isn't connected any more.
 func (h *Hub) leave(s *Runner) {
-	h.newest.Set(s.keyHash, s.order, 2*listTimeout)
 	s.end()
 	h.settle(s)
 }
@@ -359,23 +341,18 @@ func (h *Hub) forget(s *Runner) {
 	}
 }
 
-// find has a runner found by its names, or not any more.
+// find has a runner found by its objects, or not any more.
 func (h *Hub) find(s *Runner, found bool) {
-	calls, sessions := s.names()
-	for _, name := range calls {
-		h.calls.set(name, s, found)
-	}
-	for _, name := range sessions {
-		h.sessions.set(name, s, found)
+	for _, object := range s.objects() {
+		h.objects.set(object, s, found)
 	}
 }
 
-// reindex has a runner found by a name for as long as it has a call, or serves a session, of that name. It takes the lock.
-func (h *Hub) reindex(s *Runner, name types.NamespacedName) {
+// reindex has a runner found by an object for as long as the runner has it. It takes the lock.
+func (h *Hub) reindex(s *Runner, kind wire.OwnerKind, name string) {
+	object := s.object(kind, name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known := h.isConnected(s) || h.processes[s.keyHash] == s
-	calls, sessions := s.names()
-	h.calls.set(name, s, known && slices.Contains(calls, name))
-	h.sessions.set(name, s, known && slices.Contains(sessions, name))
+	h.objects.set(object, s, known && slices.Contains(s.objects(), object))
 }

@@ -1,20 +1,27 @@
 package dispatch
 
-import "k8s.io/apimachinery/pkg/types"
+import "toolcall.dev/operator/internal/dispatch/wire"
 
-// index has runners by the name of a call.
-type index map[types.NamespacedName]map[*Runner]struct{}
+// objectName is a call or a session.
+type objectName struct {
+	kind            wire.OwnerKind
+	namespace, name string
+}
 
-// set says whether a runner is found by a name.
-func (x index) set(name types.NamespacedName, s *Runner, found bool) {
+// index has runners by the calls that they were made for or have, and by the session that they serve: no pass over an object looks at all
+// of them.
+type index map[objectName]map[*Runner]struct{}
+
+// set says whether a runner is found by an object.
+func (x index) set(object objectName, s *Runner, found bool) {
 	if found {
-		if x[name] == nil {
-			x[name] = map[*Runner]struct{}{}
+		if x[object] == nil {
+			x[object] = map[*Runner]struct{}{}
 		}
-		x[name][s] = struct{}{}
+		x[object][s] = struct{}{}
 		return
 	}
-	if delete(x[name], s); len(x[name]) == 0 {
-		delete(x, name)
+	if delete(x[object], s); len(x[object]) == 0 {
+		delete(x, object)
 	}
 }

@@ -2,12 +2,12 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/fair"
 )
 
 // newOfflineRunner is a runner that says nothing.
@@ -32,7 +32,7 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 5))
-		h := NewHub(func(*Runner) {})
+		h := NewHub(func(*Runner, News) {})
 		var runners []*Runner
 		results := 0
 		name := func(what string, n int) string { return fmt.Sprint(what, random.IntN(n)) }
@@ -65,11 +65,11 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			case 3, 4:
 				_ = s.Assign(owner.UID, &wire.Assignment{CallUID: uid, CallName: name("call", 3), Decision: "d"})
 			case 5:
-				_ = s.Stop(uid, name("call", 3), "reason")
+				_ = s.Stop(uid, "reason")
 			case 6:
 				if !s.IsWaiting() {
 					results++
-					s.setResult(&wire.Result{CallUID: uid}, 1, func() { results-- })
+					_, _ = s.setResult(&wire.Result{CallUID: uid}, func() { results-- })
 				}
 			case 7:
 				_ = s.Ack(uid)
@@ -84,38 +84,22 @@ func TestTheIndexHasWhatTheRunnersHave(t *testing.T) {
 			h.remove(s)
 			h.Forget(s.keyHash)
 		}
-		if len(h.calls)+len(h.sessions)+len(h.runners)+len(h.processes) != 0 || results != 0 || h.left.Used() != 0 {
-			t.Fatalf("seed %d: left are %v, %v and %d results", seed, h.calls, h.sessions, results)
+		if len(h.objects)+len(h.runners)+len(h.processes) != 0 || results != 0 {
+			t.Fatalf("seed %d: left are %v and %d results", seed, h.objects, results)
 		}
 	}
 }
 
 func checkIndex(t *testing.T, h *Hub) {
 	t.Helper()
-	calls, sessions := index{}, index{}
+	want := index{}
 	for _, s := range append(h.all(), h.lost()...) {
-		ofCalls, ofSessions := s.names()
-		for _, name := range ofCalls {
-			calls.set(name, s, true)
-		}
-		for _, name := range ofSessions {
-			sessions.set(name, s, true)
+		for _, object := range s.objects() {
+			want.set(object, s, true)
 		}
 	}
-	for what, x := range map[string]struct{ got, want index }{"calls": {h.calls, calls}, "sessions": {h.sessions, sessions}} {
-		if len(x.got) != len(x.want) {
-			t.Fatalf("%s: %v, want %v", what, x.got, x.want)
-		}
-		for name, want := range x.want {
-			if len(x.got[name]) != len(want) {
-				t.Fatalf("%s %s: %v, want %v", what, name, x.got[name], want)
-			}
-			for s := range want {
-				if _, ok := x.got[name][s]; !ok {
-					t.Fatalf("%s: a runner isn't found by %s", what, name)
-				}
-			}
-		}
+	if !maps.EqualFunc(h.objects, want, maps.Equal[map[*Runner]struct{}, map[*Runner]struct{}]) {
+		t.Fatalf("got %v, want %v", h.objects, want)
 	}
 }
 
@@ -123,7 +107,7 @@ func checkIndex(t *testing.T, h *Hub) {
 func BenchmarkDismiss(b *testing.B) {
 	for _, connected := range []int{10, 8000} {
 		b.Run(fmt.Sprint(connected, " connected"), func(b *testing.B) {
-			h := NewHub(func(*Runner) {})
+			h := NewHub(func(*Runner, News) {})
 			for i := range connected {
 				s := newOfflineRunner(h, fmt.Sprint("job-", i), "")
 				s.served = newServed(sessionOwner(i), time.Now())
@@ -133,35 +117,5 @@ func BenchmarkDismiss(b *testing.B) {
 				h.Dismiss("ns", "call", "uid", "gone")
 			}
 		})
-	}
-}
-
-// A runner that lives sends its results again: of those that are gone they are kept as far as there is room.
-func TestResultsOfRunnersThatAreGoneAreBounded(t *testing.T) {
-	t.Parallel()
-	const room = 2 * (1000 + leftOverhead)
-	h := NewHub(func(*Runner) {})
-	h.left = fair.NewCounter[string](room, room)
-	lose := func(job string) bool {
-		s := newOfflineRunner(h, job, "")
-		s.served = newServed(wire.BeginCall("c", "call").Owner, time.Now())
-		s.served.add(HeldCall{UID: "c", Name: "call", State: Running})
-		h.add(s)
-		s.setResult(&wire.Result{CallUID: "c"}, 1000, func() {})
-		h.remove(s)
-		return h.Result(s.keyHash, "c") != nil
-	}
-	if !lose("a") || !lose("b") || lose("c") {
-		t.Error("the first two have room, and the third has none")
-	}
-	h.Release("key-a", "c")
-	if !lose("c") {
-		t.Error("what was released has made no room")
-	}
-	for _, key := range []string{"key-b", "key-c"} {
-		h.Release(key, "c")
-	}
-	if h.left.Used() != 0 || len(h.processes) != 0 || len(h.calls) != 0 {
-		t.Errorf("%d bytes are left, of %d", h.left.Used(), len(h.processes))
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/result"
 )
 
 // accepted are the calls that the operator says the runner may have started.
@@ -31,14 +30,11 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 		m.session = o.event(t)
 		m.begin()
 		m.mustAssign("c1", "c2")
-		if err := m.session.Stop("c3", "call-c3", result.CancelRequested); err != nil {
-			t.Fatal(err)
-		}
 		m.disconnect()
 		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned, c2 Assigned")
 		m.connect(held("c2", wire.Running))
 		expect(t, "its hello", accepted(t, o, m), "c2 Running")
-		expect(t, "its news", fmt.Sprint(m.session.TakeNews()), "{true [] [call-c1 call-c2 call-c3]}")
+		expect(t, "its news", fmt.Sprint(inOrder(o.last)), "[owner call-c1 call-c2]")
 		m.disconnect()
 		expect(t, "lost again", accepted(t, o, m), "c2 Running")
 		o.hub.Forget(key)
@@ -53,8 +49,8 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 	})
 }
 
-// That a call may have been started says its record alone: its runner can have no other.
-func TestWhatALostRunnerOfACallHadIsNotRemembered(t *testing.T) {
+// That of a call is remembered until somebody has recorded how the call ended.
+func TestWhatALostRunnerOfACallHadIsRememberedUntilItsEndIsRecorded(t *testing.T) {
 	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
 		m := newMember(t, n, o)
 		m.owner = callC1
@@ -62,7 +58,7 @@ func TestWhatALostRunnerOfACallHadIsNotRemembered(t *testing.T) {
 		m.mustAssign("c1")
 		expect(t, "while it is connected", accepted(t, o, m), "c1 Assigned")
 		m.disconnect()
-		expect(t, "a lost one", accepted(t, o, m), "unknown")
+		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned")
 		m.connect()
 		expect(t, "its hello", accepted(t, o, m), "")
 		if m.session.Taken() != 0 {
@@ -70,5 +66,17 @@ func TestWhatALostRunnerOfACallHadIsNotRemembered(t *testing.T) {
 		}
 		m.mustAssign("c1")
 		expect(t, "heard", m.hears(), "assign c1")
+		m.disconnect()
+		o.hub.Release(m.process.keyHash, "another")
+		expect(t, "lost again", accepted(t, o, m), "c1 Assigned")
+		o.hub.Release(m.process.keyHash, "c1")
+		expect(t, "its end is recorded", accepted(t, o, m), "unknown")
+		m.connect(held("c1", wire.Running))
+		m.session.Refuse("the call has ended")
+		expect(t, "heard", m.hears(), "refuse for good")
+		expect(t, "refused", accepted(t, o, m), "unknown")
+		m.connect()
+		m.disconnect()
+		expect(t, "one that was given nothing", accepted(t, o, m), "unknown")
 	})
 }

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -236,13 +237,17 @@ func (o *operator) news() string {
 	synctest.Wait()
 	var told []string
 	for len(o.events) > 0 {
-		n := (<-o.events).TakeNews()
-		if n.Owner {
-			told = append(told, "owner")
-		}
-		told = append(append(told, n.Ended...), n.Calls...)
+		told = append(told, inOrder((<-o.events).news)...)
 	}
 	return strings.Join(told, ", ")
+}
+
+// inOrder is news as text.
+func inOrder(n dispatch.News) (told []string) {
+	if n.Owner {
+		told = append(told, "owner")
+	}
+	return slices.Concat(told, slices.Sorted(slices.Values(n.Ended)), slices.Sorted(slices.Values(n.Calls)))
 }
 
 // inBubble runs a test with an operator on a network in memory.

@@ -44,7 +44,7 @@ func TestARunnerHearsOfItsOwnerBeforeItsCallsAndOfNoneAfterItsEnd(t *testing.T) 
 		for range 20 {
 			var heard transcript
 			var others sync.WaitGroup
-			s := newOfflineRunner(NewHub(func(*Runner) {}), "job", "")
+			s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", "")
 			assign := func(uid string) error {
 				return s.Assign(begin.UID, &wire.Assignment{CallUID: uid, CallName: "call", Decision: "d"})
 			}
@@ -80,7 +80,7 @@ func TestManyPassesBeginAndAssignOnce(t *testing.T) {
 	t.Parallel()
 	for want, begin := range map[string]*wire.Begin{"c": wire.BeginCall("c", "call"), "s0": sessionBegin(0)} {
 		var heard transcript
-		s := newOfflineRunner(NewHub(func(*Runner) {}), "job", "")
+		s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", "")
 		s.send = heard.send
 		var passes sync.WaitGroup
 		for range 8 {
@@ -117,7 +117,7 @@ func TestARunnerBeginsOnlyWhatItsPodWasMadeFor(t *testing.T) {
 		"a session of the name that it waits for": {"session0", sessionBegin(0), errMadeFor},
 	} {
 		var heard transcript
-		s := newOfflineRunner(NewHub(func(*Runner) {}), "job", c.madeFor)
+		s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", c.madeFor)
 		s.send = heard.send
 		if err := s.Begin(c.begin); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
@@ -138,7 +138,7 @@ func TestARunnerThatHasBegunBeginsNothingElse(t *testing.T) {
 	}
 	for first, begin := range begins {
 		var heard transcript
-		s := newOfflineRunner(NewHub(func(*Runner) {}), "job", "")
+		s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", "")
 		s.send = heard.send
 		for range 2 {
 			if err := s.Begin(begin); err != nil {
@@ -160,7 +160,7 @@ func TestARunnerThatHasBegunBeginsNothingElse(t *testing.T) {
 func TestNothingCountsThatARunnerSaysAfterItWasRefused(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]*wire.Begin{"a call": wire.BeginCall("c", "call"), "a session": sessionBegin(0)} {
-		h := NewHub(func(*Runner) {})
+		h := NewHub(func(*Runner, News) {})
 		var heard transcript
 		s := newOfflineRunner(h, "job", "")
 		s.send = heard.send
@@ -175,8 +175,8 @@ func TestNothingCountsThatARunnerSaysAfterItWasRefused(t *testing.T) {
 			s.Refuse("gone")
 		}
 		released := 0
-		s.setResult(&wire.Result{CallUID: "c"}, 1, func() { released++ })
-		_ = s.Stop("c", "call", "reason")
+		_, _ = s.setResult(&wire.Result{CallUID: "c"}, func() { released++ })
+		_ = s.Stop("c", "reason")
 		_ = s.End("over")
 		h.remove(s)
 		if released != 1 || h.Result(s.keyHash, "c") != nil {
@@ -195,7 +195,7 @@ func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 		begin *wire.Begin
 		want  bool
 	}{"a call": {wire.BeginCall("c", "call"), true}, "a session": {sessionBegin(0), false}} {
-		s := newOfflineRunner(NewHub(func(*Runner) {}), "job", "")
+		s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", "")
 		for what, step := range []struct {
 			do   func()
 			want bool
@@ -204,7 +204,7 @@ func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 			{func() { _ = s.Begin(c.begin) }, false},
 			{func() { _ = s.Assign(c.begin.UID, &wire.Assignment{CallUID: "c", CallName: "call", Decision: "d"}) }, false},
 			{func() { _ = s.Ack("c") }, false},
-			{func() { s.setResult(&wire.Result{CallUID: "c"}, 1, func() {}) }, false},
+			{func() { _, _ = s.setResult(&wire.Result{CallUID: "c"}, func() {}) }, false},
 			{func() { s.Record("c") }, false},
 			{func() { _ = s.Ack("c") }, c.want},
 		} {
@@ -219,7 +219,7 @@ func TestARunnerOfACallHasExitedWhenItsResultIsAcknowledged(t *testing.T) {
 func TestARunnerIsNotChargedForACallThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]*wire.Begin{"a call": wire.BeginCall("c", "call"), "a session": sessionBegin(0)} {
-		s := newOfflineRunner(NewHub(func(*Runner) {}), "job", "")
+		s := newOfflineRunner(NewHub(func(*Runner, News) {}), "job", "")
 		if err := s.Begin(begin); err != nil {
 			t.Fatal(err)
 		}

@@ -36,16 +36,19 @@ type outbox struct {
 	// drained is called when hasRoom says true again; nil for nobody.
 	drained func()
 
-	mu     sync.Mutex
-	frames [][]byte
-	bytes  int
-	pong   bool
-	// part is the part of a file that is sent when nothing else is to be; nil for none. partSent is called when it was written.
-	part     []byte
-	partSent func()
-	writing  bool
-	closed   bool
-	writer   sync.WaitGroup
+	mu      sync.Mutex
+	frames  []queuedFrame
+	bytes   int
+	pong    bool
+	writing bool
+	closed  bool
+	writer  sync.WaitGroup
+}
+
+// queuedFrame waits to be written. sent is called then; nil for nobody.
+type queuedFrame struct {
+	bytes []byte
+	sent  func()
 }
 
 // send queues a message. An error means that it is not sent.
@@ -54,6 +57,24 @@ func (o *outbox) send(m *wire.Message) error {
 	if err != nil {
 		return err
 	}
+	return o.queue(queuedFrame{frame, nil})
+}
+
+// sendPart queues a part of a file. The one before was sent: so nothing else waits for more than one. An error means that it is not sent.
+func (o *outbox) sendPart(m *wire.Message, sent func()) error {
+	memory := partFrames.Get().(*[]byte)
+	frame, err := wire.EncodeInto(*memory, m)
+	if err != nil {
+		return err
+	}
+	return o.queue(queuedFrame{frame, func() {
+		*memory = frame
+		partFrames.Put(memory)
+		sent()
+	}})
+}
+
+func (o *outbox) queue(frame queuedFrame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -63,28 +84,7 @@ func (o *outbox) send(m *wire.Message) error {
 		o.fail()
 		return errNotReading
 	}
-	o.frames, o.bytes = append(o.frames, frame), o.bytes+len(frame)
-	o.start()
-	return nil
-}
-
-// sendPart queues a part of a file behind everything else. The one before was sent. An error means that it is not sent.
-func (o *outbox) sendPart(m *wire.Message, sent func()) error {
-	memory := partFrames.Get().(*[]byte)
-	frame, err := wire.EncodeInto(*memory, m)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
-		return net.ErrClosed
-	}
-	o.part, o.partSent = frame, func() {
-		*memory = frame
-		partFrames.Put(memory)
-		sent()
-	}
+	o.frames, o.bytes = append(o.frames, frame), o.bytes+len(frame.bytes)
 	o.start()
 	return nil
 }
@@ -133,53 +133,48 @@ func (o *outbox) start() {
 
 func (o *outbox) write() {
 	for {
-		frame, drained, sent := o.next()
+		frame, drained := o.next()
 		if drained && o.drained != nil {
 			o.drained()
 		}
-		if frame == nil {
+		if frame.bytes == nil {
 			return
 		}
 		err := o.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if err == nil {
-			_, err = o.conn.Write(frame)
+			_, err = o.conn.Write(frame.bytes)
 		}
 		if err != nil {
 			o.mu.Lock()
 			o.fail()
 			o.mu.Unlock()
 		}
-		if sent != nil {
-			sent()
+		if frame.sent != nil {
+			frame.sent()
 		}
 	}
 }
 
-// next takes the frame that is to be written; nil when there is none, and the writer ends. drained says that there is room
-// again which there wasn't before. sent is called when the frame was written; nil for nobody.
-func (o *outbox) next() (frame []byte, drained bool, sent func()) {
+// next takes the frame that is to be written; an empty one when there is none, and the writer ends. drained says that there is room
+// again which there wasn't before.
+func (o *outbox) next() (frame queuedFrame, drained bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case len(o.frames) > 0:
 		frame, before := o.frames[0], o.bytes
-		o.frames, o.bytes = o.frames[1:], before-len(frame)
-		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes, nil
+		o.frames, o.bytes = o.frames[1:], before-len(frame.bytes)
+		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes
 	case o.pong:
 		o.pong = false
-		return pongFrame, false, nil
-	case o.part != nil:
-		frame, sent = o.part, o.partSent
-		o.part, o.partSent = nil, nil
-		return frame, false, sent
+		return queuedFrame{bytes: pongFrame}, false
 	}
 	o.writing = false
-	return nil, false, nil
+	return queuedFrame{}, false
 }
 
 // fail ends the connection; what is queued is lost. It needs the lock.
 func (o *outbox) fail() {
 	o.closed, o.frames, o.bytes, o.pong = true, nil, 0, false
-	o.part, o.partSent = nil, nil
 	o.abort()
 }

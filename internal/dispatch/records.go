@@ -9,7 +9,6 @@ import (
 	"golang.org/x/time/rate"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,25 +74,24 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runn
 	switch {
 	case owner.IsSession():
 		session := &v1alpha1.ToolSession{}
-		found, err := get(ctx, reader, s.objectName(owner.Name), session)
+		found, err := get(ctx, reader, s.named(owner.Name), session)
 		return checkRecord(s.keyHash, found && string(session.UID) == owner.UID, session.Status.Runner, err, errNoServer)
 	case owner.IsCall():
 		call := &v1alpha1.ToolCall{}
-		found, err := get(ctx, reader, s.objectName(owner.Name), call)
+		found, err := get(ctx, reader, s.named(owner.Name), call)
 		return checkRecord(s.keyHash, found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
 	}
-	job := &metav1.PartialObjectMetadata{}
-	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-	var object client.Object = job
-	if reader == k.Cached {
-		// The cache of metadata alone would be another one.
-		object = &batchv1.Job{}
-	}
-	found, err := get(ctx, reader, s.objectName(s.hello.Job), object)
-	if err == nil && (!found || string(object.GetUID()) != s.hello.JobUID) {
+	job := &batchv1.Job{}
+	found, err := get(ctx, reader, s.named(s.hello.Job), job)
+	if err == nil && (!found || string(job.UID) != s.hello.JobUID) {
 		return errJobGone
 	}
 	return err
+}
+
+// named is an object of a name in the runner's namespace.
+func (s *Runner) named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
 }
 
 // checkRecord returns an error that was met, or else otherwise where the owner wasn't found, or doesn't record the runner with a key.

@@ -59,7 +59,7 @@ func (o *objects) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	}
 	name := key.Namespace + "/" + key.Name
 	switch into := into.(type) {
-	case *batchv1.Job, *metav1.PartialObjectMetadata:
+	case *batchv1.Job:
 		if uid, ok := o.jobs[name]; ok {
 			into.SetUID(uid)
 			return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -66,36 +64,28 @@ func (s *Runner) MayServe(ownerUID string) bool {
 
 // displaces says that the runner takes the place of another one of its Job.
 func (s *Runner) displaces(old *Runner) bool {
-	if old.keyHash == s.keyHash {
-		return s.order >= old.order
-	}
-	return !s.IsWaiting() && old.IsWaiting()
+	return old.keyHash == s.keyHash || !s.IsWaiting() && old.IsWaiting()
 }
 
-// objectName is an object of a name in the runner's namespace.
-func (s *Runner) objectName(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
+// object is a call or a session in the runner's namespace.
+func (s *Runner) object(kind wire.OwnerKind, name string) objectName {
+	return objectName{kind, s.hello.Namespace, name}
 }
 
-// names are the calls that the runner has, or was made for, and the session that it serves, if any.
-func (s *Runner) names() (calls, sessions []types.NamespacedName) {
+// objects are the owner of the runner and the calls that it has, or else the call that it was made for, if any.
+func (s *Runner) objects() (list []objectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.served.hasBegun() {
-		if s.hello.Call != "" {
-			calls = append(calls, s.objectName(s.hello.Call))
-		}
-		return calls, nil
+	switch {
+	case s.served.hasBegun():
+		list = append(list, s.object(s.served.Kind, s.served.Name))
+	case s.hello.Call != "":
+		list = append(list, s.object(wire.KindCall, s.hello.Call))
 	}
 	for _, call := range s.served.calls {
-		calls = append(calls, s.objectName(call.Name))
+		list = append(list, s.object(wire.KindCall, call.Name))
 	}
-	if owner := s.objectName(s.served.Name); s.served.IsSession() {
-		sessions = append(sessions, owner)
-	} else {
-		calls = append(calls, owner)
-	}
-	return calls, sessions
+	return list
 }
 
 // inServed looks at what the runner has begun with, or changes it.
@@ -123,8 +113,8 @@ func (s *Runner) hasOther(name, uid string) bool {
 
 // noticeRoom has the session looked at when a call waits for the runner to read.
 func (s *Runner) noticeRoom() {
-	if inServed(s, (*served).markRoom) {
-		s.hub.notify(s)
+	if inServed(s, func(v *served) (was bool) { was, v.isAwaited = v.isAwaited, false; return was }) {
+		s.hub.notify(s, News{Owner: true})
 	}
 }
 
@@ -134,50 +124,37 @@ func (s *Runner) hasExited() bool { return inServed(s, (*served).isDone) }
 // mayReport says whether a result can come now: the runner has a call that it hasn't reported.
 func (s *Runner) mayReport() bool { return inServed(s, (*served).mayReport) }
 
-// markAll has all that the runner has looked at.
-func (s *Runner) markAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.served.markAll()
-}
+// news is that of a runner that comes or goes: about all that it has.
+func (s *Runner) news() News { return inServed(s, (*served).news) }
 
-// end has the connection take and send nothing more. What the runner has then stays known, as far as there is room for its results: it
-// has no other calls, unless it connects again.
+// end has the connection take and send nothing more. What the runner has then stays known: it has no other calls, unless it connects
+// again.
 func (s *Runner) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	s.served.markAll()
 	for _, call := range s.served.calls {
 		call.dropDecision()
-		if call.result == nil {
-			continue
-		}
-		// The budget is for what connected runners send.
-		call.releaseResult()
-		if share, ok := s.hub.left.Acquire(int64(call.size+leftOverhead), s.hello.Namespace); ok {
-			call.releaseResult = share.Release
-		} else {
-			call.result = nil
-		}
 	}
 }
 
-// continueFrom takes over what was known of the runner when its last connection ended.
-func (s *Runner) continueFrom(last *Runner) {
+// continueFrom takes over what was known of the runner when its last connection ended. It returns the names of calls that the runner had
+// then and has no more: it never started them.
+func (s *Runner) continueFrom(last *Runner) (lost []string) {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.served.continueFrom(&last.served)
+	return s.served.continueFrom(&last.served)
 }
 
-// releaseResult drops the result of a call, unless it came on this connection, which is there: that is acknowledged.
+// releaseResult drops the result of a call when the connection has ended. Otherwise it is acknowledged.
 func (s *Runner) releaseResult(callUID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.served.calls[callUID]; call != nil && (s.over || !call.hasReported) {
+	if call := s.served.calls[callUID]; call != nil && s.over {
 		call.dropResult()
+		call.discard = true
 	}
 }
 
@@ -201,6 +178,7 @@ func (s *Runner) Refuse(reason string) {
 	s.over = true
 	for _, call := range s.served.calls {
 		call.release()
+		call.discard = true
 	}
 	_ = s.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason, Final: true}})
 	s.close()

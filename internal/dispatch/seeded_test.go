@@ -171,8 +171,13 @@ func (w *seeded) pass(uid string, lags bool) {
 		// The runner says for certain that it wasn't given its only call.
 		w.record(uid, &wire.Result{CallUID: uid, Outcome: result.Outcome{Reason: result.CancelRequested}})
 		s.Refuse("the call was cancelled")
+	case w.cancelled[uid] && isHeld:
+		_ = s.Stop(uid, result.CancelRequested)
 	case w.cancelled[uid]:
-		_ = s.Stop(uid, "call-"+uid, result.CancelRequested)
+		// The hello says for certain that it wasn't handed over, unless its end is recorded, which is read past the cache.
+		if w.recorded[uid] == nil {
+			w.record(uid, &wire.Result{CallUID: uid, Outcome: result.Outcome{Reason: result.CancelRequested}})
+		}
 	case !isHeld && w.running(s) < seededConcurrent:
 		if err := s.Assign(w.owner.UID, assignmentOf(uid)); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, dispatch.ErrNoRoom) {
 			w.t.Errorf("assign %s: %v", uid, err)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,23 +17,15 @@ type served struct {
 	calls map[string]*heldCall
 	// came is how many have come.
 	came int
-	// taken is how many calls the runner had taken when it said hello, and was assigned or told never to start since.
+	// taken is how many calls the runner had taken when it said hello, and was assigned since.
 	taken int
-	// stops counts the Stops that may be answered by a result that came already.
-	stops int
 	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
 	ending, paused bool
-	// isNew says that there is news for the owner, and nobody has taken it: also that a call has ended which nobody looks at
-	// any more, and left its place.
-	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
 	isAwaited bool
 	// used is when a call that takes the session's turns, or a transfer, was there last, or else when the runner began or connected;
 	// lastEnd is when a call ended last, zero when none has.
 	used, lastEnd time.Time
-	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
-	// are news.
-	lost []string
 }
 
 // heldCall is a call that the runner has, or may have.
@@ -45,11 +38,8 @@ type heldCall struct {
 	hasReported bool
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
-	isNew   bool
-	// result is what nobody has acknowledged, on this connection or the last one; nil for nothing. releaseResult gives back the memory that
-	// it takes of the budget.
+	// result is what nobody has acknowledged; nil for nothing. releaseResult gives back the memory that it takes of the budget.
 	result        *wire.Result
-	size          int
 	releaseResult func()
 	// releaseDecision gives back the memory that the decision takes; nil when it takes none.
 	releaseDecision func()
@@ -72,55 +62,50 @@ func (v *served) add(call HeldCall) *heldCall {
 	return v.calls[call.UID]
 }
 
-// inOrder are the calls in the order in which they came.
-func (v *served) inOrder() []*heldCall {
-	calls := make([]*heldCall, 0, len(v.calls))
-	for _, call := range v.calls {
-		calls = append(calls, call)
-	}
-	slices.SortFunc(calls, func(a, b *heldCall) int { return cmp.Compare(a.place, b.place) })
-	return calls
-}
-
-func (v *served) list() []HeldCall {
-	var list []HeldCall
-	for _, call := range v.inOrder() {
+// list are the calls in the order in which they came.
+func (v *served) list() (list []HeldCall) {
+	byPlace := func(a, b *heldCall) int { return cmp.Compare(a.place, b.place) }
+	for _, call := range slices.SortedFunc(maps.Values(v.calls), byPlace) {
 		list = append(list, call.HeldCall)
 	}
 	return list
 }
 
-// acceptedOf are the calls that a runner which has these may have started. One that it was only told not to start isn't
-// among them: what was sent on earlier connections is in its hello, or was never handled.
-func acceptedOf(calls []HeldCall) (accepted []HeldCall) {
-	for _, call := range calls {
-		if call.State != Withdrawn {
-			accepted = append(accepted, call)
+// Load counts the calls that a runner has.
+type Load struct {
+	// Foreground and Background run, or are assigned: those that take the session's turns, and those that don't.
+	Foreground, Background int
+	// Ended aren't acknowledged.
+	Ended int
+}
+
+// Running are the calls that run, or are assigned.
+func (l Load) Running() int { return l.Foreground + l.Background }
+
+func (v *served) load() (l Load) {
+	for _, call := range v.calls {
+		switch {
+		case call.State == Ended:
+			l.Ended++
+		case call.State == Known:
+		case call.Background:
+			l.Background++
+		default:
+			l.Foreground++
 		}
 	}
-	return accepted
+	return l
 }
 
 // hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
 func (v *served) hasRoom() bool {
-	running, ended := 0, 0
-	for _, call := range v.calls {
-		switch call.State {
-		case Assigned, Running:
-			running++
-		case Ended:
-			ended++
-		case Withdrawn, Known:
-		}
-	}
-	return running < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls && ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
+	load := v.load()
+	canRun := load.Running() < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls
+	return canRun && load.Ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
 }
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
-	if v.stops > 0 {
-		return true
-	}
 	for _, call := range v.calls {
 		if !call.hasReported {
 			return true
@@ -129,22 +114,14 @@ func (v *served) mayReport() bool {
 	return false
 }
 
-// markAll has all that the runner has looked at.
-func (v *served) markAll() {
-	v.isNew = true
-	for _, call := range v.calls {
-		call.isNew = true
-	}
-}
-
 // isRemembered says that what the runner had counts when its connection has ended: it alone can have started the calls of its session,
-// and its results count in any case.
-func (v *served) isRemembered() bool { return v.IsSession() || v.hasResult() }
-
-// hasResult says that a result is there which nobody has acknowledged.
-func (v *served) hasResult() bool {
+// or its only call, until somebody has recorded how that ended.
+func (v *served) isRemembered() bool {
+	if v.IsSession() {
+		return true
+	}
 	for _, call := range v.calls {
-		if call.result != nil {
+		if !call.discard {
 			return true
 		}
 	}
@@ -199,40 +176,10 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 	return v.drop(callUID), nil
 }
 
-// stop notes that the runner is told to stop a call. added says that the runner doesn't have it, again that it was told before or
-// has nothing to stop.
-func (v *served) stop(callUID, callName string) (added, again bool, err error) {
-	call := v.calls[callUID]
-	switch {
-	case !v.hasBegun(), !v.takes(callUID):
-		return false, false, errNotServed
-	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
-		return false, false, ErrNoRoom
-	case call == nil:
-		v.taken++
-		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
-	case call.stopped || call.State == Ended || call.State == Known:
-		return false, true, nil
-	}
-	call.stopped = true
-	v.stops++
-	return added, false, nil
-}
-
 // pause has the runner be given no call. It says false, and does nothing, when the runner has one that takes the session's turn.
 func (v *served) pause() bool {
-	v.paused = v.hasBegun() && !v.takesTurns()
+	v.paused = v.hasBegun() && v.load().Foreground == 0
 	return v.paused
-}
-
-// takesTurns says that a call is there which takes the session's turns.
-func (v *served) takesTurns() bool {
-	for _, call := range v.calls {
-		if !call.Background && (call.State == Assigned || call.State == Running) {
-			return true
-		}
-	}
-	return false
 }
 
 // end notes that a call has ended.
@@ -252,55 +199,26 @@ func (v *served) discardOthers(name, uid string) []HeldCall {
 	return others
 }
 
-// remind has the calls looked at whose end nobody has taken. It says whether there are any.
-func (v *served) remind() (found bool) {
-	for _, call := range v.calls {
-		if call.hasReported {
-			call.isNew, found = true, true
-		}
-	}
-	return found
-}
-
-// markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
-func (v *served) markRoom() bool {
-	if !v.isAwaited {
-		return false
-	}
-	v.isAwaited, v.isNew = false, true
-	return true
-}
-
-// continueFrom takes over what was known on the last connection: the results, until they come again, and when a call ended. It has the
-// calls looked at that the runner had then and has no more.
-func (v *served) continueFrom(last *served) {
+// continueFrom takes over when a call ended on the last connection.
+func (v *served) continueFrom(last *served) (lost []string) {
 	v.lastEnd = last.lastEnd
 	for uid, before := range last.calls {
-		if call := v.calls[uid]; call != nil {
-			call.result, call.size, call.releaseResult = before.result, before.size, before.releaseResult
-			before.result = nil
-		} else {
-			v.lost = append(v.lost, before.Name)
+		if v.calls[uid] == nil {
+			lost = append(lost, before.Name)
 		}
 	}
+	return lost
 }
 
-// takeNews is what is new since it was last taken.
-func (v *served) takeNews() News {
-	n := News{Owner: v.isNew, Calls: v.lost}
-	v.isNew, v.lost = false, nil
+// news is about the owner and all calls.
+func (v *served) news() News {
+	n := News{Owner: true}
 	for _, call := range v.calls {
-		switch {
-		case !call.isNew:
-			continue
-		case call.hasReported:
+		if call.hasReported {
 			n.Ended = append(n.Ended, call.Name)
-		default:
+		} else {
 			n.Calls = append(n.Calls, call.Name)
 		}
-		call.isNew = false
 	}
-	slices.Sort(n.Ended)
-	slices.Sort(n.Calls)
 	return n
 }

@@ -34,17 +34,18 @@ func (a *acceptor) sweep(ctx context.Context) {
 			s.close()
 			continue
 		}
-		if inServed(s, (*served).remind) {
-			a.Hub.notify(s)
-		}
 		live, err := a.look(ctx, s, &answers)
 		switch {
 		case err != nil && !errors.Is(err, errUnknown):
 			s.Refuse(err.Error())
 		case live && err == nil:
 			// Of calls the cache has those in flight: the reconciler answers the runner of one that has ended.
-			s.markAll()
-			a.Hub.notify(s)
+			a.Hub.notify(s, s.news())
+		default:
+			if ended := s.news().Ended; len(ended) > 0 {
+				// Nobody has taken these results.
+				a.Hub.notify(s, News{Ended: ended})
+			}
 		}
 	}
 	for _, s := range a.Hub.lost() {

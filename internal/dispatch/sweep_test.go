@@ -79,7 +79,6 @@ func TestTheSweepRemindsOfResultsThatNobodyTook(t *testing.T) {
 			m := recordedFor(t, n, o, owner, cached, live)
 			m.connect(held("c1", wire.Running))
 			keepPinging(t, m.peer)
-			m.session.TakeNews()
 			time.Sleep(dispatch.SweepInterval + time.Second)
 			expect(t, what+", news of a call that runs", o.news(), "")
 			m.report("c1", "sealed-c1")

@@ -61,8 +61,8 @@ func newFileWorld(t *testing.T) *fileWorld {
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},
-		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return nil },
-		FilesOf: func(*wire.Begin) *supervisor.Executor { return executor },
+		Begin: func(*wire.Begin) supervisor.ExecuteFunc { return nil },
+		Files: executor,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

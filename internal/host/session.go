@@ -75,23 +75,9 @@ func (h *SessionHost) Room() Room {
 	if h == nil || !h.IsServing() {
 		return Room{}
 	}
-	room := Room{Calls: h.Session.MaxConcurrentCalls(), Background: wire.MaxBackgroundCalls}
-	ended := 0
-	for _, call := range h.Runner.HeldCalls() {
-		switch call.State {
-		case dispatch.Assigned, dispatch.Running:
-			if call.Background {
-				room.Background--
-			} else {
-				room.Calls--
-			}
-		case dispatch.Ended:
-			ended++
-		case dispatch.Withdrawn, dispatch.Known:
-		}
-	}
-	if ended >= wire.MaxUnacknowledged {
+	load := h.Runner.Load()
+	if load.Ended >= wire.MaxUnacknowledged {
 		return Room{}
 	}
-	return Room{Calls: max(room.Calls, 0), Background: max(room.Background, 0)}
+	return Room{Calls: max(h.Session.MaxConcurrentCalls()-load.Foreground, 0), Background: max(wire.MaxBackgroundCalls-load.Background, 0)}
 }

@@ -32,7 +32,7 @@ func startOperator(t *testing.T) *operator {
 		t.Fatal(err)
 	}
 	o := &operator{identity: identity, events: make(chan *dispatch.Runner, 64)}
-	o.hub = dispatch.NewHub(func(s *dispatch.Runner) { o.events <- s })
+	o.hub = dispatch.NewHub(func(s *dispatch.Runner, _ dispatch.News) { o.events <- s })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func TestTheListenerComparesHellosWithTheCluster(t *testing.T) {
 	}
 	address := free.Addr().String()
 	free.Close()
-	hub := dispatch.NewHub(func(*dispatch.Runner) { t.Error("a session was made") })
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) { t.Error("a session was made") })
 	l := &listener{
 		address: address, identity: identity, hub: hub, records: &dispatch.Records{Cached: nothing{}, Live: nothing{}},
 		log: logr.Discard(),

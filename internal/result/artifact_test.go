@@ -48,7 +48,7 @@ func TestListsOfArtifactsAreReadUpToTheirBound(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"artifacts":{"kept":[`+strings.Repeat("{},", 5000)+`{}]}}`), &o); err != nil {
 		t.Fatal(err)
 	}
-	if len(o.Artifacts.Kept) != MaxPrograms+1 || o.Validate() == nil {
+	if len(o.Artifacts.Kept) != MaxList+1 || o.Validate() == nil {
 		t.Errorf("read %d artifacts", len(o.Artifacts.Kept))
 	}
 }

@@ -194,7 +194,7 @@ func TestListsOfProgramsAreReadUpToTheirBound(t *testing.T) {
 	if err := json.Unmarshal([]byte(raw), &o); err != nil {
 		t.Fatal(err)
 	}
-	if len(o.Executed) != MaxPrograms+1 || len(o.Isolation.NamesOnly) != MaxPrograms+1 || len(o.Isolation.Writable) != 1 || o.Isolation.NotFound != nil {
+	if len(o.Executed) != MaxList+1 || len(o.Isolation.NamesOnly) != MaxList+1 || len(o.Isolation.Writable) != 1 || o.Isolation.NotFound != nil {
 		t.Errorf("read %d programs and %+v", len(o.Executed), o.Isolation)
 	}
 	for _, raw := range []string{`{"executed":{}}`, `{"executed":[1]}`, `{"isolation":{"writable":"a"}}`} {

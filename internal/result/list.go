@@ -6,7 +6,10 @@ import (
 	"errors"
 )
 
-// List is a list that is read as far as the longest may be, MaxPrograms, and one more to show that there are more: so many empty elements
+// MaxList is how long the longest list of a result may be.
+const MaxList = 256
+
+// List is a list that is read as far as the longest may be, and one more to show that there are more: so many empty elements
 // don't take many times the memory of their encoding.
 type List[T any] []T
 
@@ -20,7 +23,7 @@ func (l *List[T]) UnmarshalJSON(raw []byte) error {
 	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
 		return errors.New("not a list")
 	}
-	for dec.More() && len(*l) <= MaxPrograms {
+	for dec.More() && len(*l) <= MaxList {
 		var v T
 		if err := dec.Decode(&v); err != nil {
 			return err

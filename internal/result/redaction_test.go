@@ -51,7 +51,7 @@ func TestRedactionsThatNoRunnerCountsAreRefused(t *testing.T) {
 		}
 	}
 	var o Outcome
-	if err := json.Unmarshal([]byte(`{"redactions":[`+strings.Repeat("{},", 5000)+`{}]}`), &o); err != nil || len(o.Redactions) != MaxPrograms+1 {
+	if err := json.Unmarshal([]byte(`{"redactions":[`+strings.Repeat("{},", 5000)+`{}]}`), &o); err != nil || len(o.Redactions) != MaxList+1 {
 		t.Errorf("read %d, %v", len(o.Redactions), err)
 	}
 }

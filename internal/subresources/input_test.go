@@ -105,7 +105,7 @@ func TestInputThatIsClosedOrNotRead(t *testing.T) {
 	p.expectTyped("the end", p.typed("deaf", "&offset=65536&eof=true", ""), http.StatusOK, "65536")
 	p.expectTyped("the end, repeated", p.typed("deaf", "&offset=65536&eof=true", ""), http.StatusOK, "65536")
 	p.expectTyped("more behind the end", p.typed("deaf", "&offset=65536", "x"), http.StatusConflict, "65536")
-	if err := p.runner.Stop(string(call.UID), "deaf", v1alpha1.ReasonCancelRequested); err != nil {
+	if err := p.runner.Stop(string(call.UID), v1alpha1.ReasonCancelRequested); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {

@@ -148,18 +148,16 @@ func (p *pod) startRunner() {
 		p.t.Fatal(err)
 	}
 	config.DialContext = p.dial
-	inputs := supervisor.NewInputs()
 	run := func(ctx context.Context, c runner.Command) result.Outcome {
 		return runApart(ctx, c, func() { p.started.Add(1) })
 	}
-	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: run}
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: supervisor.NewInputs(), Run: run}
 	s := &supervisor.Supervisor{
-		Inputs: inputs,
 		Dial: func(ctx context.Context, serving *wire.Serving) (supervisor.Conn, error) {
 			return config.Dial(ctx, serving)
 		},
-		Begin:   func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
-		FilesOf: func(*wire.Begin) *supervisor.Executor { return executor },
+		Begin: func(*wire.Begin) supervisor.ExecuteFunc { return executor.Execute },
+		Files: executor,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 }
 
 func newSuite() *apiservertest.Suite {
-	c := &cluster{streams: apitest.NewStreams(), scheme: apiservertest.Scheme(), hub: dispatch.NewHub(func(*dispatch.Runner) {})}
+	c := &cluster{streams: apitest.NewStreams(), scheme: apiservertest.Scheme(), hub: dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {})}
 	return &apiservertest.Suite{
 		Options: apiservertest.Options{Configure: c.configure},
 		Setup: func(s *apiservertest.Server) error {

@@ -227,7 +227,8 @@ func (h *host) stopCall(m *wire.Stop) *wire.Message {
 		c.stop(why)
 		return nil
 	case c != nil:
-		return c.answer()
+		// Its result was sent on this connection.
+		return nil
 	case h.taken.isStopped(m.CallUID):
 	case h.taken.has(m.CallUID):
 		return &wire.Message{Known: &wire.Known{CallUID: m.CallUID}}

@@ -70,7 +70,7 @@ func (i *Inputs) get(uid string) *input {
 
 // input writes the parts that come to the standard input of a call, up to where the process doesn't read on.
 func (t *transfer) input() (end wire.TransferState, err error) {
-	in := t.inputs.get(t.asked.CallUID)
+	in := t.files.Inputs.get(t.asked.CallUID)
 	if in == nil {
 		return end, &refusedError{wire.InputNotFound, "the call isn't running, or its standard input isn't open"}
 	}

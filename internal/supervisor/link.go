@@ -37,7 +37,7 @@ func (s *Supervisor) open(ctx context.Context, conn Conn) *link {
 	}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.reads = newReads(l.ctx, conn, s.Outputs)
-	l.transfers = &transfers{reads: l.reads, inputs: s.Inputs, running: map[uint64]*transfer{}}
+	l.transfers = &transfers{reads: l.reads, running: map[uint64]*transfer{}}
 	// Who receives notices when the operator is gone.
 	go l.receiveAll()
 	go l.sendAll()

@@ -34,20 +34,12 @@ func newReads(ctx context.Context, conn Conn, outputs *Outputs) *reads {
 	return r
 }
 
-// handle takes what the operator says of output. It says whether the message was about that.
-func (r *reads) handle(m *wire.Message) (isRead bool, err error) {
-	switch {
-	case m.Read != nil:
-		return true, r.start(m.Read)
-	case m.CancelRead != nil:
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if cancel := r.cancels[m.CancelRead.ID]; cancel != nil {
-			cancel()
-		}
-		return true, nil
-	default:
-		return false, nil
+// cancel has a Read answered soon.
+func (r *reads) cancel(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cancel := r.cancels[id]; cancel != nil {
+		cancel()
 	}
 }
 

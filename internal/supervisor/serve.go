@@ -20,8 +20,9 @@ func (s *Supervisor) begin(ctx, terminate context.Context, b *wire.Begin) error 
 	switch {
 	case b.IsCall():
 		h.saveCopy = s.SaveCopy
-	case s.FilesOf != nil:
-		h.files = s.FilesOf(b)
+	case s.Files != nil:
+		own := *s.Files
+		own.Session, h.files = b, &own
 	}
 	s.host = h
 	context.AfterFunc(terminate, func() {
@@ -105,16 +106,26 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, said *wire.Se
 
 // handle does what the operator says, and returns the answer if there is one now.
 func (s *Supervisor) handle(ctx, terminate context.Context, l *link, m *wire.Message) (*wire.Message, error) {
-	if isRead, err := l.reads.handle(m); isRead || err != nil {
-		return nil, err
-	}
-	if s.host == nil {
+	switch {
+	case m.Read != nil:
+		return nil, l.reads.start(m.Read)
+	case m.CancelRead != nil:
+		l.reads.cancel(m.CancelRead.ID)
+		return nil, nil
+	case s.host == nil:
 		return nil, s.handleWaiting(ctx, terminate, m)
+	case m.Transfer != nil:
+		return nil, l.transfers.start(m.Transfer, s.host.files)
+	case m.Want != nil:
+		return nil, deliver(m.Want, l.transfers.find(m.Want.ID), func(one *transfer) chan *wire.Want { return one.wants })
+	case m.Part != nil:
+		return nil, deliver(m.Part, l.transfers.find(m.Part.ID), func(one *transfer) chan *wire.Part { return one.parts })
+	case m.CancelTransfer != nil:
+		l.transfers.end(m.CancelTransfer.ID)
+		return nil, nil
+	default:
+		return s.host.handle(m)
 	}
-	if isTransfer, err := l.transfers.handle(m, s.host.files); isTransfer || err != nil {
-		return nil, err
-	}
-	return s.host.handle(m)
 }
 
 // handleWaiting does what the operator says to a runner that hasn't begun.

@@ -15,8 +15,8 @@
 //
 //	unknown       Assign remembers it and starts it; Stop remembers it and makes it one that is never started.
 //	running       Assign isn't answered; Stop stops the command. Its end makes it an ended one.
-//	ended         The result is sent when it is there, once on each connection, and to answer Assign and Stop. Ack makes
-//	              it an acknowledged one. Other messages don't.
+//	ended         The result is sent when it is there, once on each connection, and to answer Assign. A Stop that crosses it
+//	              isn't answered. Ack makes it an acknowledged one. Other messages don't.
 //	acknowledged  Assign and Stop are answered by Known.
 //	never started Assign and Stop are answered by a Result that says that it wasn't started. It isn't kept and needs no
 //	              Ack, because it can be asked for again.
@@ -74,12 +74,10 @@ type Supervisor struct {
 	Dial func(ctx context.Context, serving *wire.Serving) (Conn, error)
 	// Begin prepares for the calls of an owner and returns what runs them.
 	Begin func(*wire.Begin) ExecuteFunc
-	// FilesOf has the files of a session, for transfers; without it there are none.
-	FilesOf func(*wire.Begin) *Executor
+	// Files has the files of a session, and the standard input of its background calls, for transfers; nil for none.
+	Files *Executor
 	// Outputs has the output of calls, which the operator reads; nil for an empty one.
 	Outputs *Outputs
-	// Inputs has the standard input of background calls, which the operator writes; nil for none.
-	Inputs *Inputs
 	// SaveCopy saves a copy of the result of a runner's only call where it outlives the process.
 	SaveCopy func(*wire.Result)
 	// ReconnectTimeout is how long a runner that waits tries to reach an operator before it ends; 0 for no limit.

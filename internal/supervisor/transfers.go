@@ -31,8 +31,7 @@ var errNoSlot = errors.New("other files of the session hang in their file system
 
 // transfers carry files for the operator on one connection. Each has a goroutine. Parts are sent in turn with output.
 type transfers struct {
-	reads  *reads
-	inputs *Inputs
+	reads *reads
 
 	mu sync.Mutex
 	// running has those that haven't ended.
@@ -52,22 +51,10 @@ type transfer struct {
 	payload []byte
 }
 
-// handle takes what the operator says of files. It says whether the message was about that.
-func (t *transfers) handle(m *wire.Message, files *Executor) (isTransfer bool, err error) {
-	switch {
-	case m.Transfer != nil:
-		return true, t.start(m.Transfer, files)
-	case m.Want != nil:
-		return true, deliver(m.Want, t.find(m.Want.ID), func(one *transfer) chan *wire.Want { return one.wants })
-	case m.Part != nil:
-		return true, deliver(m.Part, t.find(m.Part.ID), func(one *transfer) chan *wire.Part { return one.parts })
-	case m.CancelTransfer != nil:
-		if one := t.find(m.CancelTransfer.ID); one != nil {
-			one.cancel()
-		}
-		return true, nil
-	default:
-		return false, nil
+// end has one end soon.
+func (t *transfers) end(id uint64) {
+	if one := t.find(id); one != nil {
+		one.cancel()
 	}
 }
 

@@ -47,7 +47,7 @@ const (
 // Bounds of an Environment.
 const (
 	// MaxNames is how many variables are named in each list.
-	MaxNames = 256
+	MaxNames = result.MaxList
 	// MaxNameBytes bounds one name.
 	MaxNameBytes = 256
 )

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -22,9 +20,9 @@ type Result struct {
 
 // Environment is what a runner resolved.
 type Environment struct {
-	WorkingDir string                   `json:"workingDir,omitempty"`
-	Vars       []envresolve.ResolvedVar `json:"vars,omitempty"`
-	Stripped   []string                 `json:"stripped,omitempty"`
+	WorkingDir string                              `json:"workingDir,omitempty"`
+	Vars       result.List[envresolve.ResolvedVar] `json:"vars,omitempty"`
+	Stripped   result.List[string]                 `json:"stripped,omitempty"`
 	// OmittedVars and OmittedStripped count the names that are left out: those after the first MaxNames, and those
 	// longer than MaxNameBytes.
 	OmittedVars     int `json:"omittedVars,omitempty"`
@@ -36,24 +34,21 @@ func (r *Result) Shorten() {
 	r.Outcome.Shorten()
 	e := &r.Environment
 	e.WorkingDir = result.WholePath(e.WorkingDir)
-	var vars names[envresolve.ResolvedVar]
-	for _, v := range e.Vars {
-		if !isVariable(v.Name) || !isSource(v.Source) {
-			vars.omitted++
+	e.Vars, e.OmittedVars = firstValid(e.Vars, e.OmittedVars, isResolved)
+	e.Stripped, e.OmittedStripped = firstValid(e.Stripped, e.OmittedStripped, isVariable)
+}
+
+// firstValid are the first names of a list that may be in a result, and how many are left out: omitted, and the others.
+func firstValid[T any](list []T, omitted int, isValid func(T) bool) (kept []T, left int) {
+	left = max(omitted, 0)
+	for _, one := range list {
+		if len(kept) == MaxNames || !isValid(one) {
+			left++
 			continue
 		}
-		vars.add(v, v.Name)
+		kept = append(kept, one)
 	}
-	var stripped names[string]
-	for _, name := range e.Stripped {
-		if !isVariable(name) {
-			stripped.omitted++
-			continue
-		}
-		stripped.add(name, name)
-	}
-	e.Vars, e.OmittedVars = vars.kept, max(e.OmittedVars, 0)+vars.omitted
-	e.Stripped, e.OmittedStripped = stripped.kept, max(e.OmittedStripped, 0)+stripped.omitted
+	return kept, left
 }
 
 // Validate says whether a runner can have measured the result.
@@ -73,7 +68,7 @@ func (r *Result) Validate() error {
 		return errors.New("the environment omits less than nothing")
 	}
 	for _, v := range e.Vars {
-		if !isVariable(v.Name) || !isSource(v.Source) {
+		if !isResolved(v) {
 			return fmt.Errorf("the environment holds %.64q of %.64q, which is no variable", v.Name, v.Source)
 		}
 	}
@@ -87,72 +82,11 @@ func (r *Result) Validate() error {
 
 func isVariable(name string) bool { return len(name) <= MaxNameBytes && envresolve.IsName(name) }
 
-func isSource(s envresolve.Source) bool {
-	switch s {
+func isResolved(v envresolve.ResolvedVar) bool {
+	switch v.Source {
 	case envresolve.SourceCall, envresolve.SourceEnvironment, envresolve.SourceSkill, envresolve.SourceDefault, envresolve.SourceImage:
-		return true
+		return isVariable(v.Name)
 	default:
 		return false
 	}
-}
-
-// UnmarshalJSON keeps no more names than MaxNames, whatever a runner sends: a list of empty objects would take many
-// times the memory of its encoding.
-func (e *Environment) UnmarshalJSON(raw []byte) error {
-	var encoded struct {
-		WorkingDir      string          `json:"workingDir"`
-		Vars            json.RawMessage `json:"vars"`
-		Stripped        json.RawMessage `json:"stripped"`
-		OmittedVars     int             `json:"omittedVars"`
-		OmittedStripped int             `json:"omittedStripped"`
-	}
-	if err := json.Unmarshal(raw, &encoded); err != nil {
-		return err
-	}
-	vars, err := decodeNames(encoded.Vars, func(v envresolve.ResolvedVar) string { return v.Name })
-	if err != nil {
-		return fmt.Errorf("vars: %w", err)
-	}
-	stripped, err := decodeNames(encoded.Stripped, func(name string) string { return name })
-	if err != nil {
-		return fmt.Errorf("stripped: %w", err)
-	}
-	*e = Environment{
-		WorkingDir: encoded.WorkingDir, Vars: vars.kept, Stripped: stripped.kept,
-		OmittedVars: encoded.OmittedVars + vars.omitted, OmittedStripped: encoded.OmittedStripped + stripped.omitted,
-	}
-	return nil
-}
-
-// names is a bounded list of things with a name.
-type names[T any] struct {
-	kept    []T
-	omitted int
-}
-
-func (n *names[T]) add(v T, name string) {
-	if len(n.kept) == MaxNames || len(name) > MaxNameBytes {
-		n.omitted++
-		return
-	}
-	n.kept = append(n.kept, v)
-}
-
-func decodeNames[T any](raw json.RawMessage, nameOf func(T) string) (names[T], error) {
-	var list names[T]
-	if len(raw) == 0 || string(raw) == "null" {
-		return list, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
-		return list, errors.New("not a list")
-	}
-	for dec.More() {
-		var v T
-		if err := dec.Decode(&v); err != nil {
-			return list, err
-		}
-		list.add(v, nameOf(v))
-	}
-	return list, nil
 }

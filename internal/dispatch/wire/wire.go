@@ -11,8 +11,8 @@
 //
 //	Assign   of a UID that the runner doesn't know: it remembers the UID and starts the command; Result follows.
 //	         Of a call that runs: Result follows. Of one that has ended: Result. Of one that was acknowledged: Known.
-//	Stop     of a call that runs: its command is stopped, and Result follows. Of a UID that the runner doesn't
-//	         know: it remembers never to start it, and sends a Result that says so.
+//	Stop     of a call that runs: its command is stopped, and Result follows. Of one that has ended: nothing, its Result was
+//	         sent. Of a UID that the runner doesn't know: it remembers never to start it, and sends a Result that says so.
 //	Result   is sent once on each connection, and as an answer, until its Ack. It gives the Decision back.
 //	End      stops what runs. The runner starts nothing more, and exits when all results are acknowledged.
 //

@@ -50,7 +50,7 @@ func listen(ctx context.Context) (*listener, error) {
 		return nil, err
 	}
 	l := &listener{address: open.Addr().String(), identity: identity, changes: make(chan time.Time, 2)}
-	hub := dispatch.NewHub(func(*dispatch.Runner) { l.changes <- time.Now() })
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) { l.changes <- time.Now() })
 	server := &dispatch.Server{Hub: hub, Authenticate: identity.CheckToken, TLS: tls, Log: logr.Discard()}
 	go func() { _ = server.Serve(ctx, open) }()
 	return l, nil
