@@ -112,9 +112,6 @@ func firstOf(names []string) []string {
 
 // text is one line for a model.
 func (a *Allowed) text() string {
-	if a == nil {
-		return "what it allows isn't visible to you: a denial says what would pass"
-	}
 	parts := []string{
 		"run_command: " + joined(a.CommandLines, "any program"), "run_program: " + joined(a.Programs, "any program"),
 		"run_code: " + joined(a.Languages, "any language"), "hosts: " + joined(a.Hosts, "any"),
