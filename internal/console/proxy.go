@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
@@ -129,6 +130,8 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token st
 		return
 	}
 	defer response.Body.Close()
+	holder := keyOf(token)
+	defer limits.Authenticated(r.Context(), string(holder[:]))()
 	headers.Stop()
 	limit := bodyTimeout
 	if t.endless {

@@ -123,7 +123,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.rejectToken(w, r, err)
 		return
 	}
-	limits.MarkAuthenticated(r.Context())
+	defer limits.Authenticated(r.Context(), user.Tenant)()
 	namespace, view := e.place(r)
 	if view == "" {
 		e.reject(w, http.StatusNotFound, "view", "the path ends in files, run or all, or in the namespace: there are no other tools")

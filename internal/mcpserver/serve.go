@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -13,12 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"toolcall.dev/operator/internal/serving"
-	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 	// stopTimeout bounds how long cancelled calls may take to finish when the server stops.
 	stopTimeout = cancelTimeout + finishTimeout
@@ -34,21 +30,15 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 		return err
 	}
 	checks := newChecks(r, s.options.Log)
-	server := &http.Server{
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: limits.WithConnection,
-		// Anybody who can connect could fill the log otherwise.
-		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
-	}
+	server := &http.Server{MaxHeaderBytes: maxHeaderBytes}
 	return conf.Run(ctx, &serving.Server{
 		Users: "agents", HTTP: server, Log: s.options.Log,
 		Handler: func(ctx context.Context) (http.Handler, error) {
 			go checks.run(ctx)
 			return s.newEndpoint(ctx, conf, r), nil
 		},
-		Ready: checks.result,
-		Limit: func(l net.Listener) net.Listener {
-			return limits.NewConnections(l, conf.sources(), conf.MaxConnections, conf.MaxConnectionsPerAddress)
-		},
+		Ready:          checks.result,
+		MaxConnections: conf.MaxConnections, MaxPerSource: conf.MaxConnectionsPerAddress, Sources: conf.sources(),
 		Metrics: promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}),
 		Stop:    func() error { return conf.drain(s, server) },
 	})

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +23,9 @@ import (
 )
 
 const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+
 	healthTimeout        = 10 * time.Second
 	maxHealthHeaderBytes = 16 << 10
 )
@@ -93,11 +97,13 @@ func (f *Flags) Secure(ctx context.Context, server *http.Server, l net.Listener,
 type Server struct {
 	// Users are whom the server listens for, as in Bind.
 	Users string
-	// HTTP is the server for them. Handler makes its handler, whose streams end with the context.
+	// HTTP is the server for them, of which Run sets what all servers have in common. Handler makes its handler, whose streams end with the
+	// context.
 	HTTP    *http.Server
 	Handler func(ctx context.Context) (http.Handler, error)
-	// Limit bounds the connections of a listener.
-	Limit func(net.Listener) net.Listener
+	// MaxConnections and MaxPerSource bound the connections, in total and from one of the Sources.
+	MaxConnections, MaxPerSource int
+	Sources                      *limits.Sources
 	// Metrics are nil where there are none.
 	Metrics http.Handler
 	// Ready returns why the server isn't ready; nil if it always is.
@@ -128,7 +134,10 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	if s.HTTP.Handler, err = s.Handler(ctx); err != nil {
 		return err
 	}
-	secured, err := f.Secure(ctx, s.HTTP, s.Limit(listener), func(watch func() error) { running.Go(func() { cancel(watch()) }) })
+	s.HTTP.ReadHeaderTimeout, s.HTTP.IdleTimeout, s.HTTP.ConnContext = headerTimeout, idleTimeout, limits.WithConnection
+	s.HTTP.ErrorLog = log.New(newErrorLog(s.Log), "", 0)
+	bounded := limits.NewConnections(listener, s.Sources, s.MaxConnections, s.MaxPerSource)
+	secured, err := f.Secure(ctx, s.HTTP, bounded, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
 	if err != nil {
 		return err
 	}
