@@ -88,7 +88,7 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 // showImage has a result show an image, if what is read is one, and not too large. Over HTTP, it takes up memory until the client has read it.
 func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *reply.Result, name string, read func(to io.Writer) error) error {
 	i := &picture{limit: s.images, of: who}
-	defer afterAnswerTo(extra, i.release)
+	defer afterAnswer(extra, i.release)
 	if err := read(i); err != nil {
 		return err
 	}

@@ -60,13 +60,11 @@ func (s *Server) enterQuery(extra *mcp.RequestExtra) (*identity.Requester, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	return who, func() { afterAnswerTo(extra, place.Release) }, nil
+	return who, func() { afterAnswer(extra, place.Release) }, nil
 }
 
 // afterAnswer calls a function once a request is answered, which without HTTP is at once.
-func afterAnswer(req *mcp.CallToolRequest, do func()) { afterAnswerTo(req.Extra, do) }
-
-func afterAnswerTo(extra *mcp.RequestExtra, do func()) {
+func afterAnswer(extra *mcp.RequestExtra, do func()) {
 	if from := senderOf(extra); from != nil {
 		context.AfterFunc(from.request, do)
 		return
