@@ -190,7 +190,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 	size, err := readBody(w, r)
 	if err != nil {
 		status := http.StatusBadRequest
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			status = http.StatusRequestEntityTooLarge
 		}
 		e.reject(w, status, "body", err.Error())

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -141,10 +140,9 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	stopping := &atomic.Bool{}
 	checks := newHealthServer(func() error {
 		switch {
-		case stopping.Load():
+		case ctx.Err() != nil:
 			return errors.New("shutting down")
 		case s.Ready != nil:
 			return s.Ready()
@@ -158,7 +156,6 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	s.Log.Info("serving "+s.Users, "address", listener.Addr().String(), "health", health.Addr().String(), "tls", f.CertFile != "")
 
 	<-ctx.Done()
-	stopping.Store(true)
 	err = s.Stop()
 	_ = checks.Close()
 	if requested.Err() == nil {
