@@ -5,7 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -48,15 +48,15 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 type checks struct {
 	reviewer reviewer
 	log      *slog.Logger
-
-	mu     sync.Mutex
-	failed error
+	failed   atomic.Pointer[error]
 }
 
 var errChecking = errors.New("the API server has not said yet whether the server may act for its callers")
 
 func newChecks(r reviewer, log *slog.Logger) *checks {
-	return &checks{reviewer: r, log: log, failed: errChecking}
+	c := &checks{reviewer: r, log: log}
+	c.failed.Store(&errChecking)
+	return c
 }
 
 // run checks until that succeeds. Later failures are those of single requests.
@@ -68,19 +68,13 @@ func (c *checks) run(ctx context.Context) {
 		if err != nil {
 			c.log.Error("the server isn't ready", "error", err.Error())
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.failed = err
+		c.failed.Store(&err)
 		return err == nil, nil
 	})
 }
 
 // result returns why the server isn't ready.
-func (c *checks) result() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed
-}
+func (c *checks) result() error { return *c.failed.Load() }
 
 // answerTimeout is how long calls that are cancelled when the server ends may take to be answered.
 const answerTimeout = 5 * time.Second
