@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,6 +72,17 @@ func (f *Flags) checkAddress() error {
 	}
 	return fmt.Errorf("--address %s: other hosts can reach this address, and requests carry credentials: set --tls-cert-file and "+
 		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", f.Address)
+}
+
+// CheckPositive returns the errors of flags whose values, by their names, must be at least 1.
+func CheckPositive(flags map[string]int) error {
+	var invalid []error
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if flags[name] < 1 {
+			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", name, flags[name]))
+		}
+	}
+	return errors.Join(invalid...)
 }
 
 // Secure returns the server's listener with TLS, if there is a certificate. It passes the function that reloads the
