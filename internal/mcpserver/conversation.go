@@ -275,26 +275,20 @@ func (s *Server) startOwn(ctx context.Context, req *mcp.CallToolRequest, who *id
 	return own, nil
 }
 
-// forgetOwn reports whether the session of a conversation is a certain one, and forgets it then.
-func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.SessionReference) (forgot bool) {
-	c.change(client, func(of *conversation) {
-		if of.own != nil && session != nil && *of.own == *session {
-			of.own, forgot = nil, true
-		}
-	})
-	return forgot
-}
-
 // leaveConversation forgets the session of a conversation if it has ended, so that the next call starts another one. The
 // model has to know that the files are gone.
 func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.ToolCall, result *reply.Result) {
+	session := call.Spec.SessionRef
 	if call.Status.Reason != v1alpha1.ReasonSessionEnded && call.Status.Reason != v1alpha1.ReasonSessionNotFound {
 		return
 	}
-	if !s.conversations.forgetOwn(req.Session, call.Spec.SessionRef) {
-		return
-	}
-	s.conversations.remove(req, client.ObjectKey{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name})
-	result.Output += "\n\nThe session of this conversation has ended, and its files are gone, except on volumes that list_environments " +
-		"shows. The next call starts another session, which has only the files on those volumes."
+	s.conversations.change(req.Session, func(of *conversation) {
+		if of.own == nil || session == nil || *of.own != *session {
+			return
+		}
+		of.own = nil
+		delete(of.sessions, client.ObjectKey{Namespace: call.Namespace, Name: session.Name})
+		result.Output += "\n\nThe session of this conversation has ended, and its files are gone, except on volumes that list_environments " +
+			"shows. The next call starts another session, which has only the files on those volumes."
+	})
 }

@@ -61,9 +61,8 @@ func (s *Server) addImage(ctx context.Context, extra *mcp.RequestExtra, who *ide
 }
 
 // imageOf shows a whole artifact that is an image; nil for everything else.
-func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
-	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
-	if query.Artifact == "" || query.Offset != 0 || at < 0 || !slices.Contains(imageTypes, call.Status.Artifacts[at].MediaType) {
+func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, call *v1alpha1.ToolCall, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
+	if kept == nil || query.Offset != 0 || !slices.Contains(imageTypes, kept.MediaType) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -76,7 +75,7 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 		return err
 	})
 	if r.Image == nil {
-		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", query.Artifact, call.Status.Artifacts[at].Bytes)
+		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", kept.Path, kept.Bytes)
 		if errors.Is(err, errImagesBusy) {
 			r.Output += " now: " + err.Error()
 		}
