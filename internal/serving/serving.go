@@ -1,6 +1,6 @@
 // Package serving is what servers share that get credentials of their users: the flags of their addresses and their
-// certificate, the listener that shows it, the server for health checks, and how all of that starts and ends; the token of a request, and
-// answers whose clients stop reading.
+// certificate, the listener that shows it and bounds connections, the log of their errors, the server for health checks, and how all of that
+// starts and ends; the token of a request, and answers whose clients stop reading.
 package serving
 
 import (
