@@ -61,7 +61,7 @@ func (s *Server) addImage(ctx context.Context, extra *mcp.RequestExtra, who *ide
 }
 
 // imageOf shows a whole artifact that is an image; nil for everything else.
-func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, call *v1alpha1.ToolCall, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
+func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
 	if kept == nil || query.Offset != 0 || !slices.Contains(imageTypes, kept.MediaType) {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 	defer cancel()
 	whole := *query
 	whole.Limit = 0
-	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase), Succeeded: true}
+	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Call: query.Name, Succeeded: true}
 	err := s.showImage(extra, who, r, query.Artifact, func(to io.Writer) error {
 		_, err := who.Output.Copy(ctx, whole, outputclient.Sink{Write: func(p []byte) error { _, err := to.Write(p); return err }})
 		return err

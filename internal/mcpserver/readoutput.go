@@ -48,7 +48,8 @@ func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, err
 	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	if image := s.imageOf(ctx, req.Extra, who, call, kept, query); image != nil {
+	if image := s.imageOf(ctx, req.Extra, who, kept, query); image != nil {
+		image.Phase = string(call.Status.Phase)
 		return image, nil
 	}
 	query.Limit = min(query.Limit, int64(reply.Room(s.options.MaxAnswer)))

@@ -89,12 +89,13 @@ func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
 // query completes a tool that creates no call. The bound of these is apart from that of running calls, so that a user who has reached
 // that one can still cancel calls.
 func query[T any](s *Server, t tools.Typed[T], run typedFunc[T]) tool {
-	return tool{Tool: t.Tool, run: bounded(s, s.queries, t, func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, value T) (*reply.Result, error) {
-		// Some of them wait, and have no output to send.
+	// Some of them wait, and have no output to send.
+	alive := func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, value T) (*reply.Result, error) {
 		live := startProgress(ctx, req)
 		defer live.stop()
 		return run(ctx, req, who, value)
-	})}
+	}
+	return tool{Tool: t.Tool, run: bounded(s, s.queries, t, alive)}
 }
 
 // typedFunc carries out one use of a tool whose arguments mean a T.
