@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -15,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/internal/console"
+	"toolcall.dev/operator/internal/version"
 )
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 func newCommand() *cobra.Command {
 	options := &console.Options{}
 	cmd := &cobra.Command{
-		Use: "console", Short: "Show tool calls and sessions in a browser", Args: cobra.NoArgs, Version: version(), SilenceUsage: true,
+		Use: "console", Short: "Show tool calls and sessions in a browser", Args: cobra.NoArgs, Version: version.String(), SilenceUsage: true,
 	}
 	cmd.SetErrPrefix("console:")
 	options.Bind(cmd.Flags())
@@ -43,11 +43,4 @@ func newCommand() *cobra.Command {
 		return console.Serve(cmd.Context(), options, slog.New(log))
 	}
 	return cmd
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

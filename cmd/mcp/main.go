@@ -13,14 +13,20 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/mcpserver"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/tools"
+	"toolcall.dev/operator/internal/otlp"
 	"toolcall.dev/operator/internal/version"
 )
+
+// shutdownTimeout is how long the last spans may take to leave.
+const shutdownTimeout = 5 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -41,7 +47,7 @@ func newCommand() *cobra.Command {
 }
 
 func newStdioCommand() *cobra.Command {
-	cluster, options, view := &identity.Cluster{}, mcpserver.Options{Version: version.String()}, ""
+	cluster, options, view := &identity.Cluster{}, mcpserver.Options{}, ""
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Serve one agent over standard input and output, with the credentials of the kubeconfig", Args: cobra.NoArgs,
 	}
@@ -70,14 +76,8 @@ func newStdioCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log, metrics := newLog(slog.LevelWarn), mcpserver.NewMetrics()
-		export, err := newExport(cmd.Context(), log, metrics)
-		if err != nil {
-			return err
-		}
-		defer shutdown(export)
-		options.Requester, options.Log, options.Metrics, options.Traces = requester, log, metrics, export.Traces
-		return mcpserver.NewServer(options).RunStdio(cmd.Context())
+		options.Requester, options.Log = requester, newLog(slog.LevelWarn)
+		return serve(cmd.Context(), options, func(s *mcpserver.Server) error { return s.Run(cmd.Context(), &mcp.StdioTransport{}) })
 	}
 	return cmd
 }
@@ -103,19 +103,34 @@ func newHTTPCommand() *cobra.Command {
 		}
 		log := newLog(slog.LevelInfo)
 		limitMemory(log)
-		metrics := mcpserver.NewMetrics()
-		export, err := newExport(cmd.Context(), log, metrics)
-		if err != nil {
-			return err
-		}
-		defer shutdown(export)
-		server := mcpserver.NewServer(mcpserver.Options{
+		return serve(cmd.Context(), mcpserver.Options{
 			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
-			MaxAnswer: options.MaxAnswer, Version: version.String(), Log: log, Metrics: metrics, Traces: export.Traces,
+			MaxAnswer: options.MaxAnswer, Log: log,
+		}, func(s *mcpserver.Server) error {
+			return mcpserver.Serve(cmd.Context(), s, mcpserver.Endpoint{HTTPOptions: *options, API: conf, Namespace: namespace})
 		})
-		return mcpserver.Serve(cmd.Context(), server, mcpserver.Endpoint{HTTPOptions: *options, API: conf, Namespace: namespace})
 	}
 	return cmd
+}
+
+// serve runs a server, and exports the spans of its requests where the environment names an OTLP endpoint.
+func serve(ctx context.Context, options mcpserver.Options, run func(*mcpserver.Server) error) error {
+	options.Version, options.Metrics = version.String(), mcpserver.NewMetrics()
+	export, err := otlp.New(ctx, os.Getenv, otlp.Options{
+		Service: "toolcall-mcp", Version: options.Version, Signals: []otlp.Signal{otlp.Traces},
+		Lost: func(signal otlp.Signal, n int) { options.Metrics.CountLostTelemetry(string(signal), n) },
+		Log:  func(err error) { options.Log.Warn("telemetry was not exported", "error", err.Error()) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		_ = export.Shutdown(ctx)
+	}()
+	options.Traces = export.Traces
+	return run(mcpserver.NewServer(options))
 }
 
 func newLog(level slog.Level) *slog.Logger {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/whoami"
 )
 
@@ -97,7 +98,7 @@ func decodeDecision(body []byte) (*decision, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(d); err != nil {
-		return nil, errors.New("the decision must be JSON with callRef, digest, decision and note: " + shorten(err.Error()))
+		return nil, errors.New("the decision must be JSON with callRef, digest, decision and note: " + bounds.Text(err.Error(), maxMessage))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the decision must be one JSON object, with nothing after it")

@@ -51,15 +51,9 @@ func (o *Options) Validate() error {
 			invalid = append(invalid, fmt.Errorf("--hosts: %q must be a name or an address, without scheme, port or brackets", host))
 		}
 	}
-	for _, bound := range []struct {
-		name  string
-		value int
-	}{{"max-connections", o.MaxConnections}, {"max-requests", o.MaxRequests}, {"max-requests-per-token", o.MaxRequestsPerToken}} {
-		if bound.value < 1 {
-			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", bound.name, bound.value))
-		}
-	}
-	return errors.Join(invalid...)
+	return errors.Join(append(invalid, serving.CheckPositive(map[string]int{
+		"max-connections": o.MaxConnections, "max-requests": o.MaxRequests, "max-requests-per-token": o.MaxRequestsPerToken,
+	}))...)
 }
 
 // API returns the connection to the API server, without credentials.

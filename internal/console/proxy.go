@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/serving"
+	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
@@ -30,7 +31,8 @@ const (
 	apiErrorLogInterval = 10 * time.Second
 )
 
-const tableType = "application/json;as=Table;v=v1;g=meta.k8s.io"
+// accepted is the type of each kind of answer.
+var accepted = map[answer]string{objects: "application/json", rows: "application/json;as=Table;v=v1;g=meta.k8s.io", stream: "*/*"}
 
 // passed are the headers of answers with output that go on, and what they look like.
 var passed = map[string]*regexp.Regexp{
@@ -129,6 +131,8 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token st
 		return
 	}
 	defer response.Body.Close()
+	holder := keyOf(token)
+	defer limits.Authenticated(r.Context(), string(holder[:]))()
 	headers.Stop()
 	limit := bodyTimeout
 	if t.endless {
@@ -174,10 +178,11 @@ func (p *proxy) send(ctx context.Context, t *target, token string) (*http.Respon
 	where := *p.api
 	where.Path = strings.TrimSuffix(where.Path, "/") + t.path
 	where.RawQuery = t.query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	method, body := http.MethodGet, io.Reader(nil)
 	if t.body != nil {
-		request, err = http.NewRequestWithContext(ctx, http.MethodPost, where.String(), bytes.NewReader(t.body))
+		method, body = http.MethodPost, bytes.NewReader(t.body)
 	}
+	request, err := http.NewRequestWithContext(ctx, method, where.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
@@ -186,14 +191,7 @@ func (p *proxy) send(ctx context.Context, t *target, token string) (*http.Respon
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Accept-Encoding", "identity")
-	switch t.answer {
-	case rows:
-		request.Header.Set("Accept", tableType)
-	case objects:
-		request.Header.Set("Accept", "application/json")
-	case stream:
-		request.Header.Set("Accept", "*/*")
-	}
+	request.Header.Set("Accept", accepted[t.answer])
 	// The transport follows no redirect.
 	return p.transport.RoundTrip(request)
 }

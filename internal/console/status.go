@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/internal/bounds"
 )
 
 const (
@@ -56,16 +58,9 @@ func passError(w http.ResponseWriter, from *http.Response) {
 		reject(w, from.StatusCode, "the API server answered with code "+strconv.Itoa(from.StatusCode)+" and gave no reason")
 		return
 	}
-	s := &metav1.Status{Reason: read.Reason, Message: shorten(read.Message), Code: int32(from.StatusCode)}
+	s := &metav1.Status{Reason: read.Reason, Message: bounds.Text(read.Message, maxMessage), Code: int32(from.StatusCode)}
 	if d := read.Details; d != nil {
 		s.Details = &metav1.StatusDetails{RetryAfterSeconds: d.RetryAfterSeconds, Causes: d.Causes[:min(len(d.Causes), maxCauses)]}
 	}
 	writeStatus(w, s)
-}
-
-func shorten(text string) string {
-	if len(text) > maxMessage {
-		return text[:maxMessage] + "…"
-	}
-	return text
 }

@@ -183,7 +183,7 @@ func installAdmission(server *apiservertest.Server) error {
 func reads() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls", "toolsessions", "executionenvironments"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{outputGroup}, Resources: []string{"toolcalls/log"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"subresources.toolcall.dev"}, Resources: []string{"toolcalls/log"}, Verbs: []string{"get"}},
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -19,8 +18,6 @@ import (
 const (
 	// apiPrefix is where requests begin that are passed on. What follows is as in the API server's own paths.
 	apiPrefix = "/apis/"
-	// outputGroup is the group of the aggregated API that serves output and artifacts.
-	outputGroup = "subresources.toolcall.dev"
 
 	// maxPage bounds the objects of one answer to a list.
 	maxPage = 500
@@ -103,7 +100,14 @@ var (
 	uidForm      = regexp.MustCompile(`^[0-9a-f-]{36}$`)
 )
 
-// parseTarget returns the request that the API server gets. It is made of checked parts: nothing of the URL goes on as it is.
+// The paths that pass, in parts whose names are checked besides.
+var (
+	objectsPath = regexp.MustCompile(`^/apis/toolcall\.dev/v1alpha1/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?$`)
+	logPath     = regexp.MustCompile(`^/apis/subresources\.toolcall\.dev/v1alpha1/namespaces/([^/]+)/toolcalls/([^/]+)/log$`)
+)
+
+// parseTarget returns the request that the API server gets. It is made of checked parts: the path is one of these, and every parameter is
+// known.
 func parseTarget(u *url.URL) (*target, error) {
 	// Only an escaped path has a raw form, and no part of a path needs escaping.
 	if u.RawPath != "" || u.Host != "" || u.Opaque != "" {
@@ -113,23 +117,29 @@ func parseTarget(u *url.URL) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	t := &target{path: u.Path, query: url.Values{}}
 	if u.Path == userPath {
-		t := &target{path: userPath, body: []byte(userReview), query: url.Values{}}
+		t.body = []byte(userReview)
 		return t, t.take(values, nil)
 	}
-	group, rest, ok := strings.Cut(strings.TrimPrefix(u.Path, apiPrefix), "/"+v1alpha1.GroupVersion.Version+"/")
-	if !ok {
+	if log := logPath.FindStringSubmatch(u.Path); log != nil {
+		return t, errors.Join(checkNamespace(log[1]), checkName(log[2]), t.parseLog(values))
+	}
+	object := objectsPath.FindStringSubmatch(u.Path)
+	if object == nil {
 		return nil, errNotServed
 	}
-	parts := strings.Split(rest, "/")
-	prefix := apiPrefix + group + "/" + v1alpha1.GroupVersion.Version + "/"
+	namespace, resource, name := object[1], object[2], object[3]
+	isNamespaced, isCluster := slices.Contains(namespaced, resource), slices.Contains(clusterScoped, resource)
 	switch {
-	case group == v1alpha1.GroupVersion.Group:
-		return parseObjects(prefix, parts, values)
-	case group == outputGroup && len(parts) == 5 && parts[4] == "log":
-		return parseLog(prefix, parts, values)
-	default:
+	case !isNamespaced && !isCluster, isCluster && namespace != "", isNamespaced && namespace == "" && name != "":
 		return nil, errNotServed
+	case namespace != "" && checkNamespace(namespace) != nil:
+		return nil, checkNamespace(namespace)
+	case name != "":
+		return t, errors.Join(checkName(name), t.take(values, nil))
+	default:
+		return t, t.parseList(resource, values)
 	}
 }
 
@@ -148,32 +158,6 @@ func singleValues(query string) (url.Values, error) {
 		}
 	}
 	return values, nil
-}
-
-// parseObjects parses RESOURCE[/NAME], after namespaces/NAMESPACE or not.
-func parseObjects(prefix string, parts []string, values url.Values) (*target, error) {
-	known := slices.Concat(namespaced, clusterScoped)
-	inNamespace := len(parts) > 2 && parts[0] == "namespaces"
-	if inNamespace {
-		if err := checkNamespace(parts[1]); err != nil {
-			return nil, err
-		}
-		prefix += "namespaces/" + parts[1] + "/"
-		parts, known = parts[2:], namespaced
-	}
-	if !slices.Contains(known, parts[0]) {
-		return nil, errNotServed
-	}
-	t := &target{path: prefix + parts[0], query: url.Values{}}
-	switch {
-	case len(parts) == 1:
-		return t, t.parseList(parts[0], values)
-	case len(parts) == 2 && inNamespace != slices.Contains(clusterScoped, parts[0]):
-		t.path += "/" + parts[1]
-		return t, errors.Join(checkName(parts[1]), t.take(values, nil))
-	default:
-		return nil, errNotServed
-	}
 }
 
 // parseList parses the parameters of a list or watch. A list has rows, unless something is shown of whole objects.
@@ -224,16 +208,9 @@ func answerOf(resource, selector string) (answer, error) {
 	return objects, fmt.Errorf("the console doesn't select %s by that", resource)
 }
 
-// parseLog parses a request for output or an artifact.
-func parseLog(prefix string, parts []string, values url.Values) (*target, error) {
-	namespace, name := parts[1], parts[3]
-	if parts[0] != "namespaces" || parts[2] != "toolcalls" {
-		return nil, errNotServed
-	}
-	if err := errors.Join(checkNamespace(namespace), checkName(name)); err != nil {
-		return nil, err
-	}
-	t := &target{path: prefix + "namespaces/" + namespace + "/toolcalls/" + name + "/log", query: url.Values{}, answer: stream}
+// parseLog parses the parameters of a request for output or an artifact.
+func (t *target) parseLog(values url.Values) error {
+	t.answer = stream
 	err := t.take(values, map[string]func(string) error{
 		"stream":   matches(streamForm),
 		"artifact": func(string) error { return nil },
@@ -247,7 +224,7 @@ func parseLog(prefix string, parts []string, values url.Values) (*target, error)
 	} else if !t.query.Has("limit") {
 		t.query.Set("limit", strconv.Itoa(maxBytes))
 	}
-	return t, err
+	return err
 }
 
 // take keeps the parameters that are known, and returns an error for any other.

@@ -120,6 +120,6 @@ func (a *authenticator) recall(key identity.TokenKey) (found *identity.Requester
 
 // isTokenError reports whether the token is the cause of an error.
 func isTokenError(err error) bool {
-	var rejected *identity.TokenError
-	return errors.Is(err, errNoToken) || errors.As(err, &rejected)
+	_, rejected := errors.AsType[*identity.TokenError](err)
+	return rejected || errors.Is(err, errNoToken)
 }

@@ -55,11 +55,9 @@ func waitFor(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCa
 	waiting, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	seen := call
-	done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{UID: call.UID, Changed: func(changed *v1alpha1.ToolCall) {
-		if seen = changed; wanted(changed) {
-			stop()
-		}
-	}})
+	done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{
+		UID: call.UID, Until: wanted, Changed: func(changed *v1alpha1.ToolCall) { seen = changed },
+	})
 	switch {
 	case err == nil:
 		return done, nil

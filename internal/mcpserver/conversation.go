@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 )
@@ -28,6 +30,8 @@ const (
 type conversations struct {
 	// failed receives the sessions that could not be ended. They end by themselves when they are idle.
 	failed func(key types.NamespacedName, err error)
+	// places bound the conversations over HTTP: in total, of one tenant and of one user.
+	places *fair.Counter[string]
 
 	mu      sync.Mutex
 	clients map[*mcp.ServerSession]*conversation
@@ -35,8 +39,14 @@ type conversations struct {
 	watching sync.WaitGroup
 }
 
-// conversation holds the sessions of calls of one client.
+// conversation is what is known of one client.
 type conversation struct {
+	// owner is the key of who opened it over HTTP, and place is one of the places.
+	owner string
+	place *fair.Share[string]
+	// ending ends when the client ends the conversation.
+	ending context.Context
+	cancel context.CancelFunc
 	// sessions end with the conversation, each for its requester.
 	sessions map[types.NamespacedName]*identity.Requester
 	// own is the conversation's own session, once starting has created it.
@@ -46,6 +56,44 @@ type conversation struct {
 
 func newConversations(failed func(key types.NamespacedName, err error)) *conversations {
 	return &conversations{failed: failed, clients: map[*mcp.ServerSession]*conversation{}}
+}
+
+// open takes a place for a conversation, unless it has one. It returns false if there is none.
+func (c *conversations) open(client *mcp.ServerSession, who *identity.Requester) (ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	opened := c.locked(client)
+	if opened.place != nil {
+		return true
+	}
+	opened.owner = who.Key()
+	opened.place, ok = c.places.Acquire(1, who.Tenant, who.User)
+	return ok
+}
+
+// find returns the client of a conversation over HTTP that goes on and belongs to a user and namespace, nil if there is none.
+func (c *conversations) find(id string, who *identity.Requester) *mcp.ServerSession {
+	owner := who.Key()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for client, found := range c.clients {
+		if client.ID() == id && found.owner == owner && found.ending.Err() == nil {
+			return client
+		}
+	}
+	return nil
+}
+
+// close has the calls of a conversation stop, since its client ends it.
+func (c *conversations) close(client *mcp.ServerSession) {
+	c.change(client, (*conversation).close)
+}
+
+func (c *conversation) close() {
+	c.cancel()
+	if c.place != nil {
+		c.place.Release()
+	}
 }
 
 // lasts reports whether a client's connection is a conversation. In versions of the protocol without sessions, each HTTP
@@ -67,6 +115,7 @@ func (c *conversations) locked(client *mcp.ServerSession) *conversation {
 		return found
 	}
 	added := &conversation{sessions: map[types.NamespacedName]*identity.Requester{}}
+	added.ending, added.cancel = context.WithCancel(context.Background())
 	c.clients[client] = added
 	c.watching.Go(func() {
 		_ = client.Wait()
@@ -149,6 +198,7 @@ func (c *conversations) end(client *mcp.ServerSession) {
 	var ending sync.WaitGroup
 	c.change(client, func(gone *conversation) {
 		delete(c.clients, client)
+		gone.close()
 		for key, who := range gone.sessions {
 			if c.isHeld(key) {
 				continue
@@ -166,6 +216,23 @@ func (c *conversations) end(client *mcp.ServerSession) {
 // endForSure asks for the end of a session until the API server has answered.
 func endForSure(ctx context.Context, who *identity.Requester, key types.NamespacedName) error {
 	return client.IgnoreNotFound(untilAnswered(ctx, func() error { return requestEnd(ctx, who, key) }))
+}
+
+// openConversation records the owner of a session of the protocol before its client learns the session's id.
+func (s *Server) openConversation(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		from := senderOf(req.GetExtra())
+		client, ok := req.GetSession().(*mcp.ServerSession)
+		if !ok || method != "initialize" || client.ID() == "" || from == nil {
+			return next(ctx, method, req)
+		}
+		// Others were opened since the request came, or the server closes those that there are. The SDK closes sessions that aren't
+		// initialized when their request ends.
+		if s.stopping.Err() != nil || !s.conversations.open(client, from.requester) {
+			return nil, errors.New("too many open sessions")
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // joins reports whether a call runs in the session of its conversation: it names neither a session nor an environment.
@@ -208,26 +275,20 @@ func (s *Server) startOwn(ctx context.Context, req *mcp.CallToolRequest, who *id
 	return own, nil
 }
 
-// forgetOwn reports whether the session of a conversation is a certain one, and forgets it then.
-func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.SessionReference) (forgot bool) {
-	c.change(client, func(of *conversation) {
-		if of.own != nil && session != nil && *of.own == *session {
-			of.own, forgot = nil, true
-		}
-	})
-	return forgot
-}
-
 // leaveConversation forgets the session of a conversation if it has ended, so that the next call starts another one. The
 // model has to know that the files are gone.
 func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.ToolCall, result *reply.Result) {
+	session := call.Spec.SessionRef
 	if call.Status.Reason != v1alpha1.ReasonSessionEnded && call.Status.Reason != v1alpha1.ReasonSessionNotFound {
 		return
 	}
-	if !s.conversations.forgetOwn(req.Session, call.Spec.SessionRef) {
-		return
-	}
-	s.conversations.remove(req, client.ObjectKey{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name})
-	result.Output += "\n\nThe session of this conversation has ended, and its files are gone, except on volumes that list_environments " +
-		"shows. The next call starts another session, which has only the files on those volumes."
+	s.conversations.change(req.Session, func(of *conversation) {
+		if of.own == nil || session == nil || *of.own != *session {
+			return
+		}
+		of.own = nil
+		delete(of.sessions, client.ObjectKey{Namespace: call.Namespace, Name: session.Name})
+		result.Output += "\n\nThe session of this conversation has ended, and its files are gone, except on volumes that list_environments " +
+			"shows. The next call starts another session, which has only the files on those volumes."
+	})
 }

@@ -5,10 +5,9 @@
 // from them, of a ToolSession, or a part of what a call wrote. Start reading at toolset.go, which lists the tools. The package tools has
 // their texts and reads their arguments, run.go runs a call, environments.go, sessiontools.go, calltools.go and readoutput.go carry out the
 // other tools, the package reply makes the answers, and failure.go those of failures. requestid.go names calls by the ids of clients,
-// conversation.go ends sessions with their clients, facts.go finds out what the descriptions of the tools say. http.go and serve.go
-// implement HTTP, authenticate.go finds out who sent a request, metadata.go tells clients who issues tokens, and sessions.go bounds the open
-// sessions. The package identity has the clients of requesters, limits what bounds addresses, and tasks what lets clients
-// ask for a long call again.
+// conversation.go bounds the clients' conversations and ends sessions with them, facts.go finds out what the descriptions of the tools say.
+// http.go and serve.go implement HTTP, authenticate.go finds out who sent a request, and metadata.go tells clients who issues tokens. The
+// package identity has the clients of requesters, limits what bounds addresses, and tasks what lets clients ask for a long call again.
 //
 // Invariants: the server sends every request to the Kubernetes API in the name of the requester, except reviews of tokens, so
 // admission records the requester and RBAC applies to the requester; a session of the protocol belongs to the user who opened it; a

@@ -67,14 +67,14 @@ func stillRunning(call string) error {
 
 // isFailure reports whether an error says itself what has failed.
 func isFailure(err error) bool {
-	var failed *failure
-	return errors.As(err, &failed)
+	_, is := errors.AsType[*failure](err)
+	return is
 }
 
 // resultOfError returns the result of a tool that failed with an error. One that only reads can be used again in any case.
 func resultOfError(who *identity.Requester, err error, readOnly bool) *reply.Result {
-	var f *failure
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
 		f = &failure{reason: reply.ReasonUnknown, message: bounds.Text(err.Error(), reply.MaxMessage), mayHaveRun: true}
 	}
 	r := &reply.Result{Output: f.message, Reason: f.reason, RetrySafe: ptr.To(readOnly || !f.mayHaveRun), Call: f.call, Session: f.session}

@@ -174,6 +174,36 @@ func TestAFloodOfConnections(t *testing.T) {
 	}
 }
 
+// A tenant whose token is valid can't keep others out by holding all connections: the one that has most loses one.
+func TestATenantCannotHoldAllConnections(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := serve(t, &HTTPOptions{}, Endpoint{API: suite.Server().Config, Namespace: f.namespace}, func(o *HTTPOptions) { o.MaxConnections, o.MaxConnectionsPerAddress = 8, 4 })
+	url, greedy, other := "http://"+s.options.Address+"/mcp", f.user("agent"), newFixture(t).user("other")
+	// Of one address and of several, and each stays open.
+	for i := range 12 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+greedy)
+		if answer, err := clientFrom(t, fmt.Sprintf("127.0.0.%d", 1+i/5)).Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			must(t, answer.Body.Close())
+		}
+	}
+	reused := false
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+	user := clientFrom(t, "127.0.0.1")
+	if status, body := initializeWith(t, ctx, user, url, other); status != http.StatusOK {
+		t.Errorf("another tenant got %d %s", status, body)
+	}
+	if status, body := initializeWith(t, ctx, clientFrom(t, "127.0.0.99"), url, greedy); status != http.StatusOK {
+		t.Errorf("from another address, the tenant got %d %s", status, body)
+	}
+	if status, body := initializeWith(t, ctx, user, url, other); status != http.StatusOK || !reused {
+		t.Errorf("then, another tenant got %d %s; the connection is the same: %t", status, body, reused)
+	}
+}
+
 // floodFrom opens a connection that stays silent.
 func floodFrom(t *testing.T, from, to string) {
 	t.Helper()

@@ -62,7 +62,6 @@ type endpoint struct {
 	Endpoint
 	server        *Server
 	authenticator *authenticator
-	sessions      *sessions
 	requestBytes  *fair.Counter[string]
 	apiErrors     *rate.Sometimes
 	// stateful serves sessions, stateless the versions of the protocol that have none.
@@ -83,14 +82,12 @@ func (e *Endpoint) reviewer() (reviewer, error) {
 func (s *Server) newEndpoint(ctx context.Context, conf Endpoint, r reviewer) http.Handler {
 	e := &endpoint{
 		Endpoint: conf, server: s, authenticator: newAuthenticator(r, conf.sources()), closing: ctx,
-		sessions: &sessions{
-			Counter: newCounter(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser), opened: map[string]*openSession{},
-		},
 		requestBytes: newCounter(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
 		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
-	s.mcp.AddReceivingMiddleware(e.sessions.register)
-	s.options.Metrics.exportSessions(e.sessions.Used)
+	s.conversations.places = newCounter(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser)
+	s.mcp.AddReceivingMiddleware(s.openConversation)
+	s.options.Metrics.exportSessions(s.conversations.places.Used)
 	server := func(*http.Request) *mcp.Server { return s.mcp }
 	e.stateful = withTokenInfo(mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{
 		SessionTimeout: conf.SessionTimeout, MaxRequestBodyBytes: maxBody, Logger: s.options.Log,
@@ -123,7 +120,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.rejectToken(w, r, err)
 		return
 	}
-	limits.MarkAuthenticated(r.Context())
+	defer limits.Authenticated(r.Context(), user.Tenant)()
 	namespace, view := e.place(r)
 	if view == "" {
 		e.reject(w, http.StatusNotFound, "view", "the path ends in files, run or all, or in the namespace: there are no other tools")
@@ -193,7 +190,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 	size, err := readBody(w, r)
 	if err != nil {
 		status := http.StatusBadRequest
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			status = http.StatusRequestEntityTooLarge
 		}
 		e.reject(w, status, "body", err.Error())
@@ -222,21 +219,17 @@ func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
 
 // serveSession passes a request on that belongs to a session.
 func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *sender, id string) {
-	session := e.sessions.find(id, from)
-	if session == nil {
+	conversations := e.server.conversations
+	client := conversations.find(id, from.requester)
+	if client == nil {
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
 		return
 	}
-	from.session = session.ending
 	switch r.Method {
 	case http.MethodDelete:
-		for client := range e.server.mcp.Sessions() {
-			if client.ID() == id {
-				e.server.conversations.renew(client, from.requester)
-			}
-		}
-		e.sessions.end(id)
+		conversations.renew(client, from.requester)
+		conversations.close(client)
 	case http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -249,7 +242,7 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 // openSession passes a request on that may open a session.
 func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
 	// One that is opened takes a place of its own.
-	place, ok := e.sessions.Acquire(1, from.requester.Tenant, from.requester.User)
+	place, ok := e.server.conversations.places.Acquire(1, from.requester.Tenant, from.requester.User)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(

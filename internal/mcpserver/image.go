@@ -61,22 +61,21 @@ func (s *Server) addImage(ctx context.Context, extra *mcp.RequestExtra, who *ide
 }
 
 // imageOf shows a whole artifact that is an image; nil for everything else.
-func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
-	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
-	if query.Artifact == "" || query.Offset != 0 || at < 0 || !slices.Contains(imageTypes, call.Status.Artifacts[at].MediaType) {
+func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
+	if kept == nil || query.Offset != 0 || !slices.Contains(imageTypes, kept.MediaType) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	whole := *query
 	whole.Limit = 0
-	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase), Succeeded: true}
+	r := &reply.Result{Reason: v1alpha1.ReasonCompleted, Call: query.Name, Succeeded: true}
 	err := s.showImage(extra, who, r, query.Artifact, func(to io.Writer) error {
 		_, err := who.Output.Copy(ctx, whole, outputclient.Sink{Write: func(p []byte) error { _, err := to.Write(p); return err }})
 		return err
 	})
 	if r.Image == nil {
-		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", query.Artifact, call.Status.Artifacts[at].Bytes)
+		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", kept.Path, kept.Bytes)
 		if errors.Is(err, errImagesBusy) {
 			r.Output += " now: " + err.Error()
 		}
@@ -88,7 +87,7 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 // showImage has a result show an image, if what is read is one, and not too large. Over HTTP, it takes up memory until the client has read it.
 func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *reply.Result, name string, read func(to io.Writer) error) error {
 	i := &picture{limit: s.images, of: who}
-	defer afterAnswerTo(extra, i.release)
+	defer afterAnswer(extra, i.release)
 	if err := read(i); err != nil {
 		return err
 	}

@@ -88,7 +88,9 @@ func TestBinaryOutputIsDescribed(t *testing.T) {
 		"a command's binary output": {strings.Repeat("\x00\xffab", 8), "", 7, "(32 bytes of stdout from offset 7, which are binary and aren't shown as text: kubectl toolcall logs c -n agents --stream stdout gets them)"},
 	} {
 		query := &outputclient.Query{Artifact: test.artifact, Offset: test.offset, Stream: output.Stdout}
-		got := (&part{data: []byte(test.data), next: test.offset + int64(len(test.data))}).result(call, query)
+		kept, err := keptFile(call, test.artifact)
+		must(t, err)
+		got := (&part{data: []byte(test.data), next: test.offset + int64(len(test.data))}).result(call, kept, query)
 		if !strings.HasPrefix(got.Output, test.want) || !got.Succeeded || got.Stream == nil {
 			t.Errorf("%s: %+v", name, got)
 		}

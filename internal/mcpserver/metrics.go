@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -23,24 +24,25 @@ type Metrics struct {
 
 // NewMetrics returns registered metrics.
 func NewMetrics() *Metrics {
-	m := &Metrics{
-		Registry: prometheus.NewRegistry(),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	factory := promauto.With(registry)
+	return &Metrics{
+		Registry: registry,
+		calls: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "toolcall_mcp_calls_total", Help: "Uses of tools by tool and outcome: the phase of the call, NotCreated if there was none, Unknown if its outcome is unknown; Succeeded or Failed for tools that create no call.",
 		}, []string{"tool", "outcome"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "toolcall_mcp_call_duration_seconds", Help: "Time from the request of a tool call to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 13),
 		}, []string{"tool"}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rejected: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "toolcall_mcp_http_rejected_total", Help: "HTTP requests that were rejected before they reached a tool, by reason.",
 		}, []string{"reason"}),
-		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+		lost: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "toolcall_mcp_telemetry_lost_total", Help: "Spans that were not exported by OTLP, because the endpoint failed or too many waited for it, by signal.",
 		}, []string{"signal"}),
 	}
-	m.Registry.MustRegister(m.calls, m.duration, m.rejected, m.lost, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
 }
 
 // outcomeOf returns the value of the label outcome: for a tool that creates no call, whether it Succeeded.
@@ -71,7 +73,7 @@ func (m *Metrics) CountLostTelemetry(signal string, n int) {
 
 // exportSessions exports the number of open sessions.
 func (m *Metrics) exportSessions(count func() int64) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(m.Registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcall_mcp_sessions", Help: "Open sessions.",
-	}, func() float64 { return float64(count()) }))
+	}, func() float64 { return float64(count()) })
 }

@@ -76,16 +76,11 @@ func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
 
 // Validate returns all errors of the flags.
 func (o *HTTPOptions) Validate() error {
-	invalid := []error{o.Flags.Validate(), CheckMaxAnswer(o.MaxAnswer)}
-	for name, value := range map[string]int{
+	invalid := []error{o.Flags.Validate(), CheckMaxAnswer(o.MaxAnswer), serving.CheckPositive(map[string]int{
 		"max-connections": o.MaxConnections, "max-connections-per-address": o.MaxConnectionsPerAddress,
 		"max-sessions": o.MaxSessions, "max-sessions-per-tenant": o.MaxSessionsPerTenant, "max-sessions-per-user": o.MaxSessionsPerUser,
 		"max-calls": o.MaxCalls, "max-calls-per-tenant": o.MaxCallsPerTenant, "max-calls-per-user": o.MaxCallsPerUser,
-	} {
-		if value < 1 {
-			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", name, value))
-		}
-	}
+	})}
 	if o.SessionTimeout <= 0 {
 		invalid = append(invalid, fmt.Errorf("--session-timeout=%s: must be positive", o.SessionTimeout))
 	}

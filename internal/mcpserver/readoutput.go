@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,11 +43,13 @@ func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKept(call, query.Artifact); err != nil {
+	kept, err := keptFile(call, query.Artifact)
+	if err != nil {
 		return nil, err
 	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	if image := s.imageOf(ctx, req.Extra, who, call, query); image != nil {
+	if image := s.imageOf(ctx, req.Extra, who, kept, query); image != nil {
+		image.Phase = string(call.Status.Phase)
 		return image, nil
 	}
 	query.Limit = min(query.Limit, int64(reply.Room(s.options.MaxAnswer)))
@@ -56,22 +57,23 @@ func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *
 	if err != nil {
 		return nil, unreadable(who, call, err)
 	}
-	return part.result(call, query), nil
+	return part.result(call, kept, query), nil
 }
 
-// checkKept returns an error unless a call kept a file, or none is asked for.
-func checkKept(call *v1alpha1.ToolCall, artifact string) error {
-	var kept []string
-	for _, a := range call.Status.Artifacts {
-		if a.Path == artifact {
-			return nil
-		}
-		kept = append(kept, a.Path)
+// keptFile returns the file of a path that a call kept; nil where none is asked for.
+func keptFile(call *v1alpha1.ToolCall, path string) (*v1alpha1.Artifact, error) {
+	if path == "" {
+		return nil, nil
 	}
-	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(artifact, maxShownPath))
+	var kept []string
+	for i := range call.Status.Artifacts {
+		if call.Status.Artifacts[i].Path == path {
+			return &call.Status.Artifacts[i], nil
+		}
+		kept = append(kept, call.Status.Artifacts[i].Path)
+	}
+	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(path, maxShownPath))
 	switch {
-	case artifact == "":
-		return nil
 	case !follow.Finished(call):
 		message += ": it has not finished, and keeps files at its end"
 	case len(kept) > 0:
@@ -79,7 +81,7 @@ func checkKept(call *v1alpha1.ToolCall, artifact string) error {
 	default:
 		message += ", and no other: pass collect to the tool that runs it"
 	}
-	return &failure{reason: reply.ReasonNotFound, call: call.Name, message: message}
+	return nil, &failure{reason: reply.ReasonNotFound, call: call.Name, message: message}
 }
 
 // part is what was read of a stream.
@@ -110,7 +112,7 @@ func readPart(ctx context.Context, who *identity.Requester, query *outputclient.
 }
 
 // result describes the part. A character that the limit cuts is left for the next part.
-func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply.Result {
+func (p *part) result(call *v1alpha1.ToolCall, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
 	if whole := result.TrimPartialEnd(p.data); !p.complete && len(whole) > 0 {
 		p.next -= int64(len(p.data) - len(whole))
 		p.data = whole
@@ -122,12 +124,12 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 		Succeeded: true,
 	}
 	switch {
-	case p.isBinary(call, query):
-		r.Output = p.describe(call, query)
+	case p.isBinary(kept, query):
+		r.Output = p.describe(call, kept, query)
 	case len(p.data) > 0:
 	case !follow.Finished(call):
 		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
-	case query.Artifact == "" && p.beyond && call.Status.Streams != nil:
+	case kept == nil && p.beyond && call.Status.Streams != nil:
 		r.Output = fmt.Sprintf("(nothing at offset %d: the stream has %d bytes)", query.Offset, lengthOf(call, query.Stream))
 	default:
 		r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
@@ -137,33 +139,26 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *reply
 
 // isBinary reports whether a part is no text. A file is none if anything in it isn't UTF-8 or is a NUL; what commands write, and what was
 // kept as a text, only if that is more than a few bytes and than a quarter of it. Characters that the ends of the part cut don't count.
-func (p *part) isBinary(call *v1alpha1.ToolCall, query *outputclient.Query) bool {
+func (p *part) isBinary(kept *v1alpha1.Artifact, query *outputclient.Query) bool {
 	rest := result.TrimPartialEnd(p.data)
 	if query.Offset > 0 {
 		rest = result.TrimPartialStart(rest)
 	}
-	if query.Artifact == "" || strings.HasPrefix(artifactOf(call, query).MediaType, "text/") {
+	if kept == nil || strings.HasPrefix(kept.MediaType, "text/") {
 		return result.IsBinary(rest)
 	}
 	return result.WrongBytes(rest) > 0
 }
 
 // describe says what a part is that isn't shown, and how to get it.
-func (p *part) describe(call *v1alpha1.ToolCall, query *outputclient.Query) string {
-	if query.Artifact == "" {
+func (p *part) describe(call *v1alpha1.ToolCall, kept *v1alpha1.Artifact, query *outputclient.Query) string {
+	if kept == nil {
 		what := fmt.Sprintf("%d bytes of %s from offset %d", len(p.data), query.Stream, query.Offset)
 		return result.NotShown(what, call.Namespace, call.Name, string(query.Stream))
 	}
-	a := artifactOf(call, query)
 	return fmt.Sprintf("%q is a binary file of %d bytes (%s), which isn't shown as text: kubectl toolcall artifacts %s %q -n %s gets it; "+
 		"in a session, look into it with a program such as file or xxd.",
-		a.Path, a.Bytes, cmp.Or(a.MediaType, "of no known type"), call.Name, a.Path, call.Namespace)
-}
-
-// artifactOf returns the file that a query is for. checkKept has made sure that there is one.
-func artifactOf(call *v1alpha1.ToolCall, query *outputclient.Query) v1alpha1.Artifact {
-	at := slices.IndexFunc(call.Status.Artifacts, func(a v1alpha1.Artifact) bool { return a.Path == query.Artifact })
-	return call.Status.Artifacts[at]
+		kept.Path, kept.Bytes, cmp.Or(kept.MediaType, "of no known type"), call.Name, kept.Path, call.Namespace)
 }
 
 // lengthOf returns the length of a stream of a call whose status has it.

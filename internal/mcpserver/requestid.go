@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,6 +101,8 @@ type object[T any] interface {
 
 // adopt finds the object that an earlier request with the same request_id created, or an earlier try whose response was lost.
 func adopt[T any, O object[T]](ctx context.Context, who *identity.Requester, wanted O, named bool) (O, error) {
+	ctx, end := context.WithTimeout(ctx, createTimeout)
+	defer end()
 	found := O(new(T))
 	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
 		return nil, fmt.Errorf("read %s: %w", wanted.GetName(), err)
@@ -116,26 +120,40 @@ func adopt[T any, O object[T]](ctx context.Context, who *identity.Requester, wan
 	return found, err
 }
 
-// createOrAdopt creates an object, or finds the one that has its request_id. It doesn't stop when the request is cancelled meanwhile, so
-// that what was created can be ended. earlier reports that an earlier request created it. If the error isn't a failure, the object may be
-// there.
+// createOrAdopt creates an object, or finds the one that has its request_id. It tries again when a response is lost: nobody else generates
+// its name. It doesn't stop when the request is cancelled meanwhile, so that what was created can be ended. earlier reports that an earlier
+// request created the object. If the error isn't a failure, the object may be there.
 func createOrAdopt[T any, O object[T]](
 	ctx context.Context, who *identity.Requester, wanted O, named bool, create func(context.Context, O) (O, error),
 ) (created O, earlier bool, err error) {
-	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
-		created, err = create(ctx, wanted)
-		return err
-	})
-	earlier = existed && err != nil && named
-	switch {
-	case earlier, existed && err == nil:
-		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
-		defer end()
-		created, err = adopt(ctx, who, wanted, named)
-		return created, earlier, err
-	case err != nil && !isResponseLost(err):
-		return nil, false, notCreated(err)
-	default:
-		return created, false, err
+	ctx = context.WithoutCancel(ctx)
+	var lost error
+	for try := range createTries {
+		if try > 0 {
+			time.Sleep(createRetry)
+		}
+		attempt, end := context.WithTimeout(ctx, createTimeout)
+		created, err = create(attempt, wanted)
+		end()
+		switch {
+		case err == nil:
+			return created, false, nil
+		case apierrors.IsAlreadyExists(err) && (named || lost != nil):
+			created, err = adopt(ctx, who, wanted, named)
+			return created, lost == nil, err
+		case isResponseLost(err):
+			lost = err
+		}
+		if !isResponseLost(err) && !isBusy(err) {
+			break
+		}
 	}
+	switch {
+	case lost == nil:
+		err = notCreated(err)
+	case !isResponseLost(err):
+		// A refusal says nothing of an earlier request.
+		err = fmt.Errorf("%w (and then: %s)", lost, err.Error())
+	}
+	return nil, false, err
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -41,22 +42,6 @@ const (
 	cancelRetry   = 500 * time.Millisecond
 	finishTimeout = 10 * time.Second
 )
-
-// create completes a tool that creates a call from its arguments and answers with the call's outcome.
-func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
-	return tool{Tool: t.Tool, creates: true, run: func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*reply.Result, error) {
-		r, err := parse(t, req)
-		if err != nil {
-			return nil, err
-		}
-		place, err := s.reserve(s.calls, who)
-		if err != nil {
-			return nil, err
-		}
-		defer afterAnswer(req, place.Release)
-		return s.run(ctx, req, who, r)
-	}}
-}
 
 // run creates the call, or finds the one that has its request_id, and waits for its end.
 func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, r *tools.CallRequest) (*reply.Result, error) {
@@ -171,38 +156,6 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
 }
 
-// createOnce creates an object whose name nobody else generates, and retries if responses are lost. existed reports that there
-// is an object of that name: of a generated name after a lost response it is the object itself, and err is nil. A request that is
-// refused after a lost response says nothing about that one: the error remains that of a lost response.
-func createOnce(ctx context.Context, create func(ctx context.Context) error) (existed bool, err error) {
-	var lost error
-	for try := range createTries {
-		if try > 0 {
-			time.Sleep(createRetry)
-		}
-		attempt, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
-		err = create(attempt)
-		end()
-		switch {
-		case err == nil:
-			return false, nil
-		case apierrors.IsAlreadyExists(err) && lost != nil:
-			return true, nil
-		case apierrors.IsAlreadyExists(err):
-			return true, err
-		case isResponseLost(err):
-			lost = err
-		}
-		if !isBusy(err) && !isResponseLost(err) {
-			break
-		}
-	}
-	if lost != nil && !isResponseLost(err) {
-		return false, fmt.Errorf("%w (and then: %s)", lost, err.Error())
-	}
-	return false, err
-}
-
 // isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later.
 func isBusy(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
@@ -218,17 +171,12 @@ func isResponseLost(err error) bool {
 }
 
 // untilAnswered sends a request until the API server has answered it, or the context ends.
-func untilAnswered(ctx context.Context, send func() error) error {
-	for {
-		err := send()
-		if ctx.Err() != nil || !isResponseLost(err) && !isBusy(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(cancelRetry):
-		}
-	}
+func untilAnswered(ctx context.Context, send func() error) (err error) {
+	_ = wait.PollUntilContextCancel(ctx, cancelRetry, true, func(context.Context) (bool, error) {
+		err = send()
+		return !isResponseLost(err) && !isBusy(err), nil
+	})
+	return err
 }
 
 // cancel cancels the call and waits until it has finished. The context of the request has ended by then.

@@ -18,9 +18,8 @@ type sender struct {
 	requester *identity.Requester
 	// view is which tools it sees.
 	view tools.View
-	// request ends once the request has been answered, or its connection is lost; session when the client ends its session. It is
-	// nil without one.
-	request, session context.Context
+	// request ends once the request has been answered, or its connection is lost.
+	request context.Context
 }
 
 // senderOf returns the sender of a request, nil if the client isn't connected over HTTP.
@@ -61,13 +60,11 @@ func (s *Server) enterQuery(extra *mcp.RequestExtra) (*identity.Requester, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	return who, func() { afterAnswerTo(extra, place.Release) }, nil
+	return who, func() { afterAnswer(extra, place.Release) }, nil
 }
 
 // afterAnswer calls a function once a request is answered, which without HTTP is at once.
-func afterAnswer(req *mcp.CallToolRequest, do func()) { afterAnswerTo(req.Extra, do) }
-
-func afterAnswerTo(extra *mcp.RequestExtra, do func()) {
+func afterAnswer(extra *mcp.RequestExtra, do func()) {
 	if from := senderOf(extra); from != nil {
 		context.AfterFunc(from.request, do)
 		return
@@ -82,10 +79,8 @@ func (s *Server) toolContext(ctx context.Context, req *mcp.CallToolRequest) (con
 	ends := []context.Context{s.stopping}
 	if from := senderOf(req.Extra); from != nil {
 		ends = append(ends, from.request)
-		if from.session != nil {
-			ends = append(ends, from.session)
-		}
 	}
+	s.conversations.change(req.Session, func(of *conversation) { ends = append(ends, of.ending) })
 	for _, end := range ends {
 		stop := context.AfterFunc(end, cancel)
 		context.AfterFunc(ctx, func() { stop() })

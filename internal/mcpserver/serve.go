@@ -4,21 +4,17 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"toolcall.dev/operator/internal/serving"
-	"toolcall.dev/operator/internal/serving/limits"
 )
 
 const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 	// stopTimeout bounds how long cancelled calls may take to finish when the server stops.
 	stopTimeout = cancelTimeout + finishTimeout
@@ -34,21 +30,15 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 		return err
 	}
 	checks := newChecks(r, s.options.Log)
-	server := &http.Server{
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: limits.WithConnection,
-		// Anybody who can connect could fill the log otherwise.
-		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
-	}
+	server := &http.Server{MaxHeaderBytes: maxHeaderBytes}
 	return conf.Run(ctx, &serving.Server{
 		Users: "agents", HTTP: server, Log: s.options.Log,
 		Handler: func(ctx context.Context) (http.Handler, error) {
 			go checks.run(ctx)
 			return s.newEndpoint(ctx, conf, r), nil
 		},
-		Ready: checks.result,
-		Limit: func(l net.Listener) net.Listener {
-			return limits.NewConnections(l, conf.sources(), conf.MaxConnections, conf.MaxConnectionsPerAddress)
-		},
+		Ready:          checks.result,
+		MaxConnections: conf.MaxConnections, MaxPerSource: conf.MaxConnectionsPerAddress, Sources: conf.sources(),
 		Metrics: promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}),
 		Stop:    func() error { return conf.drain(s, server) },
 	})
@@ -58,15 +48,15 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 type checks struct {
 	reviewer reviewer
 	log      *slog.Logger
-
-	mu     sync.Mutex
-	failed error
+	failed   atomic.Pointer[error]
 }
 
 var errChecking = errors.New("the API server has not said yet whether the server may act for its callers")
 
 func newChecks(r reviewer, log *slog.Logger) *checks {
-	return &checks{reviewer: r, log: log, failed: errChecking}
+	c := &checks{reviewer: r, log: log}
+	c.failed.Store(&errChecking)
+	return c
 }
 
 // run checks until that succeeds. Later failures are those of single requests.
@@ -78,19 +68,13 @@ func (c *checks) run(ctx context.Context) {
 		if err != nil {
 			c.log.Error("the server isn't ready", "error", err.Error())
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.failed = err
+		c.failed.Store(&err)
 		return err == nil, nil
 	})
 }
 
 // result returns why the server isn't ready.
-func (c *checks) result() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed
-}
+func (c *checks) result() error { return *c.failed.Load() }
 
 // answerTimeout is how long calls that are cancelled when the server ends may take to be answered.
 const answerTimeout = 5 * time.Second

@@ -165,13 +165,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// RunStdio serves one client over standard input and output, until the client closes them or the context ends. It
-// cancels the calls that still run.
-func (s *Server) RunStdio(ctx context.Context) error {
-	return s.Run(ctx, &mcp.StdioTransport{})
-}
-
-// Run serves one client over a transport.
+// Run serves one client over a transport, until the client closes it or the context ends. It cancels the calls that still run.
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()

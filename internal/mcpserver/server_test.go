@@ -327,13 +327,13 @@ func TestEnvironmentsAreListed(t *testing.T) {
 	text, found := list()
 	want := []reply.Environment{{
 		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Keeps: []string{"/data"}, Message: "the operator has not checked it yet",
-		// Without a policy, the default policy of the cluster holds, if there is one: nothing is said about what is allowed.
+		// The requester can't know what the cluster's default policy allows.
 	}}
 	if diff := cmp.Diff(want, found.Environments); diff != "" {
 		t.Error(diff)
 	}
 	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, files below /data last, the default, not ready: the operator has not checked it yet\n" +
-		"  what it allows isn't visible to you: a denial says what would pass\n"; text != want {
+		"  it names no policy, so the cluster's default policy applies, or the built-in defaults if there is none: a denial says what would pass\n"; text != want {
 		t.Errorf("got %q, want %q", text, want)
 	}
 }

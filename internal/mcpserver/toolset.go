@@ -61,7 +61,7 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.running.Add(2)
 		defer s.running.Done()
-		afterAnswer(req, s.running.Done)
+		afterAnswer(req.Extra, s.running.Done)
 		who, err := s.requesterOf(req.Extra)
 		if err != nil {
 			return nil, err
@@ -81,34 +81,41 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 	}
 }
 
+// create completes a tool that creates a call and answers with the call's outcome.
+func (s *Server) create(t tools.Typed[*tools.CallRequest]) tool {
+	return tool{Tool: t.Tool, creates: true, run: bounded(s, s.calls, t, s.run)}
+}
+
 // query completes a tool that creates no call. The bound of these is apart from that of running calls, so that a user who has reached
 // that one can still cancel calls.
-func query[T any](s *Server, t tools.Typed[T], run func(context.Context, *mcp.CallToolRequest, *identity.Requester, T) (*reply.Result, error)) tool {
-	return tool{Tool: t.Tool, run: func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*reply.Result, error) {
-		place, err := s.reserve(s.queries, who)
+func query[T any](s *Server, t tools.Typed[T], run typedFunc[T]) tool {
+	// Some of them wait, and have no output to send.
+	alive := func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, value T) (*reply.Result, error) {
+		live := startProgress(ctx, req)
+		defer live.stop()
+		return run(ctx, req, who, value)
+	}
+	return tool{Tool: t.Tool, run: bounded(s, s.queries, t, alive)}
+}
+
+// typedFunc carries out one use of a tool whose arguments mean a T.
+type typedFunc[T any] func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, value T) (*reply.Result, error)
+
+// bounded reads the arguments of one use of a tool, and carries it out where there is a place for it.
+func bounded[T any](s *Server, places *fair.Counter[string], t tools.Typed[T], run typedFunc[T]) toolFunc {
+	return func(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester) (*reply.Result, error) {
+		value, err := t.Parse(req.Params.Arguments)
+		if err != nil {
+			return nil, &failure{reason: v1alpha1.ReasonInvalidArguments, message: err.Error()}
+		}
+		place, err := s.reserve(places, who)
 		if err != nil {
 			return nil, err
 		}
 		// Over HTTP, an answer takes up memory until its client has read it.
-		defer afterAnswer(req, place.Release)
-		// Some of them wait, and have no output to send.
-		live := startProgress(ctx, req)
-		defer live.stop()
-		value, err := parse(t, req)
-		if err != nil {
-			return nil, err
-		}
+		defer afterAnswer(req.Extra, place.Release)
 		return run(ctx, req, who, value)
-	}}
-}
-
-// parse reads the arguments of one use of a tool.
-func parse[T any](t tools.Typed[T], req *mcp.CallToolRequest) (T, error) {
-	value, err := t.Parse(req.Params.Arguments)
-	if err != nil {
-		return value, &failure{reason: v1alpha1.ReasonInvalidArguments, message: err.Error()}
 	}
-	return value, nil
 }
 
 // reserve takes a place for a request of a user.

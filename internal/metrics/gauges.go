@@ -71,12 +71,12 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
-	environmentReady = gauges("toolcall_environment_ready", withEnvironment(),
-		"Whether calls can run in an environment: 1 while its condition Ready is True, else 0.")
-	poolReady = gauges("toolcall_pool_pods_ready", withEnvironment(),
-		"Pods of an environment's warm pool that wait for a call.")
-	poolDesired = gauges("toolcall_pool_pods_desired", withEnvironment(),
-		"Pods that an environment's warm pool should have.")
+	environmentReady = kept(gauges("toolcall_environment_ready", withEnvironment(),
+		"Whether calls can run in an environment: 1 while its condition Ready is True, else 0."))
+	poolReady = kept(gauges("toolcall_pool_pods_ready", withEnvironment(),
+		"Pods of an environment's warm pool that wait for a call."))
+	poolDesired = kept(gauges("toolcall_pool_pods_desired", withEnvironment(),
+		"Pods that an environment's warm pool should have."))
 )
 
 // show shows the state of an environment that has series of its own.
@@ -100,18 +100,16 @@ func number(is bool) float64 {
 
 // RegisterRunnerConnections exposes the number of connected runners.
 func RegisterRunnerConnections(count func() int) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcall_runner_connections", Help: "Runners that are connected to this replica.",
-	}, func() float64 { return float64(count()) }))
+	}, func() float64 { return float64(count()) })
 }
 
 // RegisterRequestLimit exposes how many requests a second the operator makes to the API server at most.
 func RegisterRequestLimit(perSecond float64) {
-	limit := prometheus.NewGauge(prometheus.GaugeOpts{
+	factory.NewGauge(prometheus.GaugeOpts{
 		Name: "toolcall_api_request_limit", Help: "Requests that this replica makes to the API server per second at most (--qps).",
-	})
-	limit.Set(perSecond)
-	crmetrics.Registry.MustRegister(limit)
+	}).Set(perSecond)
 }
 
 // RegisterClusterFeatures exposes what the cluster has, of what the operator uses where it is there.
@@ -121,7 +119,6 @@ func RegisterClusterFeatures(features map[string]bool) {
 	for feature, there := range features {
 		uses.WithLabelValues(feature).Set(number(there))
 	}
-	crmetrics.Registry.MustRegister(uses)
 }
 
 // SetClockSkew says how far the API server's clock is ahead of this machine's.

@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -15,56 +16,65 @@ import (
 // Warm calls start within some milliseconds, cold ones within seconds; start limits are minutes.
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 
+// factory makes metrics that are registered.
+var factory = promauto.With(crmetrics.Registry)
+
+func counter(name, help string) prometheus.Counter {
+	return factory.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
 func counters(name string, labels []string, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	return factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 func gauges(name string, labels []string, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
 func histograms(name string, labels []string, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	return factory.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+type vector interface {
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+// byEnvironment are the metrics by environment that are kept until the environment is deleted.
+var byEnvironment []vector
+
+func kept[V vector](v V) V {
+	byEnvironment = append(byEnvironment, v)
+	return v
 }
 
 var (
-	finished = counters("toolcall_calls_finished_total", withEnvironment("phase", "reason"),
-		"Finished calls, by environment, terminal phase and reason.")
-	stages = histograms("toolcall_call_stage_seconds", withEnvironment("stage", "path"),
-		"Time from the creation of a call to a stage (accepted, started, finished), by environment and path (Cold, Warm, Session, or None for a call without a pod).")
-	refused = counters("toolcall_programs_refused_total", withEnvironment("rule"),
-		"Executions that the kernel's walls refused in finished calls, by environment and rule; rule Omitted has those of programs that the call's status doesn't list.")
-	networkDenied = counters("toolcall_network_denied_total", withEnvironment("type"),
-		"Attempts to reach the network that were refused to finished calls, by environment and type: Connection, Lookup, or Omitted for those that the call's status doesn't list.")
-	resultBytes = counters("toolcall_result_bytes_total", withEnvironment("stream"),
-		"Bytes that the processes of finished calls wrote, by environment and stream, including bytes that the result leaves out.")
+	finished = kept(counters("toolcall_calls_finished_total", withEnvironment("phase", "reason"),
+		"Finished calls, by environment, terminal phase and reason."))
+	stages = kept(histograms("toolcall_call_stage_seconds", withEnvironment("stage", "path"),
+		"Time from the creation of a call to a stage (accepted, started, finished), by environment and path (Cold, Warm, Session, or None for a call without a pod)."))
+	refused = kept(counters("toolcall_programs_refused_total", withEnvironment("rule"),
+		"Executions that the kernel's walls refused in finished calls, by environment and rule; rule Omitted has those of programs that the call's status doesn't list."))
+	networkDenied = kept(counters("toolcall_network_denied_total", withEnvironment("type"),
+		"Attempts to reach the network that were refused to finished calls, by environment and type: Connection, Lookup, or Omitted for those that the call's status doesn't list."))
+	resultBytes = kept(counters("toolcall_result_bytes_total", withEnvironment("stream"),
+		"Bytes that the processes of finished calls wrote, by environment and stream, including bytes that the result leaves out."))
 	reports = counters("toolcall_reports_total", []string{"outcome"},
 		"Results that runners sent, by outcome: recorded, repeated (recorded before) or refused (not a valid result of the call).")
 	approvals = counters("toolcall_approvals_total", []string{"decision"},
 		"Calls that people were asked about, by decision: approved, denied, or expired (nobody decided in time).")
-	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toolcall_events_dropped_total",
-		Help: "Events about finished calls that were not sent, because their namespace had too many.",
-	})
-	recordsDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toolcall_program_records_dropped_total",
-		Help: "Records of the programs of finished calls that were not written to the log, because their namespace had too many.",
-	})
+	eventsDropped = counter("toolcall_events_dropped_total",
+		"Events about finished calls that were not sent, because their namespace had too many.")
+	recordsDropped = counter("toolcall_program_records_dropped_total",
+		"Records of the programs of finished calls that were not written to the log, because their namespace had too many.")
+	auditLost = counter("toolcall_audit_records_lost_total",
+		"Records that are missing in the audit log, because it couldn't be written to for longer than records could wait.")
 	telemetryLost = counters("toolcall_telemetry_lost_total", []string{"signal"},
 		"What was not exported by OTLP, because the endpoint failed or too much waited for it, by signal: spans of traces, exports of metrics, records of logs.")
-	clockSkew = prometheus.NewGauge(prometheus.GaugeOpts{
+	clockSkew = factory.NewGauge(prometheus.GaugeOpts{
 		Name: "toolcall_clock_skew_seconds",
 		Help: "How far the API server's clock is ahead of this replica's, by the newest answer; 0 while they agree within a second.",
 	})
 )
-
-// byEnvironment are the metrics by environment that are kept until the environment is deleted.
-var byEnvironment = []interface {
-	prometheus.Collector
-	DeletePartialMatch(prometheus.Labels) int
-}{finished, stages, refused, networkDenied, resultBytes, sessionsEnded, sessionsReady, storedStreams, storedBytes, poolCreated, poolFailed,
-	environmentReady, poolReady, poolDesired,
-}
 
 // rare are the reasons and rules that alerts watch for. A series that begins at 1 doesn't rise for Prometheus, so these begin
 // at 0, before the first of them happens.
@@ -100,10 +110,6 @@ func beginSeries(namespace, environment string) {
 }
 
 func init() {
-	for _, metric := range byEnvironment {
-		crmetrics.Registry.MustRegister(metric)
-	}
-	crmetrics.Registry.MustRegister(reports, approvals, eventsDropped, recordsDropped, telemetryLost, clockSkew, storeErrors)
 	beginSeries(Other, Other)
 	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
 		reports.WithLabelValues(string(outcome))
@@ -150,6 +156,9 @@ func CountDroppedEvent() { eventsDropped.Inc() }
 
 // CountDroppedRecord counts a record for the log that a namespace's limit kept back.
 func CountDroppedRecord() { recordsDropped.Inc() }
+
+// CountAuditRecordLost counts a record that the audit log will not have.
+func CountAuditRecordLost() { auditLost.Inc() }
 
 // CountLostTelemetry counts what was not exported by OTLP of a signal.
 func CountLostTelemetry(signal string, n int) { telemetryLost.WithLabelValues(signal).Add(float64(n)) }

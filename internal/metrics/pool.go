@@ -5,10 +5,10 @@ import (
 )
 
 var (
-	poolCreated = counters("toolcall_pool_pods_created_total", withEnvironment(),
-		"Pods that were created to refill an environment's warm pool.")
-	poolFailed = counters("toolcall_pool_pods_failed_total", withEnvironment(),
-		"Pods of an environment's warm pool that were deleted because they did not start, or that the API server refused.")
+	poolCreated = kept(counters("toolcall_pool_pods_created_total", withEnvironment(),
+		"Pods that were created to refill an environment's warm pool."))
+	poolFailed = kept(counters("toolcall_pool_pods_failed_total", withEnvironment(),
+		"Pods of an environment's warm pool that were deleted because they did not start, or that the API server refused."))
 )
 
 // CountPoolCreated counts a pod that was created for an environment's warm pool.

@@ -5,10 +5,10 @@ import (
 )
 
 var (
-	sessionsEnded = counters("toolcall_sessions_ended_total", withEnvironment("reason"),
-		"Ended sessions, by environment and reason.")
-	sessionsReady = histograms("toolcall_session_ready_seconds", withEnvironment("path"),
-		"Time from the creation of a session until its first pod took calls, by environment and path (Cold, Warm).")
+	sessionsEnded = kept(counters("toolcall_sessions_ended_total", withEnvironment("reason"),
+		"Ended sessions, by environment and reason."))
+	sessionsReady = kept(histograms("toolcall_session_ready_seconds", withEnvironment("path"),
+		"Time from the creation of a session until its first pod took calls, by environment and path (Cold, Warm)."))
 )
 
 // CountSessionEnded counts a session of a namespace that ended.

@@ -7,10 +7,10 @@ import (
 var (
 	storeErrors = counters("toolcall_output_store_errors_total", []string{"operation"},
 		"What the output store failed at, by operation: store (an attempt to write a part, or a stream that is lost), read (an attempt to read, or damaged content), delete (the output of a call that is gone) or sweep.")
-	storedStreams = counters("toolcall_output_streams_total", withEnvironment("state"),
-		"Streams of finished calls that were more than the status keeps, and artifacts, by environment and state: Complete, Shortened or Lost.")
-	storedBytes = counters("toolcall_output_stored_bytes_total", withEnvironment(),
-		"Bytes of streams and artifacts of finished calls that the output store keeps, by environment.")
+	storedStreams = kept(counters("toolcall_output_streams_total", withEnvironment("state"),
+		"Streams of finished calls that were more than the status keeps, and artifacts, by environment and state: Complete, Shortened or Lost."))
+	storedBytes = kept(counters("toolcall_output_stored_bytes_total", withEnvironment(),
+		"Bytes of streams and artifacts of finished calls that the output store keeps, by environment."))
 )
 
 // StoreOperation is what the operator asks of the output store.

@@ -1,6 +1,6 @@
 // Package serving is what servers share that get credentials of their users: the flags of their addresses and their
-// certificate, the listener that shows it, the server for health checks, and how all of that starts and ends; the token of a request, and
-// answers whose clients stop reading.
+// certificate, the listener that shows it and bounds connections, the log of their errors, the server for health checks, and how all of that
+// starts and ends; the token of a request, and answers whose clients stop reading.
 package serving
 
 import (
@@ -8,11 +8,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +24,9 @@ import (
 )
 
 const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+
 	healthTimeout        = 10 * time.Second
 	maxHealthHeaderBytes = 16 << 10
 )
@@ -69,6 +74,17 @@ func (f *Flags) checkAddress() error {
 		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", f.Address)
 }
 
+// CheckPositive returns the errors of flags whose values, by their names, must be at least 1.
+func CheckPositive(flags map[string]int) error {
+	var invalid []error
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if flags[name] < 1 {
+			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", name, flags[name]))
+		}
+	}
+	return errors.Join(invalid...)
+}
+
 // Secure returns the server's listener with TLS, if there is a certificate. It passes the function that reloads the
 // certificate until the context ends to start.
 func (f *Flags) Secure(ctx context.Context, server *http.Server, l net.Listener, start func(func() error)) (net.Listener, error) {
@@ -93,11 +109,13 @@ func (f *Flags) Secure(ctx context.Context, server *http.Server, l net.Listener,
 type Server struct {
 	// Users are whom the server listens for, as in Bind.
 	Users string
-	// HTTP is the server for them. Handler makes its handler, whose streams end with the context.
+	// HTTP is the server for them, of which Run sets what all servers have in common. Handler makes its handler, whose streams end with the
+	// context.
 	HTTP    *http.Server
 	Handler func(ctx context.Context) (http.Handler, error)
-	// Limit bounds the connections of a listener.
-	Limit func(net.Listener) net.Listener
+	// MaxConnections and MaxPerSource bound the connections, in total and from one of the Sources.
+	MaxConnections, MaxPerSource int
+	Sources                      *limits.Sources
 	// Metrics are nil where there are none.
 	Metrics http.Handler
 	// Ready returns why the server isn't ready; nil if it always is.
@@ -128,14 +146,16 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	if s.HTTP.Handler, err = s.Handler(ctx); err != nil {
 		return err
 	}
-	secured, err := f.Secure(ctx, s.HTTP, s.Limit(listener), func(watch func() error) { running.Go(func() { cancel(watch()) }) })
+	s.HTTP.ReadHeaderTimeout, s.HTTP.IdleTimeout, s.HTTP.ConnContext = headerTimeout, idleTimeout, limits.WithConnection
+	s.HTTP.ErrorLog = log.New(newErrorLog(s.Log), "", 0)
+	bounded := limits.NewConnections(listener, s.Sources, s.MaxConnections, s.MaxPerSource)
+	secured, err := f.Secure(ctx, s.HTTP, bounded, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
 	if err != nil {
 		return err
 	}
-	stopping := &atomic.Bool{}
 	checks := newHealthServer(func() error {
 		switch {
-		case stopping.Load():
+		case ctx.Err() != nil:
 			return errors.New("shutting down")
 		case s.Ready != nil:
 			return s.Ready()
@@ -149,7 +169,6 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	s.Log.Info("serving "+s.Users, "address", listener.Addr().String(), "health", health.Addr().String(), "tls", f.CertFile != "")
 
 	<-ctx.Done()
-	stopping.Store(true)
 	err = s.Stop()
 	_ = checks.Close()
 	if requested.Err() == nil {

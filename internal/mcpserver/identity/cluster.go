@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -85,10 +86,7 @@ func CheckNamespace(name string) error {
 // connect returns a Requester whose requests have the credentials of a connection. Its clients know the kinds, so that no requester
 // costs API discovery.
 func connect(conf *rest.Config) (*Requester, error) {
-	conf = rest.CopyConfig(conf)
-	conf.UserAgent = UserAgent
-	// The API server throttles its clients, and this server bounds the calls of each user.
-	conf.QPS = -1
+	conf = named(conf)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
@@ -158,10 +156,8 @@ func (r *Requester) Key() string {
 // tenantOf returns the tenant that a user belongs to. Whoever may create one ServiceAccount in a namespace can create
 // many, so all of them count as one tenant.
 func tenantOf(username string) string {
-	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
-		if namespace, _, ok := strings.Cut(account, ":"); ok {
-			return "system:serviceaccounts:" + namespace
-		}
+	if namespace, _, err := serviceaccount.SplitUsername(username); err == nil {
+		return serviceaccount.MakeNamespaceGroupName(namespace)
 	}
 	return username
 }

@@ -33,11 +33,9 @@ type Impersonator struct {
 
 // NewImpersonator uses a connection with credentials of the server's own. A token is meant for the server if it has one of the audiences.
 func NewImpersonator(conf *rest.Config, audiences []string) (*Impersonator, error) {
-	conf = rest.CopyConfig(conf)
-	conf.UserAgent, conf.QPS = UserAgent, -1
 	reviews, err := newReviews(conf)
 	if err != nil {
-		return nil, fmt.Errorf("create the client for reviews: %w", err)
+		return nil, err
 	}
 	return &Impersonator{conf: conf, audiences: audiences, reviews: reviews, invalid: &TokenError{fmt.Sprintf(
 		"the cluster doesn't accept this token for this server: it has expired, or isn't meant for the audience %s, as kubectl create token ACCOUNT --audience=%s makes it",

@@ -21,14 +21,13 @@ type TokenPasser struct {
 // NewTokenPasser uses the address of the API server from a connection, and none of its credentials.
 func NewTokenPasser(conf *rest.Config) (*TokenPasser, error) {
 	anonymous := rest.AnonymousClientConfig(conf)
-	anonymous.UserAgent, anonymous.QPS = UserAgent, -1
 	// API servers close HTTP/2 connections on which a token was rejected. Reviews have connections of their own, so
 	// that the requests of users don't suffer from it.
 	separate := rest.CopyConfig(anonymous)
 	separate.NextProtos = []string{"http/1.1"}
 	reviews, err := newReviews(separate)
 	if err != nil {
-		return nil, fmt.Errorf("create the client for reviews: %w", err)
+		return nil, err
 	}
 	return &TokenPasser{conf: anonymous, reviews: reviews}, nil
 }

@@ -16,7 +16,7 @@ func TestTokensArePassedWithoutOtherCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &rest.Config{Host: conf.Host, UserAgent: UserAgent, QPS: -1}
+	want := &rest.Config{Host: conf.Host}
 	if !reflect.DeepEqual(passer.conf, want) {
 		t.Errorf("left: %s", passer.conf)
 	}

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -28,11 +29,18 @@ func checkUser(info *authenticationv1.UserInfo) error {
 
 // newReviews returns a client for reviews.
 func newReviews(conf *rest.Config) (rest.Interface, error) {
-	client, err := authenticationv1client.NewForConfig(conf)
+	client, err := authenticationv1client.NewForConfig(named(conf))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create the client for reviews: %w", err)
 	}
 	return client.RESTClient(), nil
+}
+
+// named returns the connection with this program's name. The API server throttles its clients, and this server bounds the calls of each user.
+func named(conf *rest.Config) *rest.Config {
+	conf = rest.CopyConfig(conf)
+	conf.UserAgent, conf.QPS = UserAgent, -1
+	return conf
 }
 
 // post sends a review, with a header unless it has no name. Reviews change nothing: with this header, the transport sends them again after the loss of a connection.

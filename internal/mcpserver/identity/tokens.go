@@ -59,36 +59,29 @@ func (a *Accepted) Get(key TokenKey) (user *Requester, fresh bool) {
 	return token.user, age < a.fresh
 }
 
-// Add remembers an accepted token, in the place of another if a limit is reached.
+// Add remembers an accepted token; if a limit is reached, in the place of the tenant's, or the largest one's, that was not used for the
+// longest time.
 func (a *Accepted) Add(key TokenKey, user *Requester) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.entries, key)
-	counts, largest := map[string]int{}, ""
-	for _, token := range a.entries {
-		if counts[token.user.Tenant]++; counts[token.user.Tenant] > counts[largest] {
-			largest = token.user.Tenant
+	counts, oldest, largest := map[string]int{}, map[string]TokenKey{}, ""
+	for one, token := range a.entries {
+		tenant := token.user.Tenant
+		if counts[tenant]++; counts[tenant] > counts[largest] {
+			largest = tenant
+		}
+		if found := a.entries[oldest[tenant]]; found == nil || token.lastUse < found.lastUse {
+			oldest[tenant] = one
 		}
 	}
 	if counts[user.Tenant] >= a.perTenant {
-		a.evict(user.Tenant)
+		delete(a.entries, oldest[user.Tenant])
 	} else if len(a.entries) >= a.max {
-		a.evict(largest)
+		delete(a.entries, oldest[largest])
 	}
 	a.uses++
 	a.entries[key] = &acceptedToken{user: user, reviewedAt: time.Now(), lastUse: a.uses}
-}
-
-// evict removes the token of a tenant that was not used for the longest time.
-func (a *Accepted) evict(tenant string) {
-	var oldest TokenKey
-	least := a.uses + 1
-	for key, token := range a.entries {
-		if token.user.Tenant == tenant && token.lastUse < least {
-			oldest, least = key, token.lastUse
-		}
-	}
-	delete(a.entries, oldest)
 }
 
 // Forget removes a token that is not accepted any more.

@@ -100,21 +100,23 @@ func endpoints(allowed []v1alpha1.AllowedHost) (all []string) {
 
 // firstOf are the first names of a list, and how many more there are.
 func firstOf(names []string) []string {
-	all := []string{}
-	for _, name := range names[:min(len(names), maxAllowed)] {
-		all = append(all, bounds.Text(name, maxAllowedName))
+	return firstTexts(names, maxAllowed, func(name string) string { return bounds.Text(name, maxAllowedName) })
+}
+
+// firstTexts are the first of many as texts, and how many more there are.
+func firstTexts[T any](all []T, most int, text func(T) string) []string {
+	texts := []string{}
+	for _, one := range all[:min(len(all), most)] {
+		texts = append(texts, text(one))
 	}
-	if more := len(names) - maxAllowed; more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", more))
+	if more := len(all) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return all
+	return texts
 }
 
 // text is one line for a model.
 func (a *Allowed) text() string {
-	if a == nil {
-		return "what it allows isn't visible to you: a denial says what would pass"
-	}
 	parts := []string{
 		"run_command: " + joined(a.CommandLines, "any program"), "run_program: " + joined(a.Programs, "any program"),
 		"run_code: " + joined(a.Languages, "any language"), "hosts: " + joined(a.Hosts, "any"),

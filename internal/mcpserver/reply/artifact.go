@@ -38,13 +38,9 @@ func artifactsOf(call *v1alpha1.ToolCall) []Artifact {
 // addArtifacts has the output say which files were kept, and which weren't.
 func (r *Result) addArtifacts(call *v1alpha1.ToolCall) {
 	r.Artifacts = artifactsOf(call)
-	var lines []string
-	for _, a := range r.Artifacts[:min(len(r.Artifacts), maxLinks)] {
-		lines = append(lines, fmt.Sprintf("%s %d %s", plain(a.Path), a.Bytes, plain(cmp.Or(a.MediaType, "unknown"))))
-	}
-	if more := len(r.Artifacts) - maxLinks; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
+	lines := firstTexts(r.Artifacts, maxLinks, func(a Artifact) string {
+		return fmt.Sprintf("%s %d %s", plain(a.Path), a.Bytes, plain(cmp.Or(a.MediaType, "unknown")))
+	})
 	if len(lines) > 0 {
 		lines = append([]string{"Kept files, for read_output with artifact:"}, lines...)
 	}

@@ -18,7 +18,7 @@ type Environment struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 	Languages  []string `json:"languages,omitempty"`
 	Keeps      []string `json:"keeps,omitempty"`
-	// Policy is the name of its policy, empty if it names none: then the cluster may have a default policy.
+	// Policy is the name of its policy, empty if it names none: then the cluster's default policy applies, or the built-in defaults.
 	Policy string `json:"-"`
 	// Allowed is what its policy lets calls do, nil if it names none, or the requester may not read the policy.
 	Allowed *Allowed `json:"allowed,omitempty"`
@@ -64,5 +64,17 @@ func (e *Environment) write(b *strings.Builder) {
 	if !e.Ready {
 		fmt.Fprintf(b, ", not ready: %s", e.Message)
 	}
-	b.WriteString("\n  " + e.Allowed.text() + "\n")
+	b.WriteString("\n  " + e.allows() + "\n")
+}
+
+// allows says in one line what calls may do.
+func (e *Environment) allows() string {
+	switch {
+	case e.Allowed != nil:
+		return e.Allowed.text()
+	case e.Policy == "":
+		return "it names no policy, so the cluster's default policy applies, or the built-in defaults if there is none: a denial says what would pass"
+	default:
+		return "what it allows isn't visible to you: a denial says what would pass"
+	}
 }

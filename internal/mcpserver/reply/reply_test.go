@@ -131,6 +131,15 @@ func TestOwnWords(t *testing.T) {
 		`spec.code.source, spec.code.language, spec.code.networkAccess, spec.stdin, spec.env[0].value, spec.workingDir, spec.collect[1]`:               `code, language, network, stdin, env[0].value, working_dir, collect[1]`,
 		`spec.file.oldString, spec.file.contentBase64, spec.file.ifSHA256, spec.file.edits[10].newString, spec.file.path, (spec.file.content)`:         `old_string, content_base64, if_sha256, edits[10].new_string, path, (content)`,
 		`spec.sessionRef.name, spec.environmentRef.name, spec.network.hosts[0], spec.workspace.size, spec.idleTimeoutSeconds, spec.maxLifetimeSeconds`: `session, environment, network_hosts[0], workspace, idle_timeout_seconds, max_lifetime_seconds`,
+		// What others wrote stays.
+		`Set file.path. The policy's rule "no-list" denies the call: use Read, or "x", and set replaceAll`: `Set path. The policy's rule "no-list" denies the call: use Read, or "x", and set replaceAll`,
+		`"alice" denied the call: use List, and leave out spec.stdin`:                                      `"alice" denied the call: use List, and leave out spec.stdin`,
+		`The policy's rule "r" could not be evaluated: no such key: workingDir; the call is denied`:        `The policy's rule "r" could not be evaluated: no such key: workingDir; the call is denied`,
+		`The policy does not compile: spec.rules[0]: undeclared reference to 'timeoutSeconds'`:             `The policy does not compile: spec.rules[0]: undeclared reference to 'timeoutSeconds'`,
+		`Admission webhook "w" denied the request: spec.stdin, use Read`:                                   `Admission webhook "w" denied the request: spec.stdin, use Read`,
+		`"a" is forbidden: ValidatingAdmissionPolicy 'b' with binding 'c' denied request: no spec.stdin`:   `"a" is forbidden: ValidatingAdmissionPolicy 'b' with binding 'c' denied request: no spec.stdin`,
+		// The project's own admission policies speak of its API.
+		`"a" is forbidden: ValidatingAdmissionPolicy 'toolcall-create' with binding 'toolcall-create' denied request: background needs sessionRef`: `"a" is forbidden: ValidatingAdmissionPolicy 'toolcall-create' with binding 'toolcall-create' denied request: background needs session`,
 		// Those of policies stay.
 		`spec.binaries.allowed[0]: x; spec.code.languages[1]: y`: `spec.binaries.allowed[0]: x; spec.code.languages[1]: y`,
 	} {

@@ -61,7 +61,7 @@ type Result struct {
 	call *v1alpha1.ToolCall
 }
 
-// File is what a file tool did, with the meaning of the fields of the same name in the status of a call.
+// File is what a file tool did: the status of a call, with this server's names.
 type File struct {
 	Path       string `json:"path,omitempty"`
 	Bytes      *int64 `json:"bytes,omitempty"`
@@ -74,6 +74,8 @@ type File struct {
 	Created    bool   `json:"created,omitempty"`
 	Replaced   *int64 `json:"replaced,omitempty"`
 	Binary     bool   `json:"binary,omitempty"`
+
+	Skipped *v1alpha1.SkippedFiles `json:"-"`
 }
 
 // Stream says which part of a stream read_output returned.
@@ -154,10 +156,7 @@ func fileOf(f *v1alpha1.FileStatus) *File {
 	if f == nil {
 		return nil
 	}
-	return &File{
-		Path: f.Path, Bytes: f.Bytes, SHA256: f.SHA256, Lines: f.Lines, Matches: f.Matches, Truncated: f.Truncated,
-		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced, Binary: f.Binary,
-	}
+	return new(File(*f))
 }
 
 // Running is the result of a call that has not finished, which isn't a failure.

@@ -105,12 +105,5 @@ func destinations(denied []v1alpha1.DeniedHost) []string {
 
 // quoted lists the first paths or hosts on one line: a command chooses them.
 func quoted(names []string) string {
-	var all []string
-	for _, name := range names[:min(len(names), maxNamed)] {
-		all = append(all, strconv.Quote(bounds.Text(name, maxName)))
-	}
-	if more := len(names) - maxNamed; more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, " ")
+	return strings.Join(firstTexts(names, maxNamed, func(name string) string { return strconv.Quote(bounds.Text(name, maxName)) }), " ")
 }

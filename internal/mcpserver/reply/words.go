@@ -70,12 +70,15 @@ var (
 	quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	// word matches a name, perhaps with an index and a field of that element, and the brackets and marks around it.
 	word = regexp.MustCompile(`^([(\[]?)((?:[A-Za-z0-9]+\.)*[A-Za-z0-9]+)(\[\d+\])?(?:\.([A-Za-z0-9]+))?([,;:.)\]]*)$`)
+	// foreign ends where what somebody else wrote begins: who made a rule, who decides about calls, another admission plugin, or CEL.
+	foreign = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: ` +
+		`|(?:denies the call|denied the call|denied the request|could not be evaluated|does not compile): `)
 	// moreOfStream is the line in which the operator says how to read the rest of a stream.
 	moreOfStream = regexp.MustCompile(`(More of (?:stdout|stderr) \(\d+ bytes in all\)): kubectl toolcall logs (\S+) [^\n]*--stream (stdout|stderr), [^\n]*`)
 )
 
-// OwnWords calls tools and arguments in a message of the operator as this server does. What is quoted stays: it is the caller's own. What
-// begins with an upper-case letter still does, unless it begins with an argument.
+// OwnWords calls tools and arguments in a message of the operator as this server does. What is quoted stays: it is the caller's own. So does
+// what others wrote, which ends a message. What begins with an upper-case letter still does, unless it begins with an argument.
 func OwnWords(message string) string {
 	initial, size := utf8.DecodeRuneInString(message)
 	if !unicode.IsUpper(initial) {
@@ -94,17 +97,28 @@ func OwnWords(message string) string {
 func renamedOutsideQuotes(message string) string {
 	var b strings.Builder
 	at := 0
-	for _, quote := range quotation.FindAllStringIndex(message, -1) {
-		before := renamed(message[at:quote[0]])
-		if rest, isBinary := strings.CutSuffix(before, "binary "); isBinary {
-			before = rest + "program "
+	for _, quote := range append(quotation.FindAllStringIndex(message, -1), []int{len(message), len(message)}) {
+		outside := message[at:quote[0]]
+		if end := endOfOwn(outside); end < len(outside) {
+			return b.String() + renamed(outside[:end]) + message[at+end:]
 		}
-		b.WriteString(before)
-		b.WriteString(message[quote[0]:quote[1]])
+		own := renamed(outside)
+		if rest, isBinary := strings.CutSuffix(own, "binary "); isBinary {
+			own = rest + "program "
+		}
+		b.WriteString(own + message[quote[0]:quote[1]])
 		at = quote[1]
 	}
-	b.WriteString(renamed(message[at:]))
 	return b.String()
+}
+
+// endOfOwn is where the operator's own words in a text end.
+func endOfOwn(text string) int {
+	at := foreign.FindStringSubmatchIndex(text)
+	if at == nil || at[2] >= 0 && strings.HasPrefix(text[at[2]:at[3]], "toolcall-") {
+		return len(text)
+	}
+	return at[1]
 }
 
 // renamed replaces names in a text without quotations.

@@ -54,33 +54,22 @@ func (o *offer) idOf(call *v1alpha1.ToolCall) id {
 }
 
 // Await waits for the end of a call. If that takes long and the client knows tasks, it gets one, and the error is ErrTask. If
-// the call can't get a task, the client waits on.
+// the call can't get a task, the client waits on, and the wait begins again.
 func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, wait func(context.Context) (*v1alpha1.ToolCall, error)) (*v1alpha1.ToolCall, error) {
 	o, ok := ctx.Value(offerKey{}).(*offer)
 	if !ok {
 		return wait(ctx)
 	}
-	waiting, cancel := context.WithCancel(ctx)
+	short, cancel := context.WithTimeout(ctx, o.after)
 	defer cancel()
-	made := make(chan *task, 1)
-	go func() {
-		defer close(made)
-		select {
-		case <-waiting.Done():
-		case <-time.After(o.after):
-			if t, err := create(waiting, who, o.idOf(call)); err == nil {
-				made <- t
-				cancel()
-			}
-		}
-	}()
-	done, err := wait(waiting)
-	cancel()
-	if t := <-made; t != nil && err != nil && ctx.Err() == nil {
-		o.task = t
+	done, err := wait(short)
+	if err == nil || short.Err() == nil || ctx.Err() != nil {
+		return done, err
+	}
+	if o.task, err = create(ctx, who, o.idOf(call)); err == nil {
 		return nil, ErrTask
 	}
-	return done, err
+	return wait(ctx)
 }
 
 // create makes the task of an id. The call of an earlier request doesn't have the id yet.

@@ -128,11 +128,12 @@ func (t *task) end(answer *mcp.CallToolResult, err error) {
 	if err == nil {
 		return
 	}
-	t.Status, t.Error = failed, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: bounds.Text(err.Error(), maxMessage)}
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) {
+	t.Status = failed
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		t.Error = wire
+		return
 	}
+	t.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: bounds.Text(err.Error(), maxMessage)}
 }
 
 // encode writes an answer as a result of its own, which says that it is complete.

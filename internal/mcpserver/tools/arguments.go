@@ -162,15 +162,6 @@ func textOf(raw json.RawMessage) (text string, ok bool) {
 	return *decoded, true
 }
 
-// wordOf returns a value of a list or a variable: a string, or the text of a number, true or false.
-func wordOf(raw json.RawMessage) (text string, ok bool) {
-	if text, ok := textOf(raw); ok {
-		return text, true
-	}
-	word := strings.TrimSpace(string(raw))
-	return word, word != "null" && !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[")
-}
-
 // text reads a string without NUL characters, which no operating system accepts in commands, names and paths.
 func (a *arguments) text(name, description string) string {
 	text := a.raw(name, description)
@@ -217,17 +208,25 @@ func (a *arguments) texts(name, description string) (all []string) {
 	var list []json.RawMessage
 	a.read(name, "a list of strings", &list)
 	for i, raw := range list {
-		label := fmt.Sprintf("%s[%d]", name, i)
-		text, ok := wordOf(raw)
-		if !ok {
-			a.fail(label, "must be a string, not %s", kind(raw))
-			continue
+		if text, ok := a.word(name, fmt.Sprintf("%s[%d]", name, i), raw); ok {
+			all = append(all, text)
 		}
-		a.checkNUL(label, text)
-		a.checkLength(name, label, text)
-		all = append(all, text)
 	}
 	return all
+}
+
+// word reads an element of a list, or a variable: a string, or the text of a number, true or false. It has a label of its own.
+func (a *arguments) word(name, label string, raw json.RawMessage) (text string, ok bool) {
+	if text, ok = textOf(raw); !ok {
+		text = strings.TrimSpace(string(raw))
+		if text == "null" || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+			a.fail(label, "must be a string, not %s", kind(raw))
+			return "", false
+		}
+	}
+	a.checkNUL(label, text)
+	a.checkLength(name, label, text)
+	return text, true
 }
 
 // variables reads environment variables and sorts them by name, so that the same arguments give the same call.
@@ -241,13 +240,10 @@ func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		label := "env." + bounds.Text(name, 64)
-		text, ok := wordOf(values[name])
+		text, ok := a.word("env", label, values[name])
 		if !ok {
-			a.fail(label, "must be a string, not %s", kind(values[name]))
 			continue
 		}
-		a.checkNUL(label, text)
-		a.checkLength("env", label, text)
 		if !variableName.MatchString(name) || len(name) > maxVariableName {
 			a.fail(label, "is not a valid name: use at most %d letters, digits and underscores, and don't start with a digit", maxVariableName)
 		}

@@ -124,8 +124,7 @@ func (a *arguments) networkHosts() []string {
 	}
 	for i, host := range hosts {
 		_, err := network.Narrow(&network.Rules{Mode: network.Open}, []string{host})
-		var wrong *network.Error
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*network.Error](err); ok {
 			a.fail(fmt.Sprintf("network_hosts[%d]", i), "%s", wrong.Problem)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Connections bounds the open connections of a listener, in total and for one source. When a bound is reached, the
-// oldest connection that has not authenticated a request is closed: of the same source, or of the source that has the
-// most of them. Connections of trusted proxies carry many clients and count in total only.
+// Connections bounds the open connections of a listener, in total and from one source. When a bound is reached, whoever has most of
+// them gives one up: among the sources, as long as there are connections that have authenticated no request, and otherwise among the
+// tenants, of which each keeps one. Trusted proxies carry many clients: their connections have no bound for their source.
 type Connections struct {
 	net.Listener
 	sources          *Sources
@@ -38,8 +38,9 @@ type connection struct {
 	net.Conn
 	owner  *Connections
 	source string
-	// stays says that it isn't closed for another: a trusted proxy's, or one that has authenticated a request.
-	stays, proxy bool
+	// tenant is whose request was authenticated last, empty before the first; requests are those that aren't answered yet.
+	tenant   string
+	requests int
 }
 
 // Accept returns the next connection that is within the bounds.
@@ -49,10 +50,13 @@ func (c *Connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		added := &connection{Conn: accepted, owner: c}
-		added.source, added.proxy = c.sources.ofConnection(accepted)
-		added.stays = added.proxy
-		surplus, ok := c.add(added)
+		source, isProxy := c.sources.ofConnection(accepted)
+		perSource := c.perSource
+		if isProxy {
+			perSource = c.total
+		}
+		added := &connection{Conn: accepted, owner: c, source: source}
+		surplus, ok := c.add(added, perSource)
 		if surplus != nil {
 			_ = surplus.Conn.Close()
 		}
@@ -64,16 +68,20 @@ func (c *Connections) Accept() (net.Conn, error) {
 }
 
 // add counts a connection. It returns the connection to close instead, if any, and whether there is room at all.
-func (c *Connections) add(added *connection) (surplus *connection, ok bool) {
+func (c *Connections) add(added *connection, perSource int) (surplus *connection, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	full := false
-	if !added.proxy && c.count(func(o *connection) bool { return !o.proxy && o.source == added.source }) >= c.perSource {
-		full, surplus = true, c.oldest(added.source)
-	} else if len(c.open) >= c.total {
-		full, surplus = true, c.oldest(c.largestSource())
+	sameSource := slices.DeleteFunc(slices.Clone(c.open), func(o *connection) bool { return o.source != added.source })
+	switch {
+	case len(sameSource) >= perSource:
+		surplus = givesWay(sameSource)
+	case len(c.open) >= c.total:
+		surplus = givesWay(c.open)
+	default:
+		c.open = append(c.open, added)
+		return nil, true
 	}
-	if full && surplus == nil {
+	if surplus == nil {
 		return nil, false
 	}
 	c.remove(surplus)
@@ -81,36 +89,34 @@ func (c *Connections) add(added *connection) (surplus *connection, ok bool) {
 	return surplus, true
 }
 
-func (c *Connections) count(counts func(*connection) bool) (n int) {
-	for _, o := range c.open {
-		if counts(o) {
-			n++
-		}
-	}
-	return n
+// holder is who has a connection: its source while it is a stranger's, afterwards its tenant.
+type holder struct {
+	stranger bool
+	name     string
 }
 
-// oldest returns the oldest unauthenticated connection of a source, nil if there is none.
-func (c *Connections) oldest(source string) *connection {
-	at := slices.IndexFunc(c.open, func(o *connection) bool { return !o.stays && o.source == source })
-	if at < 0 {
+func (c *connection) holder() holder {
+	if c.tenant == "" {
+		return holder{true, c.source}
+	}
+	return holder{false, c.tenant}
+}
+
+// givesWay returns the connection to close for another, nil if there is none: of those of who has most, the oldest without a request.
+func givesWay(open []*connection) *connection {
+	counts, most := map[holder]int{}, holder{}
+	for _, o := range open {
+		h := o.holder()
+		counts[h]++
+		if h.stranger && !most.stranger || h.stranger == most.stranger && counts[h] > counts[most] {
+			most = h
+		}
+	}
+	if !most.stranger && counts[most] < 2 {
 		return nil
 	}
-	return c.open[at]
-}
-
-// largestSource returns the source with the most unauthenticated connections.
-func (c *Connections) largestSource() (largest string) {
-	counts := map[string]int{}
-	for _, o := range c.open {
-		if o.stays {
-			continue
-		}
-		if counts[o.source]++; counts[o.source] > counts[largest] {
-			largest = o.source
-		}
-	}
-	return largest
+	held := slices.DeleteFunc(slices.Clone(open), func(o *connection) bool { return o.holder() != most })
+	return held[max(slices.IndexFunc(held, func(o *connection) bool { return o.requests == 0 }), 0)]
 }
 
 func (c *Connections) remove(gone *connection) {
@@ -138,13 +144,19 @@ func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// MarkAuthenticated keeps the connection of an authenticated request from being closed for another.
-func MarkAuthenticated(ctx context.Context) {
+// Authenticated notes that the request of a context is a tenant's. The caller calls answered after the request.
+func Authenticated(ctx context.Context, tenant string) (answered func()) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
 	if !ok {
-		return
+		return func() {}
 	}
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
-	c.stays = true
+	c.tenant = tenant
+	c.requests++
+	return func() {
+		c.owner.mu.Lock()
+		defer c.owner.mu.Unlock()
+		c.requests--
+	}
 }

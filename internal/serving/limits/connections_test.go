@@ -90,14 +90,16 @@ func (c *connectionTest) openTooMany(from, elsewhere string) {
 	_ = accepted.Close()
 }
 
-// authenticateOn marks a connection as the server does when it has authenticated a request.
-func authenticateOn(c net.Conn) { MarkAuthenticated(WithConnection(context.Background(), c)) }
+// authenticateOn marks a connection as the server does when it has authenticated a request. The request goes on until it is answered.
+func authenticateOn(c net.Conn, tenant string) (answered func()) {
+	return Authenticated(WithConnection(context.Background(), c), tenant)
+}
 
 func TestTheOldestUnauthenticatedConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	c := newConnectionTest(t, 100, 3)
 	first, firstAccepted := c.open("192.0.2.1")
-	authenticateOn(firstAccepted)
+	authenticateOn(firstAccepted, "tenant")()
 	second, _ := c.open("192.0.2.1")
 	third, _ := c.open("192.0.2.1")
 	other, _ := c.open("192.0.2.2")
@@ -107,15 +109,16 @@ func TestTheOldestUnauthenticatedConnectionIsClosed(t *testing.T) {
 	}
 }
 
+// A tenant keeps one connection, whoever comes.
 func TestAuthenticatedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	c := newConnectionTest(t, 3, 2)
 	var opened []*fakeConn
 	var accepted []net.Conn
-	for _, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
+	for i, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
 		o, a := c.open(from)
-		authenticateOn(a)
-		authenticateOn(a)
+		authenticateOn(a, string(rune('a'+i)))()
+		authenticateOn(a, string(rune('a'+i)))()
 		opened, accepted = append(opened, o), append(accepted, a)
 	}
 	_ = accepted[2].Close()
@@ -145,6 +148,41 @@ func TestTheLargestSourceLosesAConnection(t *testing.T) {
 	}
 }
 
+// Where nobody is a stranger, the tenant with the most connections loses one, at the total limit and at that of a source: one without a
+// request, as long as it has such a one.
+func TestTheLargestTenantLosesAConnection(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		perSource int
+		sources   []string
+	}{
+		"in total":        {10, []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5", "192.0.2.6"}},
+		"from one source": {4, []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newConnectionTest(t, 4, test.perSource)
+			small, accepted := c.open(test.sources[0])
+			authenticateOn(accepted, "small")
+			var large []*fakeConn
+			for i := range 3 {
+				opened, accepted := c.open(test.sources[1+i])
+				if answered := authenticateOn(accepted, "large"); i > 0 {
+					answered()
+				}
+				large = append(large, opened)
+			}
+			for range 2 {
+				_, accepted := c.open(test.sources[4])
+				authenticateOn(accepted, "newcomer")()
+			}
+			if small.isClosed() || large[0].isClosed() || !large[1].isClosed() || !large[2].isClosed() {
+				t.Errorf("closed: the small tenant's %t, the large one's %t %t %t", small.isClosed(), large[0].isClosed(), large[1].isClosed(), large[2].isClosed())
+			}
+		})
+	}
+}
+
 func TestProxiesHaveNoBoundOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	c := newConnectionTest(t, 6, 2, "10.0.0.0/8")
@@ -171,13 +209,13 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 		_, one := c.open("192.0.2.1")
 		_, two := c.open("192.0.2.1")
 		_, proxied := c.open("10.0.0.1")
-		authenticateOn(two)
+		authenticateOn(two, "tenant")()
 		for _, accepted := range []net.Conn{one, two, proxied, one} {
 			if err := accepted.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		authenticateOn(one)
+		authenticateOn(one, "tenant")()
 	}
 	if n := len(c.bounded.open); n != 0 {
 		t.Errorf("%d connections are left", n)
@@ -196,6 +234,6 @@ func TestAClosedListenerAcceptsNothing(t *testing.T) {
 // A context without a connection, as in tests of the handler alone, is fine.
 func TestRequestsWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	MarkAuthenticated(context.Background())
-	MarkAuthenticated(WithConnection(context.Background(), &fakeConn{}))
+	Authenticated(context.Background(), "tenant")()
+	authenticateOn(&fakeConn{}, "tenant")()
 }

@@ -1,5 +1,5 @@
-// Package limits bounds what one address can use of a server: connections and running operations.
+// Package limits bounds what one address or tenant can use of a server: connections and running operations.
 //
-// It knows neither the protocol nor Kubernetes. Keys are source addresses, or other names of sources. No key can use up a resource
+// It knows neither the protocol nor Kubernetes. Keys are source addresses, or other names of who shares. No key can use up a resource
 // that others need, and everything that is kept for a key is bounded.
 package limits

@@ -1,4 +1,4 @@
-package console
+package serving
 
 import (
 	"bytes"
