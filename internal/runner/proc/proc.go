@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"strconv"
 )
@@ -40,16 +41,26 @@ func All() map[int]Process {
 func Descendants(of int) []Process {
 	all := All()
 	var below []Process
-	for _, p := range all {
-		// A chain is longer than the number of processes only if an ID was reused during the reads.
-		for at, steps := p.Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
-			if at == of {
+	for pid, p := range all {
+		for above := range ancestors(all, pid) {
+			if above == of {
 				below = append(below, p)
 				break
 			}
 		}
 	}
 	return below
+}
+
+// ancestors are the processes above one. Their chain is longer than the number of processes only if an ID was reused during the reads.
+func ancestors(all map[int]Process, pid int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at, steps := all[pid].Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
+			if !yield(at) {
+				return
+			}
+		}
+	}
 }
 
 // Read reads one process.

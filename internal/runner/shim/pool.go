@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/proc"
 )
 
 // Pool runs commands in shims. There is one in a process.
@@ -193,7 +193,7 @@ func (s *process) awaitReady() error {
 	switch {
 	case err != nil:
 		return err
-	case !r.Ready || !strings.Contains(string(status), "\nTracerPid:\t0\n"):
+	case !r.Ready || proc.StatusField(status, "TracerPid") != "0":
 		return errors.New("it is traced")
 	}
 	return s.conn.SetReadDeadline(time.Time{})
