@@ -119,12 +119,10 @@ func (d *Domain) Enter(denyNetwork bool, n *sockets.Network) (*Process, error) {
 		_, err := restrictThread(ruleset, options)
 		return p, err
 	}
-	w := kernel.StartWorkers() // of threads that aren't restricted
+	kernel.ReserveWorkers()
 	fd, err := restrictThread(ruleset, options)
-	if err != nil {
-		w.Close()
-	} else {
-		p.gate, err = newGate(kernel.Listener(fd), nil, n, options.Has(filter.AllSockets), w)
+	if err == nil {
+		p.gate, err = newGate(kernel.Listener(fd), nil, n, options.Has(filter.AllSockets))
 	}
 	return p, err
 }

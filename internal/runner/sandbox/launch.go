@@ -19,7 +19,6 @@ import (
 type Stage struct {
 	PID     int
 	control int
-	workers *kernel.Workers
 }
 
 // NewStage starts a stage.
@@ -28,7 +27,8 @@ func NewStage() (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: control, workers: kernel.StartWorkers()}, nil
+	kernel.ReserveWorkers()
+	return &Stage{PID: pid, control: control}, nil
 }
 
 func forkStage() (pid, control int, err error) {
@@ -61,7 +61,6 @@ func (s *Stage) Discard() { s.discard(nil) }
 // discard leaves the reaping to a tracer, if there is one.
 func (s *Stage) discard(t *kernel.Tracer) {
 	unix.Close(s.control)
-	s.workers.Close()
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	if t != nil {
 		t.Wait()
@@ -142,7 +141,6 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 	err := s.execute(c, p)
 	if err == nil {
 		unix.Close(s.control)
-		s.workers.Close()
 		return p, nil
 	}
 	s.discard(p.tracer)
@@ -170,7 +168,7 @@ func (s *Stage) execute(c *Start, p *Process) error {
 		fds = append(fds, ruleset)
 	}
 	if options.Has(filter.Traced) {
-		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake, s.workers); err != nil {
+		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake); err != nil {
 			return ErrStageLost
 		}
 	}
@@ -205,9 +203,7 @@ func (s *Stage) await(c *Start, p *Process, options filter.Options) error {
 		case n == 0:
 			return p.begun()
 		case said[0] == sayListener:
-			workers := s.workers
-			s.workers = &kernel.Workers{} // the gate has them
-			if p.gate, err = p.newGate(c, rights[:nrights], options, workers); err != nil {
+			if p.gate, err = p.newGate(c, rights[:nrights], options); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -229,10 +225,9 @@ func (p *Process) begun() error {
 	return nil
 }
 
-func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w *kernel.Workers) (*gate, error) {
+func (p *Process) newGate(c *Start, rights []byte, options filter.Options) (*gate, error) {
 	fds, err := passedFDs(rights)
 	if err != nil || len(fds) != 1 {
-		w.Close()
 		return nil, errMalformed
 	}
 	l := kernel.Listener(fds[0])
@@ -244,7 +239,7 @@ func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w *ke
 	if options.Has(filter.Network) {
 		held = c.Network
 	}
-	return newGate(l, listed, held, options.Has(filter.AllSockets), w)
+	return newGate(l, listed, held, options.Has(filter.AllSockets))
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything

@@ -72,7 +72,7 @@ func serve() error {
 		return err
 	}
 	s := &server{conn: conn, commands: make(chan *received, 1)}
-	kernel.ReserveStart()
+	kernel.ReserveWorkers()
 	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *server) run(c *received) error {
 		return err
 	}
 	// What fails here mostly fails between two calls: the next one gets another shim.
-	kernel.ReserveStart()
+	kernel.ReserveWorkers()
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}
