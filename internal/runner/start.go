@@ -27,18 +27,10 @@ func failed(reason, message string) *failure {
 }
 
 func startFailure(err error) result.Outcome {
-	var refused *sandbox.RefusedError
-	var known *failure
-	switch {
-	case errors.As(err, &refused):
-		o := result.Outcome{Reason: result.CommandNotFound, Message: refused.Message}
-		refused.Report(&o)
-		return o
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*failure](err); ok {
 		return known.Outcome
-	default:
-		return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 	}
+	return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 }
 
 // start starts the process. After an error it isn't there.
@@ -73,12 +65,9 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	closeOnExec()
-	switch {
-	case domain == nil:
-		err = r.startPlain(program, dir, restriction{set: r.denyNetwork()})
-	case domain.NeedsStage():
+	if domain != nil && domain.NeedsStage() {
 		err = r.startInside(domain, program, dir)
-	default:
+	} else {
 		err = r.startOnThread(domain, program, dir)
 	}
 	if err != nil {
@@ -90,85 +79,65 @@ func (r *run) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// restriction is what a thread sets on itself before it starts a program.
-type restriction struct {
-	// set is nil for nothing.
-	set func() error
-	// isHeld says that the program must not run before the thread has ended.
-	isHeld bool
-}
-
-// startPlain starts the program.
-func (r *run) startPlain(program string, dir *os.File, restrict restriction) error {
-	discardStage()
-	becomeSubreaper()
-	r.before.beforeStart()
-	r.startedAt = r.cmd.now()
-	pid, err := r.fork(program, dir, restrict)
-	if err == nil {
-		r.tree = newTree(pid, nil)
-	}
-	return err
-}
-
-// startOnThread starts the program in a domain that needs no stage.
+// startOnThread starts the program in a domain that needs no stage, if it has one.
 func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *os.File) error {
-	var inside *sandbox.Process
-	enter := func() (err error) {
-		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
-		return err
-	}
-	err := r.startPlain(program, dir, restriction{set: enter, isHeld: domain.NeedsHold()})
-	if err == nil {
-		r.inside = inside
-	} else if inside != nil {
-		inside.Stop()
+	discardStage()
+	r.beforeStart()
+	pid, err := r.fork(domain, program, dir)
+	switch {
+	case err == nil:
+		r.tree = newTree(pid, r.inside)
+	case r.inside != nil:
+		r.inside.Stop()
 	}
 	return err
 }
 
-// denyNetwork returns what denies the network to a program without rules; nil if nothing does.
-func (r *run) denyNetwork() func() error {
-	if !r.cmd.DenyNetwork {
-		return nil
-	}
-	return func() error {
-		if err := sandbox.DenyNetwork(); err != nil {
-			return failed(result.InvalidEnvironment,
-				"The command was not started, because its network access could not be denied: "+err.Error()+".")
-		}
-		return nil
-	}
+// beforeStart is called right before the leader starts, or becomes the command.
+func (r *run) beforeStart() {
+	becomeSubreaper()
+	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.before.children)
+	r.startedAt = r.cmd.now()
 }
 
-// fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
-// the restriction, the other threads of this process don't.
-func (r *run) fork(program string, dir *os.File, restrict restriction) (int, error) {
+// fork starts the program in a session of its own. A thread that is used for nothing else enters its domain: the child inherits the
+// restriction, the other threads of this process don't.
+func (r *run) fork(domain *sandbox.Domain, program string, dir *os.File) (pid int, err error) {
+	isHeld := domain != nil && domain.NeedsHold()
 	attr := &syscall.ProcAttr{
 		// The path of the descriptor, in the child, can't be made to lead elsewhere.
-		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Env: r.cmd.Env, Files: r.pipes.fds(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
+		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Env: r.cmd.Env, Files: r.pipes.fds(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: isHeld},
 	}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be our own
 	}
-	if restrict.set == nil {
+	if domain == nil {
 		return syscall.ForkExec(program, r.cmd.Argv, attr)
 	}
-	var pid, thread int
-	var err error
+	var thread int
 	kernel.OnThreadOfItsOwn(func() {
-		if err = restrict.set(); err != nil {
+		if err = r.enter(domain); err != nil {
 			return
 		}
 		thread = unix.Gettid()
-		if pid, err = syscall.ForkExec(program, r.cmd.Argv, attr); err == nil && restrict.isHeld {
+		if pid, err = syscall.ForkExec(program, r.cmd.Argv, attr); err == nil && isHeld {
 			kernel.Hold(pid)
 		}
 	})
-	if err == nil && restrict.isHeld {
+	if err == nil && isHeld {
 		kernel.Release(pid, thread)
 	}
 	return pid, err
+}
+
+// enter puts this thread into a domain.
+func (r *run) enter(domain *sandbox.Domain) (err error) {
+	r.inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
+	if err != nil && r.cmd.Rules == nil {
+		return failed(result.InvalidEnvironment,
+			"The command was not started, because its network access could not be denied: "+err.Error()+".")
+	}
+	return err
 }
 
 // closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are
@@ -215,15 +184,6 @@ func dirError(path string, err error) error {
 		return failed(result.WorkingDirNotFound, fmt.Sprintf("The working directory %s is not a directory.", quote(path)))
 	default:
 		return failed(result.WorkingDirNotFound,
-			fmt.Sprintf("The working directory %s can't be opened: %s.", quote(path), unwrapped(err)))
+			fmt.Sprintf("The working directory %s can't be opened: %s.", quote(path), err))
 	}
-}
-
-// unwrapped returns the kernel's message of an error.
-func unwrapped(err error) string {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno.Error()
-	}
-	return err.Error()
 }

@@ -37,6 +37,8 @@ type Domain struct {
 	way rules.Way
 	// mayTrace says that a command can be held until the thread that started it has ended.
 	mayTrace bool
+	// isOffline says that only the network is denied.
+	isOffline bool
 }
 
 // Prepare resolves rules in this pod for a command with a PATH, and makes the command's domain. The error is
@@ -53,6 +55,9 @@ func Prepare(r *rules.Rules, path string, support rules.Support) (*Domain, error
 	}
 	return d, nil
 }
+
+// Offline is the domain of a command that may do everything but reach a network.
+func Offline() *Domain { return &Domain{rules: &rules.Rules{}, isOffline: true} }
 
 func (d *Domain) prepare(path string) (err error) {
 	handled := uint64(kernel.AccessRefer)
@@ -172,17 +177,14 @@ func restrictThread(ruleset int, o filter.Options) (listener int, err error) {
 	return filter.Install(o)
 }
 
-// DenyNetwork makes all sockets but Unix sockets fail, for the calling thread and what it starts.
-func DenyNetwork() error {
-	_, err := filter.Install(filter.DenyNetwork)
-	return err
-}
-
 // Allows reports whether a path leads to a listed program. It is a hint which of several files to start.
 func (d *Domain) Allows(path string) bool { return d.programs == nil || d.programs.Allows(path) }
 
 // Isolation says which walls hold.
 func (d *Domain) Isolation() *result.Isolation {
+	if d.isOffline {
+		return &result.Isolation{}
+	}
 	i := &result.Isolation{
 		Way:         d.way.Name(),
 		LandlockABI: d.way.Landlock,
@@ -196,13 +198,11 @@ func (d *Domain) Isolation() *result.Isolation {
 	return i
 }
 
-// Ask runs a command in a domain, which it closes, and returns how the command ended.
-type Ask func(d *Domain, argv []string) result.Outcome
-
-// AskMultiCall finds out which of the listed multi-call programs run their applets without executing them.
-func (d *Domain) AskMultiCall(ask Ask) error {
+// AskMultiCall returns which of the listed multi-call programs run their applets without executing them. ask runs a command in a domain, which
+// it closes, and returns how the command ended.
+func (d *Domain) AskMultiCall(ask func(d *Domain, argv []string) result.Outcome) (unheld []string, err error) {
 	if d.programs == nil {
-		return nil
+		return nil, nil
 	}
 	return d.programs.AskMultiCall(func(program string, argv []string) (result.Outcome, error) {
 		asked, err := d.questionDomain(program)
@@ -226,12 +226,4 @@ func (d *Domain) questionDomain(program string) (*Domain, error) {
 	}
 	q.programs.AllowStarters()
 	return q, nil
-}
-
-// UnheldApplets are the listed multi-call programs whose applets nothing holds, after AskMultiCall.
-func (d *Domain) UnheldApplets() []string {
-	if d.programs == nil {
-		return nil
-	}
-	return d.programs.UnheldApplets()
 }

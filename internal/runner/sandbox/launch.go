@@ -100,39 +100,27 @@ type Process struct {
 	tracer *kernel.Tracer
 }
 
-// refusal is about the programs that were refused; empty if there were none.
-func (p *Process) refusal() string {
+// Refusal is about the programs that were refused; empty if there were none.
+func (p *Process) Refusal() string {
 	if p.watch == nil {
 		return ""
 	}
 	return p.watch.Refusal()
 }
 
-// Reaps reports whether the process waits for all children of this one itself: nobody else may then.
-func (p *Process) Reaps() bool { return p != nil && p.tracer != nil }
-
-// Ended returns, of a process that Reaps, the leader's status when it has ended, and whether a child of this process is left.
-func (p *Process) Ended() (leader *unix.WaitStatus, left bool) { return p.tracer.Ended() }
-
-// MaxMemory is, of a process that Reaps, the most memory in bytes that one which has ended had at a time.
-func (p *Process) MaxMemory() int64 { return p.tracer.MaxMemory() }
-
-// RefusedError says that the command itself may not run.
-type RefusedError struct {
-	Message string
-	process *Process
+// Tracer waits for all children of this process itself: nobody else may then. It is nil where there is none.
+func (p *Process) Tracer() *kernel.Tracer {
+	if p == nil {
+		return nil
+	}
+	return p.tracer
 }
-
-func (e *RefusedError) Error() string { return e.Message }
-
-// Report adds to an outcome what was executed and refused, and which walls held.
-func (e *RefusedError) Report(o *result.Outcome) { e.process.Report(o) }
 
 // ErrStageLost says that the stage ended before it could become the command. Another may be tried: nothing ran.
 var ErrStageLost = errors.New("the stage has ended")
 
-// Execute makes the stage the command, and returns when it is. The error is the kernel's if the program can't be
-// executed, and a RefusedError if it may not be. After an error the stage is gone.
+// Execute makes the stage the command, and returns when it is. The error is the kernel's if the program can't be executed; if it may not
+// be, the process says why in its Refusal. After an error the stage is gone.
 func (s *Stage) Execute(c *Start) (*Process, error) {
 	p := &Process{domain: c.Domain}
 	if c.Domain.programs != nil {
@@ -145,10 +133,7 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 	}
 	s.discard(p.tracer)
 	p.Stop()
-	if message := p.refusal(); message != "" {
-		return nil, &RefusedError{message, p}
-	}
-	return nil, err
+	return p, err
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
@@ -172,16 +157,13 @@ func (s *Stage) execute(c *Start, p *Process) error {
 			return ErrStageLost
 		}
 	}
-	length := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
-	if err := unix.Sendmsg(s.control, length, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
-		return ErrStageLost
-	}
-	for len(body) > 0 {
-		n, err := unix.SendmsgN(s.control, body, nil, nil, unix.MSG_NOSIGNAL)
+	message := append(binary.NativeEndian.AppendUint32(nil, uint32(len(body))), body...)
+	for rights := unix.UnixRights(fds...); len(message) > 0; rights = nil {
+		n, err := unix.SendmsgN(s.control, message, rights, nil, unix.MSG_NOSIGNAL)
 		if err != nil {
 			return ErrStageLost
 		}
-		body = body[n:]
+		message = message[n:]
 	}
 	return s.await(c, p, options)
 }
@@ -219,14 +201,14 @@ var errKilled = errors.New("the command may not run")
 
 // begun returns when the command is known to be allowed, or has ended by itself.
 func (p *Process) begun() error {
-	if p.tracer != nil && !p.tracer.Ran() && p.refusal() != "" {
+	if p.tracer != nil && !p.tracer.Ran() && p.Refusal() != "" {
 		return errKilled
 	}
 	return nil
 }
 
 func (p *Process) newGate(c *Start, rights []byte, options filter.Options) (*gate, error) {
-	fds, err := passedFDs(rights)
+	fds, err := kernel.PassedFDs(rights)
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}

@@ -78,15 +78,6 @@ func decodeStart(b []byte) (s start, err error) {
 	return s, nil
 }
 
-// passedFDs are the descriptors that came with a message.
-func passedFDs(rights []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return nil, errMalformed
-	}
-	return unix.ParseUnixRights(&messages[0])
-}
-
 // runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
 // which therefore is the one that is restricted and executes.
 func runStage() {
@@ -154,7 +145,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	if err != nil || n < len(length) {
 		return s, nil, errMalformed
 	}
-	if fds, err = passedFDs(rights[:nrights]); err != nil {
+	if fds, err = kernel.PassedFDs(rights[:nrights]); err != nil {
 		return s, nil, err
 	}
 	body := make([]byte, binary.NativeEndian.Uint32(length))

@@ -49,8 +49,6 @@ type Pool struct {
 type process struct {
 	pid  int
 	conn *net.UnixConn
-	// number is that of the last command.
-	number uint64
 }
 
 // NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The process becomes a child

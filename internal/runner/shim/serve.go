@@ -109,7 +109,7 @@ var poolGone = runner.Stop{Reason: result.PodLost, Message: "the runner has ende
 // receive reads requests until the pool closes the connection, which stops the command.
 func (s *server) receive() {
 	defer close(s.commands)
-	// last is the command that stops are for.
+	// last is the command that what follows is for. Requests come in the order in which they were sent.
 	var last *received
 	for {
 		var r request
@@ -123,7 +123,7 @@ func (s *server) receive() {
 		case r.Run != nil:
 			last = newReceived(r, files)
 			s.commands <- last
-		case last == nil || r.Number != last.Number:
+		case last == nil:
 		case r.Stop != nil:
 			last.stop(*r.Stop)
 		case r.Drained:
@@ -168,6 +168,6 @@ func (s *server) run(c *received) error {
 }
 
 func hasChildren() bool {
-	_, _, err := kernel.Peek(-1)
+	_, _, err := kernel.Peek()
 	return !errors.Is(err, unix.ECHILD)
 }
