@@ -127,17 +127,13 @@ func (r *run) giveUpNetwork() error {
 	return nil
 }
 
-// startInside starts the program in a domain that lists programs. The stage becomes the leader of the tree. One that was started ahead may
-// have ended since; a new one takes its place.
-func (r *run) startInside(domain *sandbox.Domain, program string, dir *os.File) error {
-	command := &sandbox.Start{
-		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
-		Directory: int(dir.Fd()), Files: r.pipes.fds(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
-	}
+// startInStage starts a command in a stage, which becomes the leader of the tree. One that was started ahead may have ended since; a new
+// one takes its place.
+func (r *run) startInStage(c *sandbox.Start) error {
 	isAhead := ready != nil
-	err := r.execute(command)
+	err := r.execute(c)
 	if isAhead && errors.Is(err, sandbox.ErrStageLost) {
-		err = r.execute(command)
+		err = r.execute(c)
 	}
 	return err
 }

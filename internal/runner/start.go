@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
-	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -65,11 +63,10 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	closeOnExec()
-	if domain != nil && domain.NeedsStage() {
-		err = r.startInside(domain, program, dir)
-	} else {
-		err = r.startOnThread(domain, program, dir)
-	}
+	err = r.startCommand(&sandbox.Start{
+		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
+		Directory: int(dir.Fd()), Files: r.pipes.fds(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
+	})
 	if err != nil {
 		r.startedAt = time.Time{}
 		return classify(err, program, dir)
@@ -79,16 +76,21 @@ func (r *run) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startOnThread starts the program in a domain that needs no stage, if it has one.
-func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *os.File) error {
+// startCommand starts a command in a stage, if its domain needs one.
+func (r *run) startCommand(c *sandbox.Start) error {
+	if c.Domain.NeedsStage() {
+		return r.startInStage(c)
+	}
 	discardStage()
 	r.beforeStart()
-	pid, err := r.fork(domain, program, dir)
-	switch {
-	case err == nil:
-		r.tree = newTree(pid, r.inside)
-	case r.inside != nil:
-		r.inside.Stop()
+	inside, pid, err := c.Fork()
+	if err == nil {
+		r.inside, r.tree = inside, newTree(pid, inside)
+		return nil
+	}
+	if _, ok := errors.AsType[*sandbox.RestrictionError](err); ok && r.cmd.Rules == nil {
+		return failed(result.InvalidEnvironment,
+			"The command was not started, because its network access could not be denied: "+err.Error()+".")
 	}
 	return err
 }
@@ -98,46 +100,6 @@ func (r *run) beforeStart() {
 	becomeSubreaper()
 	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.before.children)
 	r.startedAt = r.cmd.now()
-}
-
-// fork starts the program in a session of its own. A thread that is used for nothing else enters its domain: the child inherits the
-// restriction, the other threads of this process don't.
-func (r *run) fork(domain *sandbox.Domain, program string, dir *os.File) (pid int, err error) {
-	isHeld := domain != nil && domain.NeedsHold()
-	attr := &syscall.ProcAttr{
-		// The path of the descriptor, in the child, can't be made to lead elsewhere.
-		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Env: r.cmd.Env, Files: r.pipes.fds(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: isHeld},
-	}
-	if attr.Env == nil {
-		attr.Env = []string{} // nil would be our own
-	}
-	if domain == nil {
-		return syscall.ForkExec(program, r.cmd.Argv, attr)
-	}
-	var thread int
-	kernel.OnThreadOfItsOwn(func() {
-		if err = r.enter(domain); err != nil {
-			return
-		}
-		thread = unix.Gettid()
-		if pid, err = syscall.ForkExec(program, r.cmd.Argv, attr); err == nil && isHeld {
-			kernel.Hold(pid)
-		}
-	})
-	if err == nil && isHeld {
-		kernel.Release(pid, thread)
-	}
-	return pid, err
-}
-
-// enter puts this thread into a domain.
-func (r *run) enter(domain *sandbox.Domain) (err error) {
-	r.inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
-	if err != nil && r.cmd.Rules == nil {
-		return failed(result.InvalidEnvironment,
-			"The command was not started, because its network access could not be denied: "+err.Error()+".")
-	}
-	return err
 }
 
 // closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are

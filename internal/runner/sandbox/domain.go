@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,6 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/programs"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
-	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // UnavailableError says that the node can't hold the rules. Nothing may be executed then.
@@ -101,70 +99,15 @@ func (d *Domain) prepare(path string) (err error) {
 func (d *Domain) Close() { d.ruleset.Close() }
 
 // NeedsStage reports whether the domain is entered in a stage: a process that starts another one waits until that has
-// executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held.
-func (d *Domain) NeedsStage() bool { return d.programs != nil || d.NeedsHold() && !d.mayTrace }
-
-// NeedsHold reports whether the command must not run before the thread that entered the domain has ended. Where the domain
-// doesn't keep signals inside, the command may signal that thread in any case.
-func (d *Domain) NeedsHold() bool { return d.way.Landlock >= rules.ABIScopes }
-
-// Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
-// nothing but a start afterwards, and, if the domain NeedsHold, end before the command runs: see kernel.Hold. The caller stops the process,
-// also when the start fails.
-func (d *Domain) Enter(denyNetwork bool, n *sockets.Network) (*Process, error) {
-	if d.NeedsStage() {
-		return nil, errNeedsStage
-	}
-	options, err := d.filterOptions(denyNetwork, n)
-	if err != nil {
-		return nil, err
-	}
-	ruleset, p := d.ruleset.Descriptor(), &Process{domain: d}
-	if !options.Asks() {
-		_, err := restrictThread(ruleset, options)
-		return p, err
-	}
-	kernel.ReserveWorkers()
-	fd, err := restrictThread(ruleset, options)
-	if err == nil {
-		p.gate, err = newGate(kernel.Listener(fd), nil, n, options.Has(filter.AllSockets))
-	}
-	return p, err
+// executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held. A command without a
+// domain needs none.
+func (d *Domain) NeedsStage() bool {
+	return d != nil && (d.programs != nil || d.isScoped() && !d.mayTrace)
 }
 
-var errNeedsStage = errors.New("a domain that lists programs, and any where nothing can be traced, is entered in a stage")
-
-// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
-var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
-
-func (d *Domain) filterOptions(denyNetwork bool, n *sockets.Network) (filter.Options, error) {
-	var o filter.Options
-	switch {
-	case d.programs != nil && d.way.Trace:
-		o |= filter.Traced
-	case d.programs != nil:
-		o |= filter.Programs
-	}
-	if d.way.ListsTruncate(d.rules) {
-		o |= filter.NoTruncate
-	}
-	switch {
-	case denyNetwork:
-		return o | filter.DenyNetwork, nil
-	case !d.rules.Connections:
-		return o, nil
-	case n == nil || n.Connections == nil:
-		return o, errNoConnections
-	}
-	o |= filter.Network
-	if n.UDP {
-		o |= filter.UDP
-	}
-	if d.way.MakesAllSockets() {
-		o |= filter.AllSockets
-	}
-	return o, nil
-}
+// isScoped reports whether the domain keeps signals inside. Then the command must not run before the thread that entered the domain has
+// ended, which it could signal; elsewhere it may do so in any case.
+func (d *Domain) isScoped() bool { return d.way.Landlock >= rules.ABIScopes }
 
 // restrictThread puts the calling thread and what it starts into the domain of a ruleset, and sets the filter. It returns
 // the filter's listener, if the filter asks.
@@ -190,7 +133,7 @@ func (d *Domain) Isolation() *result.Isolation {
 		LandlockABI: d.way.Landlock,
 		Reads:       d.way.Landlock > 0 && d.rules.ReadPaths != nil,
 		Writes:      d.way.Landlock > 0 && d.rules.WritePaths != nil,
-		Signals:     d.way.Landlock >= rules.ABIScopes,
+		Signals:     d.isScoped(),
 	}
 	if d.programs != nil {
 		d.programs.Report(i)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -12,7 +11,6 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/filter"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/programs"
-	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // Stage is a process that waits to become a command. It leads a session of its own.
@@ -23,36 +21,15 @@ type Stage struct {
 
 // NewStage starts a stage.
 func NewStage() (*Stage, error) {
-	pid, control, err := forkStage()
+	s := &Stage{}
+	var err error
+	// The thread that forks is the parent, until it ends. A worker must not be.
+	kernel.OnThreadOfItsOwn(func() { s.PID, s.control, err = kernel.ForkSelf(stageName) })
 	if err != nil {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
 	kernel.ReserveWorkers()
-	return &Stage{PID: pid, control: control}, nil
-}
-
-func forkStage() (pid, control int, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer unix.Close(pair[1])
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(null)
-		// The thread that forks is the parent, until it ends. A worker must not be.
-		kernel.OnThreadOfItsOwn(func() {
-			pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
-				Dir: "/", Env: []string{},
-				Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
-				Sys:   &syscall.SysProcAttr{Setsid: true},
-			})
-		})
-	}
-	if err != nil {
-		unix.Close(pair[0])
-	}
-	return pid, pair[0], err
+	return s, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
@@ -71,23 +48,6 @@ func (s *Stage) discard(t *kernel.Tracer) {
 			return
 		}
 	}
-}
-
-// Start is a command for a stage.
-type Start struct {
-	Domain *Domain
-	// Program is the path, relative to the directory, that is executed with Argv and Env.
-	Program   string
-	Argv, Env []string
-	// Directory is the open working directory, Files are the descriptors from 0 on.
-	Directory int
-	Files     []uintptr
-	// DenyNetwork makes all sockets but Unix sockets fail.
-	DenyNetwork bool
-	// Network decides about connections. A domain that holds connections needs it, unless DenyNetwork is set.
-	Network *sockets.Network
-	// Wake is called when a child of this process may have changed its state unseen.
-	Wake func()
 }
 
 // Process is a command that was started in a domain.
@@ -137,7 +97,7 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
-	options, err := c.Domain.filterOptions(c.DenyNetwork, c.Network)
+	options, err := c.options()
 	if err != nil {
 		return err
 	}
@@ -185,7 +145,11 @@ func (s *Stage) await(c *Start, p *Process, options filter.Options) error {
 		case n == 0:
 			return p.begun()
 		case said[0] == sayListener:
-			if p.gate, err = p.newGate(c, rights[:nrights], options); err != nil {
+			fds, err := kernel.PassedFDs(rights[:nrights])
+			if err != nil || len(fds) != 1 {
+				return errMalformed
+			}
+			if p.gate, err = c.newGate(p, kernel.Listener(fds[0]), options); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -205,23 +169,6 @@ func (p *Process) begun() error {
 		return errKilled
 	}
 	return nil
-}
-
-func (p *Process) newGate(c *Start, rights []byte, options filter.Options) (*gate, error) {
-	fds, err := kernel.PassedFDs(rights)
-	if err != nil || len(fds) != 1 {
-		return nil, errMalformed
-	}
-	l := kernel.Listener(fds[0])
-	var listed *programs.Gate
-	if options.Has(filter.Programs) {
-		listed = programs.NewGate(p.watch, l, c.Wake)
-	}
-	var held *sockets.Network
-	if options.Has(filter.Network) {
-		held = c.Network
-	}
-	return newGate(l, listed, held, options.Has(filter.AllSockets))
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything

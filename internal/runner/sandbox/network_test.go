@@ -141,7 +141,7 @@ func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listing.Close()
-	if _, err := listing.Enter(false, &sockets.Network{Connections: allow1()}); !errors.Is(err, errNeedsStage) {
+	if _, _, err := (&Start{Domain: listing}).Fork(); !errors.Is(err, errNeedsStage) {
 		t.Errorf("with a list of programs a thread enters it: %v", err)
 	}
 	for _, d := range []*Domain{domain, listing} {

@@ -21,9 +21,6 @@ import (
 // shimName is argv[0] of a shim.
 const shimName = "toolcall-shim"
 
-// controlFD is the shim's end of its socket.
-const controlFD = 3
-
 // KeepSmall frees what commands left here after a few of them: this process counts in the memory of their container.
 func KeepSmall() { debug.SetGCPercent(25) }
 
@@ -67,7 +64,7 @@ func serve() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	conn, err := unixConn(controlFD)
+	conn, err := unixConn(kernel.ControlFD)
 	if err != nil {
 		return err
 	}
