@@ -34,12 +34,11 @@ func unheldMessage(policy string, paths []string) string {
 func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
 	limited, cancel := context.WithTimeoutCause(ctx, askLimit, Stop{Reason: result.TimedOut, Kill: true})
 	defer cancel()
-	err := domain.AskMultiCall(func(d *sandbox.Domain, argv []string) result.Outcome { return r.ask(limited, d, argv) })
+	unheld, err := domain.AskMultiCall(func(d *sandbox.Domain, argv []string) result.Outcome { return r.ask(limited, d, argv) })
 	if stopped := context.Cause(ctx); stopped != nil {
 		stop := StopCause(stopped)
 		return failed(stop.Reason, stop.Message)
 	}
-	unheld := domain.UnheldApplets()
 	if err != nil || len(unheld) == 0 || r.cmd.Rules.Programs.AllowMultiCall {
 		return err
 	}

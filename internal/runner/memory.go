@@ -64,32 +64,42 @@ func controlGroups(root fs.FS, controller string) iter.Seq[MemoryGroup] {
 	}
 }
 
-func (g *MemoryGroup) read(name string) (string, error) {
-	data, err := fs.ReadFile(g.root, path.Join(g.dir, name))
-	return string(data), err
+func (g *MemoryGroup) read(name string) string {
+	data, _ := fs.ReadFile(g.root, path.Join(g.dir, name))
+	return string(data)
 }
 
+// number is that of a file.
 func (g *MemoryGroup) number(name string) (int64, bool) {
-	data, err := g.read(name)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(data), 10, 64)
+	n, err := strconv.ParseInt(strings.TrimSpace(g.read(name)), 10, 64)
 	return n, err == nil
+}
+
+// field is a number in a file of several, each with its name.
+func field(data, name string) (int64, bool) {
+	for line := range strings.Lines(data) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }
 
 // memoryNames are the names of a version's files, and of the fields for memory that the kernel takes back when it needs
 // to.
 type memoryNames struct {
-	used, limit string
-	reclaimable []string
+	used, limit, events string
+	reclaimable         []string
 }
 
 func (g *MemoryGroup) names() memoryNames {
 	if g.version == 1 {
-		return memoryNames{"memory.usage_in_bytes", "memory.limit_in_bytes", []string{"total_inactive_file", "total_active_file"}}
+		return memoryNames{
+			"memory.usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control", []string{"total_inactive_file", "total_active_file"},
+		}
 	}
-	return memoryNames{"memory.current", "memory.max", []string{"inactive_file", "active_file", "slab_reclaimable"}}
+	return memoryNames{"memory.current", "memory.max", "memory.events", []string{"inactive_file", "active_file", "slab_reclaimable"}}
 }
 
 // unlimited is near what version 1 says for no limit.
@@ -118,15 +128,10 @@ func (g *MemoryGroup) Used() int64 {
 func (g *MemoryGroup) Needed() int64 {
 	names := g.names()
 	needed, _ := g.number(names.used)
-	stat, _ := g.read("memory.stat")
-	for line := range strings.Lines(stat) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		for _, reclaimable := range names.reclaimable {
-			if name == reclaimable {
-				n, _ := strconv.ParseInt(value, 10, 64)
-				needed -= n
-			}
-		}
+	stat := g.read("memory.stat")
+	for _, name := range names.reclaimable {
+		n, _ := field(stat, name)
+		needed -= n
 	}
 	return max(needed, 0)
 }
@@ -216,32 +221,10 @@ func CgroupOOMKills() (count uint64, known bool) {
 	return cgroupOOMKills(os.DirFS("/"))
 }
 
-// Files in which the versions of control groups count.
-const (
-	oomVersion1 = "memory.oom_control"
-	oomVersion2 = "memory.events"
-)
-
 func cgroupOOMKills(root fs.FS) (uint64, bool) {
 	for g := range controlGroups(root, "memory") {
-		name := oomVersion2
-		if g.version == 1 {
-			name = oomVersion1
-		}
-		if data, err := g.read(name); err == nil {
-			if n, ok := oomKillField(data); ok {
-				return n, true
-			}
-		}
-	}
-	return 0, false
-}
-
-func oomKillField(data string) (uint64, bool) {
-	for line := range strings.Lines(data) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
-			n, err := strconv.ParseUint(value, 10, 64)
-			return n, err == nil
+		if n, known := field(g.read(g.names().events), "oom_kill"); known {
+			return uint64(n), true
 		}
 	}
 	return 0, false

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -171,4 +173,35 @@ func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
 			t.Errorf("%s: %s\nrefused %+v", script, describe(o), o.Refused)
 		}
 	}
+}
+
+// A script runs the multi-call program of its first line by the name that is there. Its own path is no name of the program.
+func TestAScriptRunsAMultiCallProgramByAListedNameInEveryWay(t *testing.T) {
+	bin, _ := worlds(t)
+	compile(t, filepath.Join(bin, "coreutils"), likeCoreutils)
+	for _, name := range []string{"ls", "rm"} {
+		if err := os.Symlink("coreutils", filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lists, removes := write(t, bin, "lists", "#!"+bin+"/ls\n", 0o755), write(t, bin, "removes", "#!"+bin+"/rm\n", 0o755)
+	programs := &rules.Programs{Allowed: []string{bin + "/ls", lists, removes}, AllowWritable: true, AllowMultiCall: true}
+	inEveryWay(t, &rules.Rules{Programs: programs}, func(t *testing.T, w rules.Way) {
+		o := held(t, &rules.Rules{Programs: programs}, lists+"; "+removes+" || echo refused")
+		stdout := "I am ls\nI am ls\nI am " + lists + "\nrefused\n"
+		want{reason: result.Completed, exit: result.Exit(0), stdout: &stdout}.check(t, o)
+		rule := result.RuleInterpreter
+		if w.Name() == rules.WayTrace {
+			rule = result.RuleName
+		}
+		refused := result.Programs{{Path: bin + "/rm", Count: 1, Rule: rule}}
+		if diff := cmp.Diff(refused, o.Refused); diff != "" || o.Isolation.Way != w.Name() {
+			t.Errorf("%+v: %s", o.Isolation, diff)
+		}
+		for _, path := range []string{lists, bin + "/ls"} {
+			if !slices.ContainsFunc(o.Executed, func(p result.Program) bool { return p.Path == path }) {
+				t.Errorf("%s isn't among %+v", path, o.Executed)
+			}
+		}
+	})
 }

@@ -97,10 +97,10 @@ func newRun(cmd Command, pipes *Pipes, children chan os.Signal) *run {
 
 // StopCause returns why Run stops a command whose context ended with an error.
 func StopCause(err error) Stop {
-	var s Stop
-	switch {
-	case errors.As(err, &s):
+	if s, ok := errors.AsType[Stop](err); ok {
 		return s
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
 	case errors.Is(err, context.Canceled):

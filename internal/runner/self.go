@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -17,9 +18,8 @@ var self = sync.OnceValue(func() *rules.Self { return readSelf("/proc/self") })
 // readSelf reads what the kernel says of a process in a directory of /proc.
 func readSelf(dir string) *rules.Self {
 	s := &rules.Self{User: uint32(os.Geteuid())}
-	if status, err := os.ReadFile(filepath.Join(dir, "status")); err == nil {
-		s.Seccomp = seccompMode(status)
-	}
+	status, _ := os.ReadFile(filepath.Join(dir, "status"))
+	s.Seccomp = seccompMode(status)
 	if mapped, err := os.ReadFile(filepath.Join(dir, "uid_map")); err == nil {
 		s.UserNamespace = new(!isIdentity(mapped))
 	}
@@ -28,21 +28,16 @@ func readSelf(dir string) *rules.Self {
 
 // seccompMode is the mode in a status of /proc; empty for one that isn't known.
 func seccompMode(status []byte) string {
-	for line := range bytes.Lines(status) {
-		mode, ok := bytes.CutPrefix(line, []byte("Seccomp:"))
-		if !ok {
-			continue
-		}
-		switch string(bytes.TrimSpace(mode)) {
-		case "0":
-			return rules.SeccompDisabled
-		case "1":
-			return rules.SeccompStrict
-		case "2":
-			return rules.SeccompFilter
-		}
+	switch proc.StatusField(status, "Seccomp") {
+	case "0":
+		return rules.SeccompDisabled
+	case "1":
+		return rules.SeccompStrict
+	case "2":
+		return rules.SeccompFilter
+	default:
+		return ""
 	}
-	return ""
 }
 
 // isIdentity says that a uid_map maps every UID to itself, as that of the initial user namespace does.

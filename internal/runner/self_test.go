@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/filter"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // filteredHelper puts itself under a filter and becomes another program, as a container's runtime does.
 func filteredHelper(args []string) {
 	runtime.LockOSThread()
-	if err := sandbox.DenyNetwork(); err != nil {
+	if _, err := filter.Install(filter.DenyNetwork); err != nil {
 		panic(err)
 	}
 	panic(syscall.Exec("/usr/bin/env", append([]string{"env", helperVariable + "=supervise"}, args...), syscall.Environ()))

@@ -8,7 +8,6 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
-	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/programs"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -56,13 +55,9 @@ func probe(stage *sandbox.Stage) *rules.Support {
 
 // takeStage returns the stage that was started ahead, or a new one.
 func takeStage() (*sandbox.Stage, error) {
-	stage := ready
-	ready = nil
-	if stage != nil {
-		if _, state, err := kernel.Peek(stage.PID); err == nil && state == 0 {
-			return stage, nil
-		}
-		stage.Discard()
+	if stage := ready; stage != nil {
+		ready = nil
+		return stage, nil
 	}
 	closeOnExec()
 	return sandbox.NewStage()
@@ -82,17 +77,21 @@ func discardStage() {
 	}
 }
 
-// prepareDomain makes the domain of a command with rules; nil for a command without.
+// prepareDomain makes the domain of a command; nil for one that nothing restricts.
 func (r *run) prepareDomain(ctx context.Context) (*sandbox.Domain, error) {
-	if r.domain != nil || r.cmd.Rules == nil {
+	switch {
+	case r.domain != nil:
 		return r.domain, nil
+	case r.cmd.Rules == nil && r.cmd.DenyNetwork:
+		return sandbox.Offline(), nil
+	case r.cmd.Rules == nil:
+		return nil, nil
 	}
 	if err := knowSupport(); err != nil {
 		return nil, err
 	}
 	domain, err := sandbox.Prepare(r.cmd.Rules, Variable(r.cmd.Env, "PATH"), *support)
-	var unavailable *sandbox.UnavailableError
-	if errors.As(err, &unavailable) {
+	if unavailable, ok := errors.AsType[*sandbox.UnavailableError](err); ok {
 		return nil, failed(result.IsolationUnavailable, fmt.Sprintf(
 			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, support.WayOut(r.cmd.Rules)))
 	}
@@ -128,17 +127,13 @@ func (r *run) giveUpNetwork() error {
 	return nil
 }
 
-// startInside starts the program in a domain that lists programs. The stage becomes the leader of the tree. One that was started ahead may
-// have ended since; a new one takes its place.
-func (r *run) startInside(domain *sandbox.Domain, program string, dir *os.File) error {
-	command := &sandbox.Start{
-		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
-		Directory: int(dir.Fd()), Files: r.pipes.fds(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
-	}
+// startInStage starts a command in a stage, which becomes the leader of the tree. One that was started ahead may have ended since; a new
+// one takes its place.
+func (r *run) startInStage(c *sandbox.Start) error {
 	isAhead := ready != nil
-	err := r.execute(command)
+	err := r.execute(c)
 	if isAhead && errors.Is(err, sandbox.ErrStageLost) {
-		err = r.execute(command)
+		err = r.execute(c)
 	}
 	return err
 }
@@ -148,12 +143,17 @@ func (r *run) execute(command *sandbox.Start) error {
 	if err != nil {
 		return err
 	}
-	becomeSubreaper()
-	r.before.beforeStart()
+	r.beforeStart()
 	r.before.stage = processorTime(stage.PID)
-	r.startedAt = r.cmd.now()
-	if r.inside, err = stage.Execute(command); err == nil {
+	r.inside, err = stage.Execute(command)
+	if err == nil {
 		r.tree = newTree(stage.PID, r.inside)
+		return nil
+	}
+	if refusal := r.inside.Refusal(); refusal != "" {
+		refused := failed(result.CommandNotFound, refusal)
+		r.inside.Report(&refused.Outcome)
+		return refused
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
-	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -27,18 +25,10 @@ func failed(reason, message string) *failure {
 }
 
 func startFailure(err error) result.Outcome {
-	var refused *sandbox.RefusedError
-	var known *failure
-	switch {
-	case errors.As(err, &refused):
-		o := result.Outcome{Reason: result.CommandNotFound, Message: refused.Message}
-		refused.Report(&o)
-		return o
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*failure](err); ok {
 		return known.Outcome
-	default:
-		return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 	}
+	return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
 }
 
 // start starts the process. After an error it isn't there.
@@ -73,14 +63,10 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	closeOnExec()
-	switch {
-	case domain == nil:
-		err = r.startPlain(program, dir, restriction{set: r.denyNetwork()})
-	case domain.NeedsStage():
-		err = r.startInside(domain, program, dir)
-	default:
-		err = r.startOnThread(domain, program, dir)
-	}
+	err = r.startCommand(&sandbox.Start{
+		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
+		Directory: int(dir.Fd()), Files: r.pipes.fds(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
+	})
 	if err != nil {
 		r.startedAt = time.Time{}
 		return classify(err, program, dir)
@@ -90,85 +76,30 @@ func (r *run) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// restriction is what a thread sets on itself before it starts a program.
-type restriction struct {
-	// set is nil for nothing.
-	set func() error
-	// isHeld says that the program must not run before the thread has ended.
-	isHeld bool
-}
-
-// startPlain starts the program.
-func (r *run) startPlain(program string, dir *os.File, restrict restriction) error {
+// startCommand starts a command in a stage, if its domain needs one.
+func (r *run) startCommand(c *sandbox.Start) error {
+	if c.Domain.NeedsStage() {
+		return r.startInStage(c)
+	}
 	discardStage()
+	r.beforeStart()
+	inside, pid, err := c.Fork()
+	if err == nil {
+		r.inside, r.tree = inside, newTree(pid, inside)
+		return nil
+	}
+	if _, ok := errors.AsType[*sandbox.RestrictionError](err); ok && r.cmd.Rules == nil {
+		return failed(result.InvalidEnvironment,
+			"The command was not started, because its network access could not be denied: "+err.Error()+".")
+	}
+	return err
+}
+
+// beforeStart is called right before the leader starts, or becomes the command.
+func (r *run) beforeStart() {
 	becomeSubreaper()
-	r.before.beforeStart()
+	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.before.children)
 	r.startedAt = r.cmd.now()
-	pid, err := r.fork(program, dir, restrict)
-	if err == nil {
-		r.tree = newTree(pid, nil)
-	}
-	return err
-}
-
-// startOnThread starts the program in a domain that needs no stage.
-func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *os.File) error {
-	var inside *sandbox.Process
-	enter := func() (err error) {
-		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
-		return err
-	}
-	err := r.startPlain(program, dir, restriction{set: enter, isHeld: domain.NeedsHold()})
-	if err == nil {
-		r.inside = inside
-	} else if inside != nil {
-		inside.Stop()
-	}
-	return err
-}
-
-// denyNetwork returns what denies the network to a program without rules; nil if nothing does.
-func (r *run) denyNetwork() func() error {
-	if !r.cmd.DenyNetwork {
-		return nil
-	}
-	return func() error {
-		if err := sandbox.DenyNetwork(); err != nil {
-			return failed(result.InvalidEnvironment,
-				"The command was not started, because its network access could not be denied: "+err.Error()+".")
-		}
-		return nil
-	}
-}
-
-// fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
-// the restriction, the other threads of this process don't.
-func (r *run) fork(program string, dir *os.File, restrict restriction) (int, error) {
-	attr := &syscall.ProcAttr{
-		// The path of the descriptor, in the child, can't be made to lead elsewhere.
-		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Env: r.cmd.Env, Files: r.pipes.fds(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
-	}
-	if attr.Env == nil {
-		attr.Env = []string{} // nil would be our own
-	}
-	if restrict.set == nil {
-		return syscall.ForkExec(program, r.cmd.Argv, attr)
-	}
-	var pid, thread int
-	var err error
-	kernel.OnThreadOfItsOwn(func() {
-		if err = restrict.set(); err != nil {
-			return
-		}
-		thread = unix.Gettid()
-		if pid, err = syscall.ForkExec(program, r.cmd.Argv, attr); err == nil && restrict.isHeld {
-			kernel.Hold(pid)
-		}
-	})
-	if err == nil && restrict.isHeld {
-		kernel.Release(pid, thread)
-	}
-	return pid, err
 }
 
 // closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are
@@ -215,15 +146,6 @@ func dirError(path string, err error) error {
 		return failed(result.WorkingDirNotFound, fmt.Sprintf("The working directory %s is not a directory.", quote(path)))
 	default:
 		return failed(result.WorkingDirNotFound,
-			fmt.Sprintf("The working directory %s can't be opened: %s.", quote(path), unwrapped(err)))
+			fmt.Sprintf("The working directory %s can't be opened: %s.", quote(path), err))
 	}
-}
-
-// unwrapped returns the kernel's message of an error.
-func unwrapped(err error) string {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno.Error()
-	}
-	return err.Error()
 }

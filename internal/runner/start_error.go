@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/programs"
 )
 
 // classify returns why the kernel didn't start the program.
 func classify(err error, program string, dir *os.File) error {
-	var known *failure
-	var refused *sandbox.RefusedError
-	var errno syscall.Errno
-	if errors.As(err, &refused) || errors.As(err, &known) || !errors.As(err, &errno) {
+	if _, isKnown := errors.AsType[*failure](err); isKnown {
+		return err
+	}
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
 		return err
 	}
 	name := quote(program)
@@ -69,18 +70,9 @@ func shebang(program string, dir *os.File) string {
 	}
 	f := os.NewFile(uintptr(fd), program)
 	defer f.Close()
-	// The kernel reads 256 bytes at most.
-	start := make([]byte, 256)
-	n, _ := f.Read(start)
-	line, isScript := strings.CutPrefix(string(start[:n]), "#!")
-	if !isScript {
-		return ""
-	}
-	line, _, _ = strings.Cut(line, "\n")
-	if fields := strings.Fields(strings.ReplaceAll(line, "\r", "\\r")); len(fields) > 0 {
-		return fields[0]
-	}
-	return ""
+	head := make([]byte, programs.MaxScriptLine)
+	n, _ := f.Read(head)
+	return strings.ReplaceAll(programs.ScriptInterpreter(head[:n]), "\r", "\\r")
 }
 
 // quote quotes a name for a message, whole: the outcome is redacted before it is shortened.

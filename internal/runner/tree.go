@@ -35,19 +35,19 @@ const reapBatch = 4096
 // reap collects, without waiting, the status of children that have ended. It returns the status of the leader if that is
 // among them, and whether a process of the tree is left: only the kernel's ECHILD says that none is.
 func (t *tree) reap() (leader *unix.WaitStatus, left bool) {
-	if t.inside.Reaps() {
-		leader, left = t.inside.Ended()
+	if tracer := t.inside.Tracer(); tracer != nil {
+		leader, left = tracer.Ended()
 		t.reaped = leader != nil
 		return leader, left
 	}
 	for range reapBatch {
-		pid, state, err := kernel.Peek(-1)
+		pid, hasEnded, err := kernel.Peek()
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return leader, false
-		case state != kernel.Ended: // a wait would take away what the child's tracer waits for
+		case !hasEnded: // a wait would take away what the child's tracer waits for
 			return leader, true
 		}
 		var status unix.WaitStatus
@@ -65,8 +65,8 @@ func (t *tree) reap() (leader *unix.WaitStatus, left bool) {
 
 // maxMemory is the most memory that a process of the tree had which has ended.
 func (t *tree) maxMemory() int64 {
-	if t.inside.Reaps() {
-		return t.inside.MaxMemory()
+	if tracer := t.inside.Tracer(); tracer != nil {
+		return tracer.MaxMemory()
 	}
 	return t.memory
 }

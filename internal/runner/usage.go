@@ -22,9 +22,6 @@ type usageBefore struct {
 	memory int64
 }
 
-// beforeStart is called right before the leader starts, or becomes the command.
-func (u *usageBefore) beforeStart() { _ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u.children) }
-
 // memorySlack is by how much two readings of one size can differ: the kernel counts pages for each processor.
 const memorySlack = 1 << 20
 

@@ -1,9 +1,9 @@
 package proc
 
 import (
+	"bytes"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,14 +17,21 @@ func Memory(pid int) int64 {
 // statusBytes is the sum of fields of a process's status, in bytes; 0 without them.
 func statusBytes(process string, fields ...string) (sum int64) {
 	status, _ := os.ReadFile("/proc/" + process + "/status")
-	for line := range strings.Lines(string(status)) {
-		name, value, _ := strings.Cut(line, ":")
-		if slices.Contains(fields, name) {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			sum += kib << 10
-		}
+	for _, field := range fields {
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(StatusField(status, field), " kB"), 10, 64)
+		sum += kib << 10
 	}
 	return sum
+}
+
+// StatusField is a field of a process's status; empty without it.
+func StatusField(status []byte, name string) string {
+	for line := range bytes.Lines(status) {
+		if value, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
+			return string(bytes.TrimSpace(value))
+		}
+	}
+	return ""
 }
 
 // PeakMemory is the most memory that this process had at a time, in bytes, files included.
@@ -48,17 +55,10 @@ func MemoryBelow(roots []int) map[int]int64 {
 		below[root] = 0
 	}
 	for pid := range all {
-		var used int64
-		isKnown := false
-		// A chain is longer than the number of processes only if an ID was reused during the reads.
-		for at, steps := all[pid].Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
-			if _, isRoot := below[at]; !isRoot {
-				continue
+		for above := range ancestors(all, pid) {
+			if _, isRoot := below[above]; isRoot {
+				below[above] += Memory(pid)
 			}
-			if !isKnown {
-				used, isKnown = Memory(pid), true
-			}
-			below[at] += used
 		}
 	}
 	return below

@@ -8,21 +8,15 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"strconv"
 )
 
-// ID distinguishes a process from a later one with the same process ID.
-type ID struct {
-	PID   int
-	Start uint64
-}
-
 // Process is what /proc says about a process.
 type Process struct {
-	ID
-	Parent, Group int
-	Zombie        bool
+	PID, Parent, Group int
+	Zombie             bool
 }
 
 // All reads every process that /proc shows.
@@ -40,16 +34,26 @@ func All() map[int]Process {
 func Descendants(of int) []Process {
 	all := All()
 	var below []Process
-	for _, p := range all {
-		// A chain is longer than the number of processes only if an ID was reused during the reads.
-		for at, steps := p.Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
-			if at == of {
+	for pid, p := range all {
+		for above := range ancestors(all, pid) {
+			if above == of {
 				below = append(below, p)
 				break
 			}
 		}
 	}
 	return below
+}
+
+// ancestors are the processes above one. Their chain is longer than the number of processes only if an ID was reused during the reads.
+func ancestors(all map[int]Process, pid int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at, steps := all[pid].Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
+			if !yield(at) {
+				return
+			}
+		}
+	}
 }
 
 // Read reads one process.
@@ -68,22 +72,18 @@ func parseStat(stat []byte) (Process, bool) {
 		return Process{}, false
 	}
 	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 20 {
+	if len(fields) < 3 {
 		return Process{}, false
 	}
-	var p Process
-	var errs [4]error
-	p.PID, errs[0] = strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
-	p.Parent, errs[1] = strconv.Atoi(string(fields[1]))
-	p.Group, errs[2] = strconv.Atoi(string(fields[2]))
-	p.Start, errs[3] = strconv.ParseUint(string(fields[19]), 10, 64)
-	p.Zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	for _, err := range errs {
+	var numbers [3]int
+	for i, text := range [][]byte{bytes.TrimSpace(stat[:open]), fields[1], fields[2]} {
+		number, err := strconv.Atoi(string(text))
 		if err != nil {
 			return Process{}, false
 		}
+		numbers[i] = number
 	}
-	return p, true
+	return Process{numbers[0], numbers[1], numbers[2], fields[0][0] == 'Z' || fields[0][0] == 'X'}, true
 }
 
 // Children returns the children of some threads of this process.

@@ -16,10 +16,10 @@ func TestParseStat(t *testing.T) {
 		want Process
 		ok   bool
 	}{
-		"plain":               {"12 (cat)" + rest, Process{ID{12, 4242}, 7, 8, false}, true},
-		"a name like a field": {"12 (a) R 1 1 (b)" + rest, Process{ID{12, 4242}, 7, 8, false}, true},
-		"a newline in it":     {"12 (a\n) Z)" + rest, Process{ID{12, 4242}, 7, 8, false}, true},
-		"a zombie":            {"12 (cat) Z" + rest[2:], Process{ID{12, 4242}, 7, 8, true}, true},
+		"plain":               {"12 (cat)" + rest, Process{12, 7, 8, false}, true},
+		"a name like a field": {"12 (a) R 1 1 (b)" + rest, Process{12, 7, 8, false}, true},
+		"a newline in it":     {"12 (a\n) Z)" + rest, Process{12, 7, 8, false}, true},
+		"a zombie":            {"12 (cat) Z" + rest[2:], Process{12, 7, 8, true}, true},
 		"empty":               {"", Process{}, false},
 		"cut":                 {"12 (cat) S 7", Process{}, false},
 		"not numbers":         {"x (cat)" + rest, Process{}, false},

@@ -16,7 +16,7 @@
 // architectures' calls, io_uring, user namespaces, chroot. It includes the filter of a denied network: one filter holds
 // all, because a process can have one listener only.
 //
-// A thread of this process enters the domain, sets the filter (Domain.Enter), starts the command and ends, before the
+// A thread of this process enters the domain, sets the filter (Start.Fork), starts the command and ends, before the
 // command's first instruction: the command could end this process by a signal to a thread in its own domain (kernel.Hold). A command whose
 // programs are listed is started in a stage instead. That is this program's own binary, started again, which sets domain
 // and filter on itself and then executes the command: a Go program that starts another one can't run what the gate needs

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,6 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/programs"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
-	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // UnavailableError says that the node can't hold the rules. Nothing may be executed then.
@@ -37,6 +35,8 @@ type Domain struct {
 	way rules.Way
 	// mayTrace says that a command can be held until the thread that started it has ended.
 	mayTrace bool
+	// isOffline says that only the network is denied.
+	isOffline bool
 }
 
 // Prepare resolves rules in this pod for a command with a PATH, and makes the command's domain. The error is
@@ -53,6 +53,9 @@ func Prepare(r *rules.Rules, path string, support rules.Support) (*Domain, error
 	}
 	return d, nil
 }
+
+// Offline is the domain of a command that may do everything but reach a network.
+func Offline() *Domain { return &Domain{rules: &rules.Rules{}, isOffline: true} }
 
 func (d *Domain) prepare(path string) (err error) {
 	handled := uint64(kernel.AccessRefer)
@@ -96,72 +99,15 @@ func (d *Domain) prepare(path string) (err error) {
 func (d *Domain) Close() { d.ruleset.Close() }
 
 // NeedsStage reports whether the domain is entered in a stage: a process that starts another one waits until that has
-// executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held.
-func (d *Domain) NeedsStage() bool { return d.programs != nil || d.NeedsHold() && !d.mayTrace }
-
-// NeedsHold reports whether the command must not run before the thread that entered the domain has ended. Where the domain
-// doesn't keep signals inside, the command may signal that thread in any case.
-func (d *Domain) NeedsHold() bool { return d.way.Landlock >= rules.ABIScopes }
-
-// Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
-// nothing but a start afterwards, and, if the domain NeedsHold, end before the command runs: see kernel.Hold. The caller stops the process,
-// also when the start fails.
-func (d *Domain) Enter(denyNetwork bool, n *sockets.Network) (*Process, error) {
-	if d.NeedsStage() {
-		return nil, errNeedsStage
-	}
-	options, err := d.filterOptions(denyNetwork, n)
-	if err != nil {
-		return nil, err
-	}
-	ruleset, p := d.ruleset.Descriptor(), &Process{domain: d}
-	if !options.Asks() {
-		_, err := restrictThread(ruleset, options)
-		return p, err
-	}
-	w := kernel.StartWorkers() // of threads that aren't restricted
-	fd, err := restrictThread(ruleset, options)
-	if err != nil {
-		w.Close()
-	} else {
-		p.gate, err = newGate(kernel.Listener(fd), nil, n, options.Has(filter.AllSockets), w)
-	}
-	return p, err
+// executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held. A command without a
+// domain needs none.
+func (d *Domain) NeedsStage() bool {
+	return d != nil && (d.programs != nil || d.isScoped() && !d.mayTrace)
 }
 
-var errNeedsStage = errors.New("a domain that lists programs, and any where nothing can be traced, is entered in a stage")
-
-// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
-var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
-
-func (d *Domain) filterOptions(denyNetwork bool, n *sockets.Network) (filter.Options, error) {
-	var o filter.Options
-	switch {
-	case d.programs != nil && d.way.Trace:
-		o |= filter.Traced
-	case d.programs != nil:
-		o |= filter.Programs
-	}
-	if d.way.ListsTruncate(d.rules) {
-		o |= filter.NoTruncate
-	}
-	switch {
-	case denyNetwork:
-		return o | filter.DenyNetwork, nil
-	case !d.rules.Connections:
-		return o, nil
-	case n == nil || n.Connections == nil:
-		return o, errNoConnections
-	}
-	o |= filter.Network
-	if n.UDP {
-		o |= filter.UDP
-	}
-	if d.way.MakesAllSockets() {
-		o |= filter.AllSockets
-	}
-	return o, nil
-}
+// isScoped reports whether the domain keeps signals inside. Then the command must not run before the thread that entered the domain has
+// ended, which it could signal; elsewhere it may do so in any case.
+func (d *Domain) isScoped() bool { return d.way.Landlock >= rules.ABIScopes }
 
 // restrictThread puts the calling thread and what it starts into the domain of a ruleset, and sets the filter. It returns
 // the filter's listener, if the filter asks.
@@ -174,23 +120,20 @@ func restrictThread(ruleset int, o filter.Options) (listener int, err error) {
 	return filter.Install(o)
 }
 
-// DenyNetwork makes all sockets but Unix sockets fail, for the calling thread and what it starts.
-func DenyNetwork() error {
-	_, err := filter.Install(filter.DenyNetwork)
-	return err
-}
-
 // Allows reports whether a path leads to a listed program. It is a hint which of several files to start.
 func (d *Domain) Allows(path string) bool { return d.programs == nil || d.programs.Allows(path) }
 
 // Isolation says which walls hold.
 func (d *Domain) Isolation() *result.Isolation {
+	if d.isOffline {
+		return &result.Isolation{}
+	}
 	i := &result.Isolation{
 		Way:         d.way.Name(),
 		LandlockABI: d.way.Landlock,
 		Reads:       d.way.Landlock > 0 && d.rules.ReadPaths != nil,
 		Writes:      d.way.Landlock > 0 && d.rules.WritePaths != nil,
-		Signals:     d.way.Landlock >= rules.ABIScopes,
+		Signals:     d.isScoped(),
 	}
 	if d.programs != nil {
 		d.programs.Report(i)
@@ -198,13 +141,11 @@ func (d *Domain) Isolation() *result.Isolation {
 	return i
 }
 
-// Ask runs a command in a domain, which it closes, and returns how the command ended.
-type Ask func(d *Domain, argv []string) result.Outcome
-
-// AskMultiCall finds out which of the listed multi-call programs run their applets without executing them.
-func (d *Domain) AskMultiCall(ask Ask) error {
+// AskMultiCall returns which of the listed multi-call programs run their applets without executing them. ask runs a command in a domain,
+// which it closes, and returns how the command ended.
+func (d *Domain) AskMultiCall(ask func(d *Domain, argv []string) result.Outcome) (unheld []string, err error) {
 	if d.programs == nil {
-		return nil
+		return nil, nil
 	}
 	return d.programs.AskMultiCall(func(program string, argv []string) (result.Outcome, error) {
 		asked, err := d.questionDomain(program)
@@ -228,12 +169,4 @@ func (d *Domain) questionDomain(program string) (*Domain, error) {
 	}
 	q.programs.AllowStarters()
 	return q, nil
-}
-
-// UnheldApplets are the listed multi-call programs whose applets nothing holds, after AskMultiCall.
-func (d *Domain) UnheldApplets() []string {
-	if d.programs == nil {
-		return nil
-	}
-	return d.programs.UnheldApplets()
 }

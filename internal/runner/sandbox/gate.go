@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +20,8 @@ type gate struct {
 
 	// receiving is held by the one worker that waits for the kernel.
 	receiving sync.Mutex
-	// workers are those that haven't begun. One begins when nobody would wait for the kernel: most commands need one. waiting counts
-	// those that wait for the kernel, or for their turn to.
-	workers *kernel.Workers
-	waiting atomic.Int32
+	// begun is how many workers answer. The next one begins when one has something to do: most commands need few.
+	begun int
 	// stop is a pipe whose other end is closed to stop the workers.
 	stop [2]int
 	done sync.WaitGroup
@@ -33,19 +30,17 @@ type gate struct {
 // stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
 const stopLimit = time.Second
 
-// newGate starts to answer. It takes the listener and the workers, also after an error.
-func newGate(l kernel.Listener, p *programs.Gate, held *sockets.Network, allSockets bool, w *kernel.Workers) (*gate, error) {
-	g := &gate{listener: l, programs: p, workers: w}
+// newGate starts to answer. It takes the listener, also after an error.
+func newGate(l kernel.Listener, p *programs.Gate, held *sockets.Network, allSockets bool) (*gate, error) {
+	g := &gate{listener: l, programs: p}
 	var err error
 	if held != nil {
 		if g.sockets, err = sockets.New(held, l, allSockets); err != nil {
-			w.Close()
 			l.Close()
 			return nil, err
 		}
 	}
 	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
-		w.Close()
 		g.release()
 		return nil, err
 	}
@@ -53,32 +48,25 @@ func newGate(l kernel.Listener, p *programs.Gate, held *sockets.Network, allSock
 	return g, nil
 }
 
-// addWorker has one more worker answer, if there is one. Whoever holds receiving calls it.
+// addWorker has one more worker answer, unless all do. Whoever holds receiving calls it.
 func (g *gate) addWorker() {
+	if g.begun == kernel.MaxWorkers {
+		return
+	}
+	g.begun++
 	g.done.Add(1)
-	g.waiting.Add(1)
-	isThere := g.workers.Run(func() {
+	kernel.OnWorker(func() {
 		defer g.done.Done()
 		for n := g.next(); n != nil; n = g.next() {
 			g.handle(n)
-			g.waiting.Add(1)
 		}
 	})
-	if !isThere {
-		g.waiting.Add(-1)
-		g.done.Done()
-	}
 }
 
 // next waits for a system call. It is nil when the gate is stopped.
-func (g *gate) next() (called *kernel.Notification) {
+func (g *gate) next() *kernel.Notification {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
-	defer func() {
-		if g.waiting.Add(-1) == 0 && called != nil {
-			g.addWorker()
-		}
-	}()
 	for {
 		fds := g.polled()
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
@@ -94,6 +82,7 @@ func (g *gate) next() (called *kernel.Notification) {
 			continue
 		}
 		if n, errno := g.listener.Receive(); errno == 0 {
+			g.addWorker() // nobody else may be left to wait for the next one
 			return &n
 		}
 	}
@@ -122,7 +111,6 @@ func (g *gate) close() {
 	stopped := make(chan struct{})
 	go func() {
 		g.done.Wait()
-		g.workers.Close()
 		unix.Close(g.stop[0])
 		g.release()
 		close(stopped)

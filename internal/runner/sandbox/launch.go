@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -12,47 +11,25 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/filter"
 	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 	"toolcall.dev/operator/internal/runner/sandbox/programs"
-	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
 
 // Stage is a process that waits to become a command. It leads a session of its own.
 type Stage struct {
 	PID     int
 	control int
-	workers *kernel.Workers
 }
 
 // NewStage starts a stage.
 func NewStage() (*Stage, error) {
-	pid, control, err := forkStage()
+	s := &Stage{}
+	var err error
+	// The thread that forks is the parent, until it ends. A worker must not be.
+	kernel.OnThreadOfItsOwn(func() { s.PID, s.control, err = kernel.ForkSelf(stageName) })
 	if err != nil {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: control, workers: kernel.StartWorkers()}, nil
-}
-
-func forkStage() (pid, control int, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer unix.Close(pair[1])
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(null)
-		// The thread that forks is the parent, until it ends. A worker must not be.
-		kernel.OnThreadOfItsOwn(func() {
-			pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
-				Dir: "/", Env: []string{},
-				Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
-				Sys:   &syscall.SysProcAttr{Setsid: true},
-			})
-		})
-	}
-	if err != nil {
-		unix.Close(pair[0])
-	}
-	return pid, pair[0], err
+	kernel.ReserveWorkers()
+	return s, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
@@ -61,7 +38,6 @@ func (s *Stage) Discard() { s.discard(nil) }
 // discard leaves the reaping to a tracer, if there is one.
 func (s *Stage) discard(t *kernel.Tracer) {
 	unix.Close(s.control)
-	s.workers.Close()
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	if t != nil {
 		t.Wait()
@@ -74,23 +50,6 @@ func (s *Stage) discard(t *kernel.Tracer) {
 	}
 }
 
-// Start is a command for a stage.
-type Start struct {
-	Domain *Domain
-	// Program is the path, relative to the directory, that is executed with Argv and Env.
-	Program   string
-	Argv, Env []string
-	// Directory is the open working directory, Files are the descriptors from 0 on.
-	Directory int
-	Files     []uintptr
-	// DenyNetwork makes all sockets but Unix sockets fail.
-	DenyNetwork bool
-	// Network decides about connections. A domain that holds connections needs it, unless DenyNetwork is set.
-	Network *sockets.Network
-	// Wake is called when a child of this process may have changed its state unseen.
-	Wake func()
-}
-
 // Process is a command that was started in a domain.
 type Process struct {
 	domain *Domain
@@ -101,39 +60,27 @@ type Process struct {
 	tracer *kernel.Tracer
 }
 
-// refusal is about the programs that were refused; empty if there were none.
-func (p *Process) refusal() string {
+// Refusal is about the programs that were refused; empty if there were none.
+func (p *Process) Refusal() string {
 	if p.watch == nil {
 		return ""
 	}
 	return p.watch.Refusal()
 }
 
-// Reaps reports whether the process waits for all children of this one itself: nobody else may then.
-func (p *Process) Reaps() bool { return p != nil && p.tracer != nil }
-
-// Ended returns, of a process that Reaps, the leader's status when it has ended, and whether a child of this process is left.
-func (p *Process) Ended() (leader *unix.WaitStatus, left bool) { return p.tracer.Ended() }
-
-// MaxMemory is, of a process that Reaps, the most memory in bytes that one which has ended had at a time.
-func (p *Process) MaxMemory() int64 { return p.tracer.MaxMemory() }
-
-// RefusedError says that the command itself may not run.
-type RefusedError struct {
-	Message string
-	process *Process
+// Tracer waits for all children of this process itself: nobody else may then. It is nil where there is none.
+func (p *Process) Tracer() *kernel.Tracer {
+	if p == nil {
+		return nil
+	}
+	return p.tracer
 }
-
-func (e *RefusedError) Error() string { return e.Message }
-
-// Report adds to an outcome what was executed and refused, and which walls held.
-func (e *RefusedError) Report(o *result.Outcome) { e.process.Report(o) }
 
 // ErrStageLost says that the stage ended before it could become the command. Another may be tried: nothing ran.
 var ErrStageLost = errors.New("the stage has ended")
 
-// Execute makes the stage the command, and returns when it is. The error is the kernel's if the program can't be
-// executed, and a RefusedError if it may not be. After an error the stage is gone.
+// Execute makes the stage the command, and returns when it is. The error is the kernel's if the program can't be executed; if it may not
+// be, the process says why in its Refusal. After an error the stage is gone.
 func (s *Stage) Execute(c *Start) (*Process, error) {
 	p := &Process{domain: c.Domain}
 	if c.Domain.programs != nil {
@@ -142,19 +89,15 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 	err := s.execute(c, p)
 	if err == nil {
 		unix.Close(s.control)
-		s.workers.Close()
 		return p, nil
 	}
 	s.discard(p.tracer)
 	p.Stop()
-	if message := p.refusal(); message != "" {
-		return nil, &RefusedError{message, p}
-	}
-	return nil, err
+	return p, err
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
-	options, err := c.Domain.filterOptions(c.DenyNetwork, c.Network)
+	options, err := c.options()
 	if err != nil {
 		return err
 	}
@@ -170,20 +113,17 @@ func (s *Stage) execute(c *Start, p *Process) error {
 		fds = append(fds, ruleset)
 	}
 	if options.Has(filter.Traced) {
-		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake, s.workers); err != nil {
+		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake); err != nil {
 			return ErrStageLost
 		}
 	}
-	length := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
-	if err := unix.Sendmsg(s.control, length, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
-		return ErrStageLost
-	}
-	for len(body) > 0 {
-		n, err := unix.SendmsgN(s.control, body, nil, nil, unix.MSG_NOSIGNAL)
+	message := append(binary.NativeEndian.AppendUint32(nil, uint32(len(body))), body...)
+	for rights := unix.UnixRights(fds...); len(message) > 0; rights = nil {
+		n, err := unix.SendmsgN(s.control, message, rights, nil, unix.MSG_NOSIGNAL)
 		if err != nil {
 			return ErrStageLost
 		}
-		body = body[n:]
+		message = message[n:]
 	}
 	return s.await(c, p, options)
 }
@@ -205,9 +145,11 @@ func (s *Stage) await(c *Start, p *Process, options filter.Options) error {
 		case n == 0:
 			return p.begun()
 		case said[0] == sayListener:
-			workers := s.workers
-			s.workers = &kernel.Workers{} // the gate has them
-			if p.gate, err = p.newGate(c, rights[:nrights], options, workers); err != nil {
+			fds, err := kernel.PassedFDs(rights[:nrights])
+			if err != nil || len(fds) != 1 {
+				return errMalformed
+			}
+			if p.gate, err = c.newGate(p, kernel.Listener(fds[0]), options); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -223,28 +165,10 @@ var errKilled = errors.New("the command may not run")
 
 // begun returns when the command is known to be allowed, or has ended by itself.
 func (p *Process) begun() error {
-	if p.tracer != nil && !p.tracer.Ran() && p.refusal() != "" {
+	if p.tracer != nil && !p.tracer.Ran() && p.Refusal() != "" {
 		return errKilled
 	}
 	return nil
-}
-
-func (p *Process) newGate(c *Start, rights []byte, options filter.Options, w *kernel.Workers) (*gate, error) {
-	fds, err := passedFDs(rights)
-	if err != nil || len(fds) != 1 {
-		w.Close()
-		return nil, errMalformed
-	}
-	l := kernel.Listener(fds[0])
-	var listed *programs.Gate
-	if options.Has(filter.Programs) {
-		listed = programs.NewGate(p.watch, l, c.Wake)
-	}
-	var held *sockets.Network
-	if options.Has(filter.Network) {
-		held = c.Network
-	}
-	return newGate(l, listed, held, options.Has(filter.AllSockets), w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything

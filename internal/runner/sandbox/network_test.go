@@ -2,12 +2,10 @@ package sandbox
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,39 +100,6 @@ print(*sorted({code(s.connect, ("127.0.0.1", 1)) for s in keep}))`}}
 	})
 }
 
-// A port that a command has bound and freed is free for others too, without another call of the command.
-func TestAPortThatACommandFreesIsFreeForOthers(t *testing.T) {
-	c := &command{network: &sockets.Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
-s = socket.socket(); s.bind(("127.0.0.1", 0)); p = s.getsockname()[1]; s.close(); print("127.0.0.1:%d" % p); sys.stdout.flush(); os.read(3, 1)`}}
-	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	c.files = []*os.File{in}
-	r := c.start(t)
-	address := make([]byte, 32)
-	n, err := r.output.Read(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// One sweep suspects the socket, the next one gives it up.
-	for try := 0; ; try++ {
-		l, err := net.Listen("tcp", strings.TrimSpace(string(address[:n])))
-		if err == nil {
-			l.Close()
-			break
-		}
-		if try == 300 {
-			t.Error(err)
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	out.Close()
-	r.wait()
-}
-
 func descriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -176,7 +141,7 @@ func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listing.Close()
-	if _, err := listing.Enter(false, &sockets.Network{Connections: allow1()}); !errors.Is(err, errNeedsStage) {
+	if _, _, err := (&Start{Domain: listing}).Fork(); !errors.Is(err, errNeedsStage) {
 		t.Errorf("with a list of programs a thread enters it: %v", err)
 	}
 	for _, d := range []*Domain{domain, listing} {

@@ -7,11 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -141,25 +139,7 @@ func startCommand(c *Start) (p *Process, pid int, err error) {
 		p, err = stage.Execute(c)
 		return p, stage.PID, err
 	}
-	var thread int
-	kernel.OnThreadOfItsOwn(func() {
-		if p, err = c.Domain.Enter(c.DenyNetwork, c.Network); err != nil {
-			return
-		}
-		thread = unix.Gettid()
-		pid, err = syscall.ForkExec(c.Program, c.Argv, &syscall.ProcAttr{
-			Dir: "/proc/self/fd/" + strconv.Itoa(c.Directory), Env: c.Env, Files: c.Files, Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: true},
-		})
-		if err != nil {
-			p.Stop()
-			return
-		}
-		kernel.Hold(pid)
-	})
-	if err == nil {
-		kernel.Release(pid, thread)
-	}
-	return p, pid, err
+	return c.Fork()
 }
 
 // wait returns what the command printed.

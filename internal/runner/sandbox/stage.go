@@ -17,9 +17,6 @@ import (
 // stageName is argv[0] of a stage.
 const stageName = "toolcall-stage"
 
-// controlFD is the stage's end of its socket.
-const controlFD = 3
-
 // init makes this program the stage if it was started as one, before most of it is set up.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == stageName {
@@ -78,24 +75,15 @@ func decodeStart(b []byte) (s start, err error) {
 	return s, nil
 }
 
-// passedFDs are the descriptors that came with a message.
-func passedFDs(rights []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return nil, errMalformed
-	}
-	return unix.ParseUnixRights(&messages[0])
-}
-
 // runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
 // which therefore is the one that is restricted and executes.
 func runStage() {
-	control, err := unix.FcntlInt(controlFD, unix.F_DUPFD_CLOEXEC, 64)
+	control, err := unix.FcntlInt(kernel.ControlFD, unix.F_DUPFD_CLOEXEC, 64)
 	if err != nil {
 		os.Exit(1)
 	}
 	// The descriptor stays taken, so that nothing that is received gets its number.
-	unix.CloseOnExec(controlFD)
+	unix.CloseOnExec(kernel.ControlFD)
 	s, fds, err := receiveStart(control)
 	if err != nil {
 		os.Exit(0) // nobody needs it any more
@@ -154,7 +142,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	if err != nil || n < len(length) {
 		return s, nil, errMalformed
 	}
-	if fds, err = passedFDs(rights[:nrights]); err != nil {
+	if fds, err = kernel.PassedFDs(rights[:nrights]); err != nil {
 		return s, nil, err
 	}
 	body := make([]byte, binary.NativeEndian.Uint32(length))

@@ -58,7 +58,6 @@ func (p *Pool) Run(ctx context.Context, cmd runner.Command) result.Outcome {
 
 // runIn runs a command in a shim. A shim that was gone before it had the whole command can't have started it.
 func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, pipes *runner.Pipes) (o result.Outcome, isHandedOver bool) {
-	s.number++
 	c := &call{
 		shim: s, pipes: pipes, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), kill: make(chan runner.Stop, 1),
 		replies: make(chan reply), limit: p.overdue, handedOver: time.Now(),
@@ -68,7 +67,7 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, pipes
 	if cmd.DirFD != nil {
 		files = append(files, cmd.DirFD)
 	}
-	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, files...); err != nil {
+	if err := send(s.conn, &request{Run: newCommand(cmd)}, files...); err != nil {
 		p.discard(s)
 		return o, false
 	}
@@ -155,7 +154,7 @@ func (c *call) supervise(ctx context.Context) *reply {
 		case <-drained:
 			drained = nil
 			// When it fails, the shim is lost.
-			_ = send(c.shim.conn, &request{Number: c.shim.number, Drained: true})
+			_ = send(c.shim.conn, &request{Drained: true})
 		case <-done:
 			done = nil
 			c.stop(runner.StopCause(context.Cause(ctx)))
@@ -182,7 +181,7 @@ func (c *call) stop(why runner.Stop) {
 		limit += c.grace
 	}
 	c.overdue.Reset(limit)
-	if err := send(c.shim.conn, &request{Number: c.shim.number, Stop: &why}); err != nil {
+	if err := send(c.shim.conn, &request{Stop: &why}); err != nil {
 		c.shim.kill()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,16 +14,16 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 // A frame is four bytes of length and a JSON object. The files of a command come with the length, as descriptors: its input and its two
 // outputs, and its directory if it has one.
 
-// request is what a shim is told. The number tells a stop for one command from the next command.
+// request is what a shim is told: a command, and then what concerns that one.
 type request struct {
-	Number uint64       `json:"number"`
-	Run    *command     `json:"run,omitempty"`
-	Stop   *runner.Stop `json:"stop,omitempty"`
+	Run  *command     `json:"run,omitempty"`
+	Stop *runner.Stop `json:"stop,omitempty"`
 	// Drained says that nobody writes to the command's output any more.
 	Drained bool `json:"drained,omitempty"`
 }
@@ -47,29 +46,21 @@ type command struct {
 }
 
 func newCommand(c *runner.Command) *command {
-	return &command{Command: *c, Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir)}
+	return &command{Command: *c, Argv: converted[[]byte](c.Argv), Env: converted[[]byte](c.Env), Dir: []byte(c.Dir)}
 }
 
 func (c *command) command() runner.Command {
 	cmd := c.Command
-	cmd.Argv, cmd.Env, cmd.Dir = toStrings(c.Argv), toStrings(c.Env), string(c.Dir)
+	cmd.Argv, cmd.Env, cmd.Dir = converted[string](c.Argv), converted[string](c.Env), string(c.Dir)
 	return cmd
 }
 
-func toBytes(texts []string) [][]byte {
-	b := make([][]byte, len(texts))
+func converted[To, From string | []byte](texts []From) []To {
+	to := make([]To, len(texts))
 	for i, text := range texts {
-		b[i] = []byte(text)
+		to[i] = To(text)
 	}
-	return b
-}
-
-func toStrings(b [][]byte) []string {
-	texts := make([]string, len(b))
-	for i := range b {
-		texts[i] = string(b[i])
-	}
-	return texts
+	return to
 }
 
 // maxReply is more than an outcome takes that lacks the output, and isn't shortened.
@@ -142,22 +133,12 @@ func receive(from *net.UnixConn, message any, limit int) (files []*os.File, err 
 
 // filesOf makes files of descriptors that came over a socket. They are closed on exec already.
 func filesOf(rights []byte) (files []*os.File, err error) {
-	if len(rights) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return nil, errors.New("descriptors that are none")
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return nil, errors.New("descriptors that are none")
-	}
+	fds, err := kernel.PassedFDs(rights)
 	for _, fd := range fds {
 		unix.CloseOnExec(fd)
 		files = append(files, os.NewFile(uintptr(fd), "received"))
 	}
-	return files, nil
+	return files, err
 }
 
 func closeAll(files []*os.File) {

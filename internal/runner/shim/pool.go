@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/proc"
+	"toolcall.dev/operator/internal/runner/sandbox/kernel"
 )
 
 // Pool runs commands in shims. There is one in a process.
@@ -49,8 +49,6 @@ type Pool struct {
 type process struct {
 	pid  int
 	conn *net.UnixConn
-	// number is that of the last command.
-	number uint64
 }
 
 // NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The process becomes a child
@@ -151,31 +149,15 @@ func (p *Pool) start() (*process, error) {
 }
 
 func (p *Pool) fork() (*process, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(pair[1])
-	conn, err := unixConn(pair[0])
-	if err != nil {
-		return nil, err
-	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	defer null.Close()
 	p.children.Lock()
 	defer p.children.Unlock()
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{shimName}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
-		Files: []uintptr{null.Fd(), os.Stdout.Fd(), os.Stderr.Fd(), uintptr(pair[1])},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	pid, socket, err := kernel.ForkSelf(shimName, "PATH="+os.Getenv("PATH"))
 	if err != nil {
-		conn.Close()
 		return nil, err
+	}
+	conn, err := unixConn(socket)
+	if err != nil {
+		return nil, err // it ends without its connection, as a stray
 	}
 	p.shims[pid] = true
 	return &process{pid: pid, conn: conn}, nil
@@ -193,7 +175,7 @@ func (s *process) awaitReady() error {
 	switch {
 	case err != nil:
 		return err
-	case !r.Ready || !strings.Contains(string(status), "\nTracerPid:\t0\n"):
+	case !r.Ready || proc.StatusField(status, "TracerPid") != "0":
 		return errors.New("it is traced")
 	}
 	return s.conn.SetReadDeadline(time.Time{})

@@ -21,9 +21,6 @@ import (
 // shimName is argv[0] of a shim.
 const shimName = "toolcall-shim"
 
-// controlFD is the shim's end of its socket.
-const controlFD = 3
-
 // KeepSmall frees what commands left here after a few of them: this process counts in the memory of their container.
 func KeepSmall() { debug.SetGCPercent(25) }
 
@@ -64,15 +61,12 @@ func serve() error {
 	KeepSmall()
 	// Only the pool ends a shim, and only the first process is told that the pod ends.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	conn, err := unixConn(controlFD)
+	conn, err := unixConn(kernel.ControlFD)
 	if err != nil {
 		return err
 	}
 	s := &server{conn: conn, commands: make(chan *received, 1)}
-	kernel.ReserveStart()
+	kernel.ReserveWorkers()
 	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
 	}
@@ -109,7 +103,7 @@ var poolGone = runner.Stop{Reason: result.PodLost, Message: "the runner has ende
 // receive reads requests until the pool closes the connection, which stops the command.
 func (s *server) receive() {
 	defer close(s.commands)
-	// last is the command that stops are for.
+	// last is the command that what follows is for. Requests come in the order in which they were sent.
 	var last *received
 	for {
 		var r request
@@ -123,7 +117,7 @@ func (s *server) receive() {
 		case r.Run != nil:
 			last = newReceived(r, files)
 			s.commands <- last
-		case last == nil || r.Number != last.Number:
+		case last == nil:
 		case r.Stop != nil:
 			last.stop(*r.Stop)
 		case r.Drained:
@@ -160,7 +154,7 @@ func (s *server) run(c *received) error {
 		return err
 	}
 	// What fails here mostly fails between two calls: the next one gets another shim.
-	kernel.ReserveStart()
+	kernel.ReserveWorkers()
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}
@@ -168,6 +162,6 @@ func (s *server) run(c *received) error {
 }
 
 func hasChildren() bool {
-	_, _, err := kernel.Peek(-1)
+	_, _, err := kernel.Peek()
 	return !errors.Is(err, unix.ECHILD)
 }

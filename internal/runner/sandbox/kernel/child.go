@@ -10,38 +10,22 @@ import (
 // childTrapped is the first code of a child that has stopped and not ended.
 const childTrapped = 4
 
-// State is what a process waits to be asked for.
-type State int
+// Peek returns a child that has changed its state, without taking that away; 0 for none. It has ended, and can be reaped, or a trace
+// holds it for a moment: waiting for it would take that from the trace. The error is ECHILD when there is no child.
+func Peek() (pid int, hasEnded bool, err error) { return peek(-1, unix.WNOHANG) }
 
-// States of a child.
-const (
-	// Ended says that the child can be reaped.
-	Ended State = iota + 1
-	// Traced says that a trace holds the child for a moment. Waiting for it would take that from the trace.
-	Traced
-)
-
-// Peek reports whether a child has changed its state, and which, without taking it away: 0 for none. pid is -1 for any
-// child. The error is ECHILD when there is none.
-func Peek(pid int) (int, State, error) {
-	return peek(pid, unix.WNOHANG)
-}
-
-func peek(pid, options int) (int, State, error) {
+// peek is Peek of one child, or of any if of is -1.
+func peek(of, options int) (pid int, hasEnded bool, err error) {
 	kind := unix.P_PID
-	if pid < 0 {
-		kind, pid = unix.P_ALL, 0
+	if of < 0 {
+		kind, of = unix.P_ALL, 0
 	}
 	var info unix.Siginfo
-	err := unix.Waitid(kind, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|options, nil)
+	err = unix.Waitid(kind, of, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|options, nil)
 	if err != nil || info.Signo == 0 {
-		return 0, 0, err
-	}
-	state := Ended
-	if info.Code >= childTrapped {
-		state = Traced
+		return 0, false, err
 	}
 	// The process ID is the first field of the union that follows the codes.
 	raw := (*[unsafe.Sizeof(info)]byte)(unsafe.Pointer(&info))
-	return int(int32(binary.LittleEndian.Uint32(raw[16:]))), state, nil
+	return int(int32(binary.LittleEndian.Uint32(raw[16:]))), info.Code < childTrapped, nil
 }

@@ -14,13 +14,13 @@ import (
 // program. The child isn't traced any more then, and stays stopped until Release.
 func Hold(pid int) {
 	for {
-		_, state, err := peek(pid, unix.WSTOPPED|unix.WNOTHREAD)
+		_, hasEnded, err := peek(pid, unix.WSTOPPED|unix.WNOTHREAD)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			_ = unix.Kill(pid, unix.SIGKILL) // nobody would let it go
-		case state == Traced:
+		case !hasEnded:
 			detach(pid, unix.SIGSTOP)
 		}
 		return // one that was killed meanwhile is reaped like others

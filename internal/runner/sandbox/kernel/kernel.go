@@ -26,5 +26,14 @@ func ErrnoOf(err error, otherwise unix.Errno) unix.Errno {
 	return otherwise
 }
 
+// PassedFDs are the descriptors that came with a message over a socket.
+func PassedFDs(rights []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return nil, err
+	}
+	return unix.ParseUnixRights(&messages[0])
+}
+
 // FDPath is the path by which this process reaches what it has open.
 func FDPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -169,13 +169,8 @@ func (t Thread) SocketProtocol(fd int) string {
 
 // isTracedHere reports whether a thread of this process traces it.
 func (t Thread) isTracedHere() bool {
-	status, err := os.ReadFile(t.Proc("status"))
-	if err != nil {
-		return false
-	}
-	_, after, _ := bytes.Cut(status, []byte("\nTracerPid:"))
-	line, _, _ := bytes.Cut(after, []byte("\n"))
-	tracer, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	status, _ := os.ReadFile(t.Proc("status"))
+	tracer, err := strconv.Atoi(proc.StatusField(status, "TracerPid"))
 	return err == nil && tracer != 0 && unix.Tgkill(os.Getpid(), tracer, 0) == nil
 }
 

@@ -54,7 +54,7 @@ func (t *trace) finish() {
 		options |= unix.WNOHANG
 	}
 	for looks := 1; ; looks++ {
-		pid, state, err := peek(-1, options)
+		pid, hasEnded, err := peek(-1, options)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -67,7 +67,7 @@ func (t *trace) finish() {
 			}
 			pause()
 			continue
-		case state == Ended:
+		case hasEnded:
 			reapTraced(pid)
 			return
 		}

@@ -28,12 +28,12 @@ type Tracer struct {
 	memory atomic.Int64
 }
 
-// NewTracer traces a process that waits for its command. It takes a worker, on which mayRun is called before the first instruction of each
-// program, and wake when a child may have ended.
-func NewTracer(pid int, mayRun func(pid int) bool, wake func(), w *Workers) (*Tracer, error) {
+// NewTracer traces a process that waits for its command. On a worker, mayRun is called before the first instruction of each program,
+// and wake when a child may have ended.
+func NewTracer(pid int, mayRun func(pid int) bool, wake func()) (*Tracer, error) {
 	t := &Tracer{leader: pid, mayRun: mayRun, wake: wake, first: make(chan struct{}), over: make(chan struct{})}
 	seized := make(chan error)
-	w.Run(func() { // a command has a gate or a tracer: there is one
+	OnWorker(func() {
 		err := seize(pid, followAll)
 		if err == nil {
 			err = settle(pid)

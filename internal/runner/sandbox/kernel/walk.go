@@ -7,44 +7,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens what a path leads to, as the kernel resolves it for an execveat of the thread. It never gets a file of this process, to which
-// /proc/self would lead.
+// Open opens what a path leads to, as the kernel resolves it for an execveat of the thread: from the thread's root and directory. It
+// never gets a file of this process, to which /proc/self would lead.
 func (t Thread) Open(dirfd int, path string, flags int) (int, unix.Errno) {
 	if path == "" && flags&unix.AT_EMPTY_PATH == 0 {
 		return -1, unix.ENOENT
 	}
+	root, err := unix.Open(t.Proc("root"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, ErrnoOf(err, unix.EACCES)
+	}
+	defer unix.Close(root)
 	follow := flags&unix.AT_SYMLINK_NOFOLLOW == 0
 	if follow && strings.HasPrefix(path, "/") {
 		// Within the root's file system nothing leads to /proc/self.
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS}
-		if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
+		how := unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
+		}
+		if fd, err := unix.Openat2(root, path, &how); err == nil {
 			return fd, 0
 		}
 	}
-	base, errno := t.base(dirfd, path)
+	base, errno := t.base(root, dirfd, path)
 	if errno != 0 || path == "" {
 		return base, errno
 	}
-	w := walk{thread: t, at: base}
+	w := walk{thread: t, root: root, at: base}
 	return w.to(path, follow)
 }
 
 // base is the directory in which a path starts, or the file itself for an empty path.
-func (t Thread) base(dirfd int, path string) (int, unix.Errno) {
-	from := "/"
+func (t Thread) base(root, dirfd int, path string) (int, unix.Errno) {
+	var from string
 	switch {
 	case strings.HasPrefix(path, "/"):
+		fd, err := duplicate(root)
+		return fd, ErrnoOf(err, 0)
 	case dirfd == unix.AT_FDCWD:
 		from = t.Proc("cwd")
 	default:
 		from = t.Proc("fd/" + strconv.Itoa(dirfd))
 	}
 	fd, err := unix.Open(from, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err == unix.ENOENT && from != "/" {
+	if err == unix.ENOENT {
 		return -1, unix.EBADF
 	}
 	return fd, ErrnoOf(err, 0)
 }
+
+func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
 // procRoot is the inode of the root of /proc.
 const procRoot = 1
@@ -57,9 +69,9 @@ func isOnProc(fd int) bool {
 // walk resolves a path step by step, with /proc/self as the thread sees it.
 type walk struct {
 	thread Thread
-	// at is the open directory where the walk is.
-	at    int
-	links int
+	// root is the thread's, above which nothing leads, at the directory where the walk is. Both are open.
+	root, at int
+	links    int
 }
 
 // to walks a path and returns what it leads to, open. The walk is over then.
@@ -67,7 +79,7 @@ func (w *walk) to(path string, follow bool) (int, unix.Errno) {
 	for rest := path; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		if name == "" || name == "." {
+		if name == "" || name == "." || name == ".." && isSameFile(w.at, w.root) {
 			continue
 		}
 		fd, err := unix.Openat(w.at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -92,6 +104,11 @@ func (w *walk) to(path string, follow bool) (int, unix.Errno) {
 func isLink(fd int) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+func isSameFile(a, b int) bool {
+	var one, other unix.Stat_t
+	return unix.Fstat(a, &one) == nil && unix.Fstat(b, &other) == nil && one.Dev == other.Dev && one.Ino == other.Ino
 }
 
 // link follows a link in the directory where the walk is, and returns the path that is left.
@@ -121,7 +138,7 @@ func (w *walk) link(name, rest string) (string, error) {
 	}
 	to := string(text[:n])
 	if strings.HasPrefix(to, "/") {
-		err = w.replace(unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0))
+		err = w.replace(duplicate(w.root))
 	}
 	return to + "/" + rest, err
 }

@@ -12,36 +12,40 @@ import (
 // doesn't hold up the others.
 const MaxWorkers = 4
 
-// Workers are threads for what holds one command: to answer for a gate, or to trace. They are there before the command starts: it may
-// take all processes that there may be, and Go ends a program that needs another thread and doesn't get it. Close gives back those that
-// nobody needed.
-type Workers struct{ idle []worker }
-
-// worker is a thread that does one work after the other. It isn't restricted, started no process, and isn't the first one.
+// worker is a thread that does one work after the other, for what holds a command: to answer for a gate, or to trace. It isn't
+// restricted, started no process, and isn't the first one.
 type worker chan func()
 
-// waiting are the workers that nobody has. They are kept: a thread that ends and one that starts cost more than what most of them do.
-var waiting struct {
+// idle are the workers that have nothing to do. They are kept: a thread that ends and one that starts cost more than what most of them do.
+var idle struct {
 	sync.Mutex
 	workers []worker
 }
 
-// StartWorkers returns MaxWorkers of them, with threads in reserve for what else this process does while a command runs.
-func StartWorkers() *Workers {
-	w := &Workers{}
+// ReserveWorkers has as many workers ready as a command may need, and threads in reserve for what else this process does while a command
+// starts and runs. It is called before the start: the command may take all processes that there may be, and Go ends a program that needs
+// another thread and doesn't get it.
+func ReserveWorkers() {
+	var ready []worker
 	for range MaxWorkers {
-		w.idle = append(w.idle, takeWorker())
+		ready = append(ready, takeWorker())
 	}
+	giveBack(ready...)
 	ReserveThreads(spareThreads)
-	return w
+}
+
+// OnWorker has a worker do something.
+func OnWorker(work func()) {
+	// It may be on its way back from what it did before.
+	takeWorker() <- work
 }
 
 func takeWorker() worker {
-	waiting.Lock()
-	defer waiting.Unlock()
-	if last := len(waiting.workers) - 1; last >= 0 {
-		w := waiting.workers[last]
-		waiting.workers = waiting.workers[:last]
+	idle.Lock()
+	defer idle.Unlock()
+	if last := len(idle.workers) - 1; last >= 0 {
+		w := idle.workers[last]
+		idle.workers = idle.workers[:last]
 		return w
 	}
 	return startWorker()
@@ -72,32 +76,13 @@ func (w worker) serve(there chan struct{}) {
 }
 
 func giveBack(workers ...worker) {
-	waiting.Lock()
-	defer waiting.Unlock()
-	waiting.workers = append(waiting.workers, workers...)
+	idle.Lock()
+	defer idle.Unlock()
+	idle.workers = append(idle.workers, workers...)
 }
 
-// Run has one of the workers do something. It reports false when none is left.
-func (w *Workers) Run(work func()) bool {
-	last := len(w.idle) - 1
-	if last < 0 {
-		return false
-	}
-	next := w.idle[last]
-	w.idle = w.idle[:last]
-	// It may be on its way back from what it did before.
-	next <- work
-	return true
-}
-
-// Close gives back the workers that are left.
-func (w *Workers) Close() {
-	giveBack(w.idle...)
-	w.idle = nil
-}
-
-// spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
-const spareThreads = 8
+// spareThreads is how many threads the runtime has in reserve. Two enter the domain of a command, and hold the first thread meanwhile.
+const spareThreads = 10
 
 // reserve is what ReserveThreads made sure of.
 var reserve struct {
@@ -147,13 +132,6 @@ func startThreads(n int) {
 	there.Wait()
 	close(release)
 	done.Wait()
-}
-
-// ReserveStart has the threads ready that the start of a command takes, so that it needs none that it might not get.
-func ReserveStart() {
-	const starting = 2 // enters the domain, and holds the first thread meanwhile
-	StartWorkers().Close()
-	ReserveThreads(spareThreads + starting)
 }
 
 // OnThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and

@@ -12,7 +12,7 @@ import (
 func TestEachCommandHasThreadsInReserve(t *testing.T) {
 	for range 4 {
 		OnThreadOfItsOwn(func() {}) // as the start of a stage
-		workers := StartWorkers()
+		ReserveWorkers()
 		time.Sleep(20 * time.Millisecond) // The runtime starts threads late that it has asked for.
 		before := threads(t)
 		var pipe [2]int
@@ -34,7 +34,6 @@ func TestEachCommandHasThreadsInReserve(t *testing.T) {
 			<-ended
 		}
 		unix.Close(pipe[0])
-		workers.Close()
 		if after > before {
 			t.Fatalf("%d threads became %d", before, after)
 		}
@@ -54,17 +53,13 @@ func threads(t *testing.T) int {
 func TestWorkersComeBack(t *testing.T) {
 	seen := map[int]bool{}
 	for range 100 {
-		w := StartWorkers()
 		ended := make(chan int)
-		for range MaxWorkers - 1 {
-			if !w.Run(func() { ended <- unix.Gettid() }) {
-				t.Fatal("there are fewer workers than there may be")
-			}
+		for range MaxWorkers {
+			OnWorker(func() { ended <- unix.Gettid() })
 		}
-		for range MaxWorkers - 1 {
+		for range MaxWorkers {
 			seen[<-ended] = true
 		}
-		w.Close()
 	}
 	// Some may be on their way back when the next are taken.
 	if len(seen) > 2*MaxWorkers {
@@ -72,13 +67,5 @@ func TestWorkersComeBack(t *testing.T) {
 	}
 	if seen[unix.Getpid()] {
 		t.Error("a worker is the first thread, which is the parent of orphans")
-	}
-	w := StartWorkers()
-	defer w.Close()
-	for range MaxWorkers {
-		w.Run(func() {})
-	}
-	if w.Run(func() {}) {
-		t.Error("there are more workers than there may be")
 	}
 }

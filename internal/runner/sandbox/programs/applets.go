@@ -49,22 +49,21 @@ const maxAnswers = 256
 // answers are those of the files that were asked: whether they run applets inside. Who prepares a domain owns them.
 var answers = map[fileVersion]bool{}
 
-// Ask runs a command that may execute one program, by the names of its shell and starters, and nothing else. It returns how the command
+// ask runs a command that may execute one program, by the names of its shell and starters, and nothing else. It returns how the command
 // ended.
-type Ask func(program string, argv []string) (result.Outcome, error)
+type ask func(program string, argv []string) (result.Outcome, error)
 
-// AskMultiCall finds out which of the listed multi-call programs run their applets without executing them. Each file is asked
-// once in this process. One that doesn't show what it does counts as one that does: it could run anything unseen.
-func (l *List) AskMultiCall(ask Ask) error {
+// AskMultiCall returns which of the listed multi-call programs run their applets without executing them: nothing holds what they run. Each
+// file is asked once in this process. One that doesn't show what it does counts as one that does: it could run anything unseen.
+func (l *List) AskMultiCall(ask ask) (unheld []string, err error) {
 	for _, p := range l.files {
 		if !p.isMany {
 			continue
 		}
 		inside, known := answers[p.version]
 		if !known {
-			var err error
 			if inside, known, err = p.runsInside(ask); err != nil {
-				return fmt.Errorf("ask %q whether it executes its applets: %w", p.path, err)
+				return nil, fmt.Errorf("ask %q whether it executes its applets: %w", p.path, err)
 			}
 			if known {
 				remember(p.version, inside)
@@ -75,7 +74,7 @@ func (l *List) AskMultiCall(ask Ask) error {
 		}
 	}
 	slices.Sort(l.unheld)
-	return nil
+	return l.unheld, nil
 }
 
 func remember(v fileVersion, inside bool) {
@@ -85,12 +84,9 @@ func remember(v fileVersion, inside bool) {
 	answers[v] = inside
 }
 
-// UnheldApplets are the listed multi-call programs whose applets nothing holds, after AskMultiCall.
-func (l *List) UnheldApplets() []string { return l.unheld }
-
 // runsInside asks a program whether it runs its applets inside, until it has shown it. A program that
 // shows nothing counts as one that does.
-func (p *program) runsInside(ask Ask) (inside, isShown bool, err error) {
+func (p *program) runsInside(ask ask) (inside, isShown bool, err error) {
 	questions := p.questions()
 	isShown = len(questions) == 0 // none of its names starts anything
 	for _, argv := range questions {
@@ -159,7 +155,7 @@ func quoteWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// AllowStarters lets the listed programs be executed by the names of their shells and starters alone, as Ask demands.
+// AllowStarters lets the listed programs be executed by the names of their shells and starters alone, as AskMultiCall demands.
 func (l *List) AllowStarters() {
 	names := map[string]bool{}
 	for _, shell := range shells {

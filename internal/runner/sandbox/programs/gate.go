@@ -74,14 +74,23 @@ func (g *Gate) handleMemory(n *kernel.Notification) {
 	}
 }
 
-// follow lets an execution go on and compares what really runs.
+// follow lets an execution go on, and judges what really runs.
 func (g *Gate) follow(n *kernel.Notification, v verdict) {
-	err := g.listener.FollowExec(n, func(pid int) bool { return g.compare(pid, &v) })
+	err := g.listener.FollowExec(n, g.isAsJudged)
 	switch {
 	case err == nil:
 		g.wake()
 	case !errors.Is(err, unix.ESRCH) && g.listener.IsValid(n.ID):
-		g.refuse(v.path, result.RuleUnreadable)
+		g.observed.addRefused(v.path, result.RuleUnreadable)
 		g.listener.Refuse(n.ID, unix.EACCES)
 	}
+}
+
+// isAsJudged is MayRun of a process that was told to go on: what may not run has changed since.
+func (g *Gate) isAsJudged(pid int) bool {
+	s, isThere := g.started(pid)
+	if s.rule != "" && s.rule != result.RuleName {
+		s.rule = result.RuleChanged
+	}
+	return isThere && g.count(s)
 }

@@ -37,8 +37,8 @@ func readInterpreters(f *openFile) interpreters {
 		return interpreters{unreadable: true}
 	}
 	head = head[:n]
-	if strings.HasPrefix(string(head), "#!") {
-		return interpreters{script: scriptInterpreter(head)}
+	if script := ScriptInterpreter(head); script != "" {
+		return interpreters{script: script}
 	}
 	return readELF(head, func(b []byte, at int64) bool {
 		if at >= 0 && at <= int64(len(head)-len(b)) {
@@ -50,9 +50,16 @@ func readInterpreters(f *openFile) interpreters {
 	})
 }
 
-// scriptInterpreter is the path in a #! line, as the kernel reads it: at most 256 bytes, ended by white space.
-func scriptInterpreter(head []byte) string {
-	line := string(head[2:min(len(head), 256)])
+// MaxScriptLine is how much of a file the kernel looks at for the line of a script.
+const MaxScriptLine = 256
+
+// ScriptInterpreter is the path in the #! line with which a file begins, as the kernel reads it, ended by white space. It is empty for
+// other files.
+func ScriptInterpreter(head []byte) string {
+	line, isScript := strings.CutPrefix(string(head[:min(len(head), MaxScriptLine)]), "#!")
+	if !isScript {
+		return ""
+	}
 	line, _, _ = strings.Cut(line, "\n")
 	line = strings.TrimLeft(line, " \t")
 	if end := strings.IndexAny(line, " \t\x00"); end >= 0 {

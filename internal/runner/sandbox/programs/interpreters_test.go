@@ -17,7 +17,7 @@ func TestTheInterpreterOfAScript(t *testing.T) {
 		"#!" + strings.Repeat("a", 5000): strings.Repeat("a", 254),
 		"#!/bin/sh\r\n":                  "/bin/sh\r",
 	} {
-		if got := scriptInterpreter([]byte(line)); got != want {
+		if got := ScriptInterpreter([]byte(line)); got != want {
 			t.Errorf("%.40q: got %q, want %q", line, got, want)
 		}
 	}

@@ -67,16 +67,8 @@ func (l *List) identify(fd int) (*openFile, error) {
 	return f, nil
 }
 
-// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others and for
-// loaders.
-func (l *List) allowed(f *openFile) *program {
-	if known := l.find(f); known != nil && !known.isLoader {
-		return known
-	}
-	return nil
-}
-
-// find is allowed with loaders: those of programs, those that are listed, and those in listed directories.
+// find returns the listed program that a file is, or one for a file in a listed directory; nil for others. Loaders are among them: those of
+// programs, those that are listed, and those in listed directories.
 func (l *List) find(f *openFile) *program {
 	if l.loaders[f.id] {
 		return &program{path: f.path, interpreters: interpreters{isLoader: true}}
@@ -115,7 +107,8 @@ func (l *List) Allows(path string) bool {
 		return false
 	}
 	defer f.close()
-	return l.allowed(f) != nil
+	p := l.find(f)
+	return p != nil && !p.isLoader
 }
 
 // Report says what of the list holds.

@@ -25,8 +25,8 @@ type verdict struct {
 	path, rule string
 	// asked is the path that was asked for.
 	asked string
-	// script is the script that path is the interpreter of, interpreter the name of one that is still to be judged.
-	script, interpreter string
+	// interpreter is the name of one that is still to be judged.
+	interpreter string
 }
 
 func refusedAs(path, rule string) verdict {
@@ -71,21 +71,17 @@ func (l *List) look(t kernel.Thread, e execution) verdict {
 // judge judges a file.
 func (l *List) judge(t kernel.Thread, f *openFile, asked string, e execution) verdict {
 	p, refused := l.judgeFile(f, f.unlistedRule())
-	switch {
-	case p == nil:
+	if p == nil {
 		return refused
-	case p.multiCall:
-		name, listed := p.calledAs(asked, t.Arguments(e.argv, 2))
-		path := filepath.Join(filepath.Dir(f.path), name)
-		if !listed {
-			return refusedAs(path, result.RuleName)
-		}
-		return verdict{path: path}
-	case p.script != "":
-		return verdict{path: f.path, script: f.path, interpreter: p.script}
-	default:
-		return verdict{path: f.path}
 	}
+	path := f.path
+	if p.multiCall {
+		var rule string
+		if path, rule = p.judgeName(f, asked, t.Arguments(e.argv, 2)); rule != "" {
+			return refusedAs(path, rule)
+		}
+	}
+	return verdict{path: path, interpreter: p.script}
 }
 
 // judgeFile returns the listed program that a file is, or why it may not be executed by any name: rule is that for a file that isn't
@@ -125,11 +121,9 @@ func (l *List) judgeInterpreter(t kernel.Thread, v verdict) verdict {
 	switch {
 	case p == nil:
 		return refused
-	case p.script != "":
-		return verdict{path: f.path, script: v.script, interpreter: p.script}
 	case p.multiCall && !p.names[filepath.Base(v.interpreter)]:
 		return refusedAs(filepath.Join(filepath.Dir(f.path), filepath.Base(v.interpreter)), result.RuleInterpreter)
 	default:
-		return verdict{path: f.path, script: v.script}
+		return verdict{path: f.path, interpreter: p.script}
 	}
 }

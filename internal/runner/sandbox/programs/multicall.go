@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // multiCallNames begin the names of files that are many programs.
@@ -38,6 +40,15 @@ func (p *program) isByArgumentAlone() bool {
 
 // loginShells are names that may follow a dash, which login shells have.
 var loginShells = []string{"sh", "ash", "bash", "hush"}
+
+// judgeName returns the path of the name by which a multi-call program is called, and why it may not run by that; empty if it may.
+func (p *program) judgeName(f *openFile, path string, args []string) (named, rule string) {
+	name, listed := p.calledAs(path, args)
+	if !listed {
+		rule = result.RuleName
+	}
+	return filepath.Join(filepath.Dir(f.path), name), rule
+}
 
 // calledAs returns what a multi-call program is told to be by the path that was executed and its first arguments, and
 // whether it is listed by that name. Programs differ in what they look at, and take any name that they don't know for

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"errors"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -22,17 +21,31 @@ func NewWatch(l *List) *Watch { return &Watch{list: l} }
 // Report adds what was executed and refused to an outcome.
 func (w *Watch) Report(o *result.Outcome) { w.observed.report(o) }
 
-// MayRun reports whether what a process is about to run may run, and counts it. Nobody has looked at it before: the
-// script, if it is one, is looked at by the path that it was executed by. That is a look only, and so is all that holds a script
-// whose interpreter may run: an interpreter reads any script that it may read.
+// MayRun reports whether what a process is about to run may run, and counts it. The script, if it is one, is looked at by the path that
+// it was executed by. That is a look only, and so is all that holds a script whose interpreter may run: an interpreter reads any script
+// that it may read.
 func (w *Watch) MayRun(pid int) bool {
+	s, isThere := w.started(pid)
+	return isThere && w.count(s)
+}
+
+// started is what a process is about to run.
+type started struct {
+	// path is the program, or what may not run, and rule why it may not; empty if it may.
+	path, rule string
+	// script is what the program interprets; empty for no script.
+	script string
+}
+
+// started judges what a process is about to run, by that alone. It is not there if the process was killed.
+func (w *Watch) started(pid int) (s started, isThere bool) {
 	thread := kernel.Thread(pid)
 	f, err := w.running(pid)
 	switch {
 	case err != nil:
-		return w.refuse(thread.Executable(), result.RuleUnreadable)
+		return started{path: thread.Executable(), rule: result.RuleUnreadable}, true
 	case f == nil:
-		return false
+		return s, false
 	}
 	defer f.close()
 	asked := thread.StartedPath()
@@ -40,21 +53,30 @@ func (w *Watch) MayRun(pid int) bool {
 	p := w.list.find(f)
 	switch {
 	case p != nil && p.isLoader:
-		return w.refuse(f.path, result.RuleLoader)
+		return started{path: f.path, rule: result.RuleLoader}, true
 	case p == nil && script != "":
-		return w.refuse(f.path, result.RuleInterpreter)
+		return started{path: f.path, rule: result.RuleInterpreter}, true
 	case p == nil:
-		return w.refuse(f.path, f.unlistedRule())
-	case unlisted == "" && script != "":
-		// The interpreter has the script's path there, which is no name of its own.
-		return w.count(pid, f, p, "/proc/", script)
-	case unlisted == "":
-		return w.count(pid, f, p, asked, script)
-	case unlisted == script:
-		return w.refuse(script, result.RuleNotListed)
-	default:
-		return w.refuse(unlisted, result.RuleInterpreter)
+		return started{path: f.path, rule: f.unlistedRule()}, true
+	case unlisted != "" && unlisted == script:
+		return started{path: script, rule: result.RuleNotListed}, true
+	case unlisted != "":
+		return started{path: unlisted, rule: result.RuleInterpreter}, true
 	}
+	s = started{path: f.path, script: script}
+	if p.multiCall {
+		s.path, s.rule = p.judgeName(f, namePath(asked, script), thread.StartedArguments(2))
+	}
+	return s, true
+}
+
+// namePath is the path that names a program which was executed by a path. What interprets a script has the script's there, which says
+// nothing of itself.
+func namePath(asked, script string) string {
+	if script != "" {
+		return "/proc/"
+	}
+	return asked
 }
 
 // scripts are those that lead from a path to the program that runs: the first one, and the first that isn't listed. Each is empty if there
@@ -84,29 +106,6 @@ func (w *Watch) scripts(t kernel.Thread, path string, program *openFile) (first,
 	return first, ""
 }
 
-// compare reports whether what was executed may run, where a verdict let it go on, and counts it.
-func (w *Watch) compare(pid int, v *verdict) bool {
-	f, err := w.running(pid)
-	switch {
-	case err != nil:
-		return w.refuse(v.path, result.RuleChanged)
-	case f == nil:
-		return false
-	}
-	defer f.close()
-	p := w.list.allowed(f)
-	if p == nil {
-		return w.refuse(f.path, result.RuleChanged)
-	}
-	// Its process can have executed another path than the gate has seen. What interprets a script has the script's there, which says
-	// nothing of itself.
-	asked := "/proc/"
-	if v.script == "" {
-		asked = kernel.Thread(pid).StartedPath()
-	}
-	return w.count(pid, f, p, asked, v.script)
-}
-
 // running identifies the program that a process runs. Without an error, nil says that the process was killed.
 func (w *Watch) running(pid int) (*openFile, error) {
 	fd, err := unix.Open(kernel.Thread(pid).Proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -119,25 +118,15 @@ func (w *Watch) running(pid int) (*openFile, error) {
 	return w.list.identify(fd)
 }
 
-// count counts a listed program that runs, and the script that it interprets, if any. One that is many programs may run only by a name that
-// is listed.
-func (w *Watch) count(pid int, f *openFile, p *program, asked, script string) (mayRun bool) {
-	path := f.path
-	if p.multiCall {
-		name, listed := p.calledAs(asked, kernel.Thread(pid).StartedArguments(2))
-		if path = filepath.Join(filepath.Dir(f.path), name); !listed {
-			return w.refuse(path, result.RuleName)
-		}
+// count counts what runs or may not run, and reports which.
+func (w *Watch) count(s started) (mayRun bool) {
+	if s.rule != "" {
+		w.observed.addRefused(s.path, s.rule)
+		return false
 	}
-	if script != "" {
-		w.observed.addExecuted(script)
+	if s.script != "" {
+		w.observed.addExecuted(s.script)
 	}
-	w.observed.addExecuted(path)
+	w.observed.addExecuted(s.path)
 	return true
-}
-
-// refuse counts a program that may not run, and says so.
-func (w *Watch) refuse(path, rule string) (mayRun bool) {
-	w.observed.addRefused(path, rule)
-	return false
 }

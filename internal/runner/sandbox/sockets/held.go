@@ -2,13 +2,11 @@ package sockets
 
 import (
 	"bytes"
-	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +21,6 @@ const (
 	heldShare = 2
 	// minSweep is how many sockets are held before the first sweep, and between two.
 	minSweep = 64
-	// soonSweep is how long a socket is held at most before the next sweep, lateSweep the longest time between two that drop
-	// nothing: what a command closes may hold a port that a process outside the call waits for.
-	soonSweep = time.Second
-	lateSweep = time.Minute
 	// maxConnected is how many given-up sockets are remembered.
 	maxConnected = 64
 )
@@ -40,12 +34,8 @@ type heldSockets struct {
 	connected []uint64
 	// sweeping is held by whoever sweeps, so that a socket has time between two.
 	sweeping sync.Mutex
-	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when the timer begins it in any case (zero
-	// for never), and sweepEvery the time between two that way.
-	sweepAt    int
-	nextSweep  time.Time
-	sweepEvery time.Duration
-	sweepTimer *time.Timer
+	// sweepAt is the number of held sockets at which the next sweep is due.
+	sweepAt int
 	// ready is an epoll instance with the sockets that connect.
 	ready int
 	// closed says that the sockets were given up: what still connects one keeps nothing.
@@ -57,13 +47,7 @@ func newHeldSockets() (*heldSockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, sweepEvery: soonSweep, ready: ready}
-	h.sweepTimer = time.AfterFunc(math.MaxInt64, func() {
-		h.sweeping.Lock()
-		defer h.sweeping.Unlock()
-		h.sweep()
-	})
-	return h, nil
+	return &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready}, nil
 }
 
 // find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
@@ -106,23 +90,12 @@ func (h *heldSockets) isSweepDue(limit int) bool {
 	return len(h.sockets) >= min(h.sweepAt, limit)
 }
 
-// sweepWithin sets the timer, unless it is set to an earlier time.
-func (h *heldSockets) sweepWithin(every time.Duration) {
-	next := time.Now().Add(every)
-	if h.nextSweep.IsZero() || h.nextSweep.After(next) {
-		h.nextSweep, h.sweepEvery = next, every
-		h.sweepTimer.Reset(every)
-	}
-}
-
-// sweep drops the sockets that no process has held for two sweeps. The longer nothing changes, the later is the next one: each looks
-// at all descriptors of all processes.
+// sweep drops the sockets that no process has held for two sweeps.
 func (h *heldSockets) sweep() {
 	candidates := h.candidates(func(s *socket) bool { return s.given })
 	used := socketsInUse()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	every := min(2*h.sweepEvery, lateSweep)
 	for _, s := range candidates {
 		switch {
 		case used[s.inode]:
@@ -131,14 +104,9 @@ func (h *heldSockets) sweep() {
 			h.drop(s)
 		default:
 			s.suspect = true
-			every = soonSweep
 		}
 	}
 	h.sweepAt = len(h.sockets) + minSweep
-	h.nextSweep = time.Time{}
-	if len(h.sockets) > 0 {
-		h.sweepWithin(every)
-	}
 }
 
 // candidates are the sockets that satisfy a condition.
@@ -238,7 +206,6 @@ func (h *heldSockets) Close() {
 		h.drop(s)
 	}
 	unix.Close(h.ready)
-	h.sweepTimer.Stop()
 }
 
 // socketsInUse are the inodes of the sockets that processes of this user hold, without this process.

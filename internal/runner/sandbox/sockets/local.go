@@ -38,7 +38,7 @@ func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) un
 		}
 		raw = append(raw[:leastAddress:leastAddress], kernel.FDPath(peer)+"\x00"...)
 	}
-	defer func() { closePeer(peer) }()
+	defer func() { unix.Close(peer) }()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch s := g.sockets[inode]; {
@@ -63,7 +63,7 @@ func (g *Gate) connectLocal(c *kernel.Notification, inode uint64, raw []byte) un
 // the server is there. Nothing else waits then.
 func (g *Gate) connectStream(s *socket, id uint64, limit time.Duration, raw []byte, peer int) {
 	errno := g.connectPatiently(s, id, limit, raw)
-	closePeer(peer)
+	unix.Close(peer)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.connecting = false
@@ -119,14 +119,8 @@ func (g *Gate) isWaiting(id uint64) bool {
 	return !g.closed && g.listener.IsValid(id)
 }
 
-// noPeer stands for a descriptor of what a Unix socket is being connected to, where there is none.
+// noPeer stands for a descriptor of what a Unix socket is being connected to, where there is none. To close it does nothing.
 const noPeer = -1
-
-func closePeer(fd int) {
-	if fd != noPeer {
-		unix.Close(fd)
-	}
-}
 
 // localName is the name that a Unix socket is bound to, empty for none.
 func localName(fd int) []byte {

@@ -56,7 +56,6 @@ func (g *Gate) handleSocket(c *kernel.Notification) {
 		return
 	}
 	s.given = true
-	g.sweepWithin(soonSweep)
 }
 
 // newSocket makes a socket and holds it.
