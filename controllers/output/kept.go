@@ -78,9 +78,6 @@ func (of *Of) limit(key output.Key) int64 {
 
 // finish tells the source of a stream what became of its process.
 func (s *keptStream) finish(isGone bool) {
-	if s.source == nil {
-		return
-	}
 	s.source.end()
 	if isGone {
 		s.source.lose()

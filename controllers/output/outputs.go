@@ -28,9 +28,8 @@ const (
 )
 
 var (
-	errNoStore     = errors.New("the operator has no output store")
-	errTooMany     = errors.New("too many streams are being stored at the same time; this one waits")
-	errNothingLeft = errors.New("the call's pod is gone")
+	errNoStore = errors.New("the operator has no output store")
+	errTooMany = errors.New("too many streams are being stored at the same time; this one waits")
 )
 
 // Outputs has the streams of calls stored that are more than the status of a call keeps: their parts while the command runs,
@@ -183,7 +182,8 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 }
 
 // Finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
-// result is known. Calling it again changes nothing. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
+// result is known. Calling it again changes nothing. isGone says that the call's pod is gone: what wasn't read by now can't be
+// read any more, and an operator before this one may have stored it.
 func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
 	states = map[output.Key]store.Status{}
 	if o == nil {
@@ -204,9 +204,6 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		c.forgetLost()
 	}
 	for _, key := range keys {
-		if c.streams[key] == nil && isGone {
-			c.streams[key] = &keptStream{err: errNothingLeft}
-		}
 		if !o.start(c, key) {
 			states[key] = store.Status{State: store.Storing, Err: errTooMany}
 			continue
@@ -268,9 +265,7 @@ func (o *Outputs) leave(c *keptCall, remove bool) {
 	c.stopWatching()
 	delete(o.calls, c.Call)
 	for _, s := range c.streams {
-		if s.cancel != nil {
-			s.cancel()
-		}
+		s.cancel()
 	}
 	if remove && len(c.streams) > 0 {
 		o.removals.add(c.UID)
