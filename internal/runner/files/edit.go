@@ -10,8 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
@@ -223,63 +221,23 @@ func (t *editText) whyNotFound(old string, hides bool) string {
 		return "a mark such as " + cutMark + " stands for another text in the file: leave it out of oldString, and name the text before or " +
 			"behind it"
 	}
-	if line := t.invalidLine(old); line > 0 {
+	if line := t.invalidLine(); line > 0 && strings.ContainsFunc(old, func(c rune) bool { return c >= utf8.RuneSelf }) {
 		return fmt.Sprintf("line %d has bytes that aren't UTF-8, which Read shows as U+FFFD and no text matches; change the line with a "+
 			"program such as sed or perl, convert the file with iconv, or write it anew", line)
 	}
 	if strings.Contains(old, "\r\n") && !bytes.Contains(t.text, []byte("\r\n")) {
 		return `the file's lines end with "\n", not with "\r\n"`
 	}
-	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(t.text), norm.NFC.Bytes([]byte(old))) {
-		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
-			"leave the letters with accents out of oldString"
-	}
 	return "compare it with what Read returns, white space included"
 }
 
-// invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if
-// there is none. Whoever has seen the line as text has another character there, or guesses it.
-func (t *editText) invalidLine(old string) int {
-	lines, number := strings.Split(old, "\n"), 0
-	// The first and the last line of the text can be parts of lines.
-	var parts []string
-	whole := map[string]bool{}
-	for i, line := range lines {
-		seen := strings.TrimSuffix(outlined(line), "\r")
-		switch {
-		case !strings.Contains(seen, otherMark), strings.TrimSpace(seen) == otherMark && !strings.Contains(line, otherMark):
-			// It is ASCII, or has none that a line could be told by.
-		case i == 0, i == len(lines)-1:
-			parts = append(parts, seen)
-		default:
-			whole[seen] = true
-		}
-	}
+// invalidLine returns the number of the first line that isn't UTF-8; 0 if there is none. Whoever has seen it as text has another character
+// there, or guesses it.
+func (t *editText) invalidLine() (number int) {
 	for line := range bytes.Lines(t.text) {
-		if number++; utf8.Valid(line) {
-			continue
-		}
-		seen := strings.TrimRight(outlined(string(line)), "\r\n")
-		if whole[seen] || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(seen, part) }) {
+		if number++; !utf8.Valid(line) {
 			return number
 		}
 	}
 	return 0
-}
-
-const otherMark = "\uFFFD"
-
-// outlined has a mark for each run of characters that aren't ASCII.
-func outlined(text string) string {
-	inRun := false
-	return strings.Map(func(c rune) rune {
-		wasInRun := inRun
-		switch inRun = c >= utf8.RuneSelf; {
-		case inRun && wasInRun:
-			return -1
-		case inRun:
-			return utf8.RuneError
-		}
-		return c
-	}, text)
 }
