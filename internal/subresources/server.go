@@ -142,7 +142,7 @@ func New(o Options) (*Server, error) {
 	reviews := &reviews{
 		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
 		reviewer: &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock},
-		slots:    newSlots("reviews", maxReviews, o.Clock), stopping: stopping,
+		slots:    newSlots(stopping, "reviews", maxReviews, o.Clock),
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -160,11 +160,11 @@ func New(o Options) (*Server, error) {
 	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{
 		log: &endpoint{
 			methods: []string{http.MethodGet, http.MethodHead},
-			slots:   newSlots("readers of output", maxReaders, o.Clock), serve: logs.serve, stopping: stopping,
+			slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
 		},
 		proxy: &endpoint{
 			methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
-			slots: newSlots("transfers", maxTransfers, o.Clock), serve: proxy.serve, stopping: stopping,
+			slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
 		},
 		reviews: reviews,
 	})); err != nil {
