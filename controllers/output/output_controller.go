@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	after := call.DeepCopy()
 	of.SetStored(&after.Status, call.Generation, now, states)
-	dropHints(call, &after.Status)
+	of.dropHints(call, &after.Status)
 	return ctrl.Result{}, r.write(ctx, call, after)
 }
 

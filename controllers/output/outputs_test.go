@@ -89,10 +89,10 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: true}}
 		key := of.key(output.Stdout)
 		of.SetStored(s, 1, time.Unix(1, 0), map[output.Key]store.Status{key: {State: store.Storing}})
-		AddHints(call, s)
+		of.AddHints(call, s)
 		hinted := s.Output
 		of.SetStored(s, 1, time.Unix(2, 0), map[output.Key]store.Status{key: {State: store.Lost, Kept: c.kept}})
-		dropHints(call, s)
+		of.dropHints(call, s)
 		if want := map[bool]string{true: hinted, false: "first and last part\n\nTook 1.0s"}[c.want]; s.Output != want {
 			t.Errorf("%s: %q", name, s.Output)
 		}
