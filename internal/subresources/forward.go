@@ -69,10 +69,16 @@ func newForwarder(leader Leader, own *certificate) *forwarder {
 	}
 }
 
-// serve passes a request on. Nothing has been written when it returns an error. An answer that breaks off does so here too, unless it is a
-// follow, which goes on elsewhere.
+// isNeeded says that the leader is another replica.
+func (f *forwarder) isNeeded() bool { return f != nil && !f.leader.IsHere() }
+
+// serve passes a request on, but not twice. Nothing has been written when it returns an error. An answer that breaks off does so here too,
+// unless it is a follow, which goes on elsewhere.
 func (f *forwarder) serve(q *exchange, isFollow bool) (failed error) {
 	r, h := q.r, q.Header()
+	if r.Header.Get(headerForwarded) != "" {
+		return unavailable("this replica isn't the leader any more")
+	}
 	address, err := f.leader.Address(r.Context())
 	if err != nil {
 		return unavailable("the operator's leader can't be found: %s", err.Error())
@@ -108,14 +114,6 @@ func (f *forwarder) serve(q *exchange, isFollow bool) (failed error) {
 			panic(broken)
 		}
 	}()
-	// The leader says all of it.
-	for name := range h {
-		if strings.HasPrefix(name, "Toolcall-") {
-			h.Del(name)
-		}
-	}
-	dropContentHeaders(h)
-	h.Del("X-Content-Type-Options")
 	if f.moves.Allow() {
 		// HTTP/2 says GOAWAY: the connection carries what is under way, and the API server makes another one for what comes. Sooner or
 		// later that leads to the leader, and nothing needs to be passed on.

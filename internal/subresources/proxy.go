@@ -56,11 +56,8 @@ func (p *proxy) serve(q *exchange) error {
 	default:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there are proxy/files and proxy/input")
 	}
-	if p.forwarder != nil && !p.forwarder.leader.IsHere() {
+	if p.forwarder.isNeeded() {
 		// The leader asks all that there is to ask.
-		if q.r.Header.Get(headerForwarded) != "" {
-			return unavailable("this replica isn't the leader any more")
-		}
 		return p.forwarder.serve(q, false)
 	}
 	began := p.clock.Now()

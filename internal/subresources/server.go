@@ -157,17 +157,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{
-		log: &endpoint{
-			methods: []string{http.MethodGet, http.MethodHead},
-			slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
-		},
-		proxy: &endpoint{
-			methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
-			slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
-		},
-		reviews: reviews,
-	})); err != nil {
+	group := newGroup(scheme, codecs, &endpoint{
+		methods: []string{http.MethodGet, http.MethodHead},
+		slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
+	}, &endpoint{
+		methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
+		slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
+	}, reviews)
+	if err := server.generic.InstallAPIGroups(group); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil
