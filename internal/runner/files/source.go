@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -81,28 +80,12 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 	case end < s.Size:
 		return false, nil
 	}
-	if err := s.check(); err != nil {
+	if err := s.check(false); err != nil {
 		return false, err
 	}
 	s.SHA256 = hexSum(s.sum)
 	sums.add(&s.before, s.opened, s.SHA256)
 	return true, nil
-}
-
-func (s *Source) changed() error {
-	return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(s.Path))
-}
-
-// check says whether the file was written to since it was opened, as far as its times and its size tell.
-func (s *Source) check() error {
-	after, err := sys.Fstat(s.fd)
-	if err != nil {
-		return sys.FileError("read", s.Path, err)
-	}
-	if after.Size != s.Size || after.Mtim != s.before.Mtim {
-		return s.changed()
-	}
-	return nil
 }
 
 // ReadAt fills a buffer from an offset, up to the end of the file. Where all of the file was read in its order, the last part
@@ -127,7 +110,7 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 	if want == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
-	return want, s.check()
+	return want, s.check(false)
 }
 
 const (
