@@ -107,7 +107,7 @@ func (o *Outputs) Watch(of Of) {
 // enter takes a call in. One of the same name that was there before is gone. It needs the lock.
 func (o *Outputs) enter(of Of) *keptCall {
 	if c := o.calls[of.Call]; c != nil {
-		o.leave(c, true)
+		o.leave(c)
 	}
 	c := &keptCall{Of: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
 	o.calls[of.Call] = c
@@ -219,15 +219,6 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 	return states, c.reported
 }
 
-// cancel gives up what isn't stored of a call.
-func (o *Outputs) cancel(of Of) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c := o.calls[of.Call]; c != nil && c.UID == of.UID {
-		o.leave(c, false)
-	}
-}
-
 // Release forgets a call whose status says the last about its output.
 func (o *Outputs) Release(call types.NamespacedName, uid types.UID) {
 	if o == nil {
@@ -242,7 +233,7 @@ func (o *Outputs) Release(call types.NamespacedName, uid types.UID) {
 	c.stopWatching()
 	delete(o.calls, call)
 	for _, s := range c.streams {
-		// Nobody asked for what isn't stored by now. What is can be read.
+		// Nobody asked for what isn't stored by now, or it took too long. What is stored can be read.
 		s.finish(true)
 	}
 }
@@ -256,18 +247,18 @@ func (o *Outputs) ForgetOthers(call types.NamespacedName, except types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.calls[call]; c != nil && c.UID != except {
-		o.leave(c, true)
+		o.leave(c)
 	}
 }
 
-// leave takes a call out, and ends its writers. It needs the lock.
-func (o *Outputs) leave(c *keptCall, remove bool) {
+// leave takes a call out that is gone, ends its writers, and has removed what they stored. It needs the lock.
+func (o *Outputs) leave(c *keptCall) {
 	c.stopWatching()
 	delete(o.calls, c.Call)
 	for _, s := range c.streams {
 		s.cancel()
 	}
-	if remove && len(c.streams) > 0 {
+	if len(c.streams) > 0 {
 		o.removals.add(c.UID)
 	}
 }
