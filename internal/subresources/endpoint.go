@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // endpoint is a subresource of which each request has a slot while it is served.
@@ -30,6 +32,8 @@ type exchange struct {
 	// object is what has the subresource, path what follows it.
 	object types.NamespacedName
 	path   string
+	// session is the session whose pod is meant; nil until it was read, and the user may use it.
+	session *v1alpha1.ToolSession
 }
 
 var _ rest.Connecter = &endpoint{}
