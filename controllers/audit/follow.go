@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,14 +22,17 @@ type kind struct {
 	// ended selects those that have ended, or all where the API server can't.
 	ended fields.Selector
 	id    func(uid string) string
+	// one and list are empty.
+	one  client.Object
+	list client.ObjectList
 }
 
 const kindCall = "ToolCall"
 
 var kinds = []kind{
-	{kindCall, apicache.Finished(), audit.CallID},
-	{"ToolSession", fields.Everything(), audit.SessionID},
-	{"ToolCallApproval", fields.Everything(), audit.ApprovalID},
+	{kindCall, apicache.Finished(), audit.CallID, &v1alpha1.ToolCall{}, &v1alpha1.ToolCallList{}},
+	{"ToolSession", fields.Everything(), audit.SessionID, &v1alpha1.ToolSession{}, &v1alpha1.ToolSessionList{}},
+	{"ToolCallApproval", fields.Everything(), audit.ApprovalID, &v1alpha1.ToolCallApproval{}, &v1alpha1.ToolCallApprovalList{}},
 }
 
 // recordOf is the record of an object that has ended or is gone; nil for another one.
@@ -88,15 +90,6 @@ type follower struct {
 	isWatching bool
 }
 
-// newObject makes an object of the kind, or a list of them with the suffix List.
-func newObject[T runtime.Object](f *follower, suffix string) (made T, err error) {
-	o, err := f.Client.Scheme().New(v1alpha1.GroupVersion.WithKind(f.name + suffix))
-	if err != nil {
-		return made, fmt.Errorf("make a %s%s: %w", f.name, suffix, err)
-	}
-	return o.(T), nil
-}
-
 // follow records what has ended, and then what ends or is deleted, until the watch breaks off.
 func (f *follower) follow(ctx context.Context) error {
 	version, err := f.catchUp(ctx)
@@ -105,12 +98,8 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	f.setWatching(true)
 	defer f.setWatching(false)
-	list, err := newObject[client.ObjectList](f, "List")
-	if err != nil {
-		return err
-	}
 	// It has no selector: what is deleted before its end is recorded, too.
-	return apicache.Follow(ctx, f.Client, list, client.ListOptions{Namespace: f.namespace}, version, func(o client.Object, isDeleted bool) {
+	return apicache.Follow(ctx, f.Client, f.list, client.ListOptions{Namespace: f.namespace}, version, func(o client.Object, isDeleted bool) {
 		f.look(ctx, o, isDeleted)
 	})
 }
@@ -151,10 +140,7 @@ func (f *follower) readUnrecorded(ctx context.Context, metadata *metav1.PartialO
 	if f.has(metadata.UID) {
 		return nil
 	}
-	o, err := newObject[client.Object](f, "")
-	if err != nil {
-		return err
-	}
+	o := f.one.DeepCopyObject().(client.Object)
 	if err := f.Client.Get(ctx, client.ObjectKeyFromObject(metadata), o); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read what has ended: %w", err)
 	} else if err == nil {
