@@ -149,12 +149,9 @@ const (
 )
 
 func (c *calls) read(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
-	if found, ok := c.stored.Get(name); ok {
-		known := found.(*v1alpha1.ToolCall)
-		// Without a UID, the one that there is now is meant.
-		if known.UID == uid || uid == "" && c.isUnchanged(ctx, known) {
-			return known, nil
-		}
+	// Without a UID, the one that there is now is meant.
+	if found, ok := c.stored.Get(name); ok && found.(*v1alpha1.ToolCall).UID == uid {
+		return found.(*v1alpha1.ToolCall), nil
 	}
 	call := &v1alpha1.ToolCall{}
 	err := c.live.Get(ctx, name, call)
@@ -162,14 +159,6 @@ func (c *calls) read(ctx context.Context, name types.NamespacedName, uid types.U
 		c.stored.Add(name, call, storedTTL)
 	}
 	return call, err
-}
-
-// isUnchanged says whether a call is still there as it was read. It asks for the metadata alone, which is small.
-func (c *calls) isUnchanged(ctx context.Context, known *v1alpha1.ToolCall) bool {
-	now := &metav1.PartialObjectMetadata{}
-	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	err := c.live.Get(ctx, client.ObjectKeyFromObject(known), now)
-	return err == nil && now.UID == known.UID && now.ResourceVersion == known.ResourceVersion
 }
 
 // again reads the same call once more: out of memory while it hasn't ended, which costs little to ask for often.
