@@ -35,7 +35,7 @@ type Auditor struct {
 	Client client.WithWatch
 	// Objects looks up environments and policies.
 	Objects apicache.Reader
-	// Requesters say for whose requester admission vouches; nobody's where it is nil.
+	// Requesters say for whose requester admission vouches.
 	Requesters *access.Requesters
 	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
@@ -102,10 +102,10 @@ func (a *Auditor) HasCall(uid types.UID) bool {
 	return slices.ContainsFunc(calls, func(f *follower) bool { return f.has(uid) })
 }
 
-// environment is what the record of an object of a namespace says of its environment. An environment or a policy that can't be read lets
-// no arguments be recorded.
-func (a *Auditor) environment(ctx context.Context, namespace string, resolved *v1alpha1.ResolvedEnvironment) audit.About {
-	about := audit.About{}
+// about is what the record of an object of a namespace says besides the object. An environment or a policy that can't be read lets no
+// arguments be recorded.
+func (a *Auditor) about(ctx context.Context, namespace string, resolved *v1alpha1.ResolvedEnvironment, isDeleted, isVouched bool) audit.About {
+	about := audit.About{Now: a.Clock.Now(), IsDeleted: isDeleted, IsVouched: isVouched}
 	if resolved == nil || resolved.Name == "" {
 		return about
 	}

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/audit"
 )
@@ -43,36 +42,25 @@ func (a *Auditor) recordOf(ctx context.Context, o client.Object, isDeleted bool)
 		if !isDeleted && !o.Status.Phase.Terminal() {
 			return nil
 		}
-		r = audit.OfCall(o, about(ctx, a, o, o.Status.Environment, isDeleted, (*access.Requesters).Vouched))
+		r = audit.OfCall(o, a.about(ctx, o.Namespace, o.Status.Environment, isDeleted, isVouched(a.Requesters.Vouched(ctx, o))))
 	case *v1alpha1.ToolSession:
 		if !isDeleted && o.Status.Phase != v1alpha1.SessionEnded {
 			return nil
 		}
-		r = audit.OfSession(o, about(ctx, a, o, o.Status.Environment, isDeleted, (*access.Requesters).SessionVouched))
+		r = audit.OfSession(o, a.about(ctx, o.Namespace, o.Status.Environment, isDeleted, isVouched(a.Requesters.SessionVouched(ctx, o))))
 	case *v1alpha1.ToolCallApproval:
 		if !isDeleted && o.Status.Phase != v1alpha1.ApprovalAccepted && o.Status.Phase != v1alpha1.ApprovalRejected {
 			return nil
 		}
-		r = audit.OfApproval(o, about(ctx, a, o, nil, isDeleted, (*access.Requesters).ApprovalVouched))
+		r = audit.OfApproval(o, a.about(ctx, o.Namespace, nil, isDeleted, isVouched(a.Requesters.ApprovalVouched(ctx, o))))
 	default:
 		return nil
 	}
 	return &r
 }
 
-// about is what the record of an object says besides the object. Admission doesn't vouch for whoever created it while that can't be read.
-func about[T client.Object](
-	ctx context.Context, a *Auditor, o T, resolved *v1alpha1.ResolvedEnvironment, isDeleted bool,
-	vouched func(*access.Requesters, context.Context, T) (bool, string, error),
-) audit.About {
-	about := a.environment(ctx, o.GetNamespace(), resolved)
-	about.Now, about.IsDeleted = a.Clock.Now(), isDeleted
-	if a.Requesters != nil {
-		is, _, err := vouched(a.Requesters, ctx, o)
-		about.IsVouched = err == nil && is
-	}
-	return about
-}
+// isVouched says that admission vouches for whoever created an object, which isn't so while that can't be read.
+func isVouched(is bool, _ string, err error) bool { return err == nil && is }
 
 // follower follows the objects of a kind in a namespace.
 type follower struct {
