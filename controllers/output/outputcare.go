@@ -63,17 +63,12 @@ func (c *OutputCare) Start(ctx context.Context) error {
 	if c.Outputs == nil {
 		return nil
 	}
-	timer := time.NewTimer(firstSweep)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-			c.sweep(ctx)
-			timer.Reset(sweepPause)
-		}
+	select {
+	case <-ctx.Done():
+	case <-time.After(firstSweep):
+		wait.UntilWithContext(ctx, c.sweep, sweepPause)
 	}
+	return nil
 }
 
 // follow has calls looked at which are storing, and the output removed of those that are deleted, until the watch breaks off.
