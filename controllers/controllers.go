@@ -222,6 +222,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	objects := apicache.Reader{Reader: api, Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), requestTimeout)}
 	recorder := mgr.GetEventRecorder(EventSource)
 	finished := &retention.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Schedule: m.Retention, Concurrent: max(o.ConcurrentCalls/4, 1)}
+	if o.Audit != nil {
+		finished.Audit = o.Audit
+	}
 	servings := &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}
 	calls := toolcall.NewReconciler(toolcall.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,

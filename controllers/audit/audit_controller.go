@@ -1,6 +1,6 @@
 // Package audit has a record written of each call and session that has ended, or that was deleted before, and of each
-// decision of a person about a call (follow.go). Nothing waits for
-// it: it watches by itself what the other controllers write, and adds records to a queue.
+// decision of a person about a call (follow.go). It watches by itself what the other controllers write, and adds records to a queue. Nothing
+// waits for it but the deletion of calls that have ended.
 //
 // Which records were written isn't kept in the API: where the audit log is a file, the file says it, so that a record that an
 // operator wrote before it was killed isn't written again. A call that is deleted while no operator runs, and that none had recorded
@@ -9,6 +9,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type Auditor struct {
 	Client client.WithWatch
 	// Objects looks up environments and policies.
 	Objects apicache.Reader
-	// Requesters say for whose requester admission vouches; nobody's where it is nil.
+	// Requesters say for whose requester admission vouches.
 	Requesters *access.Requesters
 	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
@@ -44,6 +45,10 @@ type Auditor struct {
 	Written func() (audit.IDs, error)
 	// Add has a record written.
 	Add func(audit.Record)
+
+	mu sync.Mutex
+	// calls are those of the followers that follow calls.
+	calls []*follower
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch
@@ -63,8 +68,13 @@ func (a *Auditor) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, namespace := range a.Namespaces {
-		for _, k := range []kind{calls, sessions, decisions} {
-			f := &follower{Auditor: a, kind: k, namespace: namespace, written: written}
+		for _, k := range kinds {
+			f := &follower{Auditor: a, kind: k, namespace: namespace, written: written, recorded: map[types.UID]struct{}{}}
+			if k.name == kindCall {
+				a.mu.Lock()
+				a.calls = append(a.calls, f)
+				a.mu.Unlock()
+			}
 			running.Go(func() {
 				wait.UntilWithContext(ctx, func(ctx context.Context) {
 					if err := f.follow(ctx); err != nil && ctx.Err() == nil {
@@ -77,10 +87,25 @@ func (a *Auditor) Start(ctx context.Context) error {
 	return nil
 }
 
-// about is what the record of an object of a namespace says of its environment. An environment or a policy that can't be read lets
-// no arguments be recorded.
-func (a *Auditor) about(ctx context.Context, namespace string, resolved *v1alpha1.ResolvedEnvironment) audit.About {
-	about := audit.About{Now: a.Clock.Now()}
+// IsBehind says that calls may have ended which no HasCall knows: what ended before isn't listed yet, or can't be, or the watch broke off.
+func (a *Auditor) IsBehind() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.calls) == 0 || slices.ContainsFunc(a.calls, func(f *follower) bool { return !f.isWatching })
+}
+
+// HasCall says that a call which has ended has a record, in the log or on its way there.
+func (a *Auditor) HasCall(uid types.UID) bool {
+	a.mu.Lock()
+	calls := a.calls
+	a.mu.Unlock()
+	return slices.ContainsFunc(calls, func(f *follower) bool { return f.has(uid) })
+}
+
+// about is what the record of an object of a namespace says besides the object. An environment or a policy that can't be read lets no
+// arguments be recorded.
+func (a *Auditor) about(ctx context.Context, namespace string, resolved *v1alpha1.ResolvedEnvironment, isDeleted, isVouched bool) audit.About {
+	about := audit.About{Now: a.Clock.Now(), IsDeleted: isDeleted, IsVouched: isVouched}
 	if resolved == nil || resolved.Name == "" {
 		return about
 	}

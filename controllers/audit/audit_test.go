@@ -33,9 +33,10 @@ import (
 // world is a namespace with an audit log, and an operator that does nothing but write it.
 type world struct {
 	*fixture.World
-	path  string
-	lines int
-	stop  func()
+	path    string
+	lines   int
+	stop    func()
+	auditor *auditing.Auditor
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,6 +70,7 @@ func (w *world) lead() (kill func()) {
 		Requesters: &access.Requesters{Reader: fixture.Shared.GetAPIReader()},
 		Namespaces: []string{w.Namespace}, Clock: clock.RealClock{}, Log: logr.Discard(), Written: sink.file.IDs, Add: queue.Add,
 	}
+	w.auditor = auditor
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = queue.Start(ctx) })
@@ -186,6 +188,28 @@ func TestEachCallIsRecordedOnceOverKills(t *testing.T) {
 			t.Errorf("call %s has no record", uid)
 		}
 	}
+}
+
+// Retention asks before it deletes a call. A new leader knows of the calls that the log has as soon as it has listed them.
+func TestACallThatEndedIsKnownToTheNextOperator(t *testing.T) {
+	w := newWorld(t)
+	before, after := w.call("before"), w.call("after")
+	w.end(before)
+	for range 2 {
+		w.lead()
+		fixture.Eventually(t, func() bool { return !w.auditor.IsBehind() })
+		if !w.auditor.HasCall(before.UID) || w.auditor.HasCall(after.UID) {
+			t.Error("it doesn't know which call has ended")
+		}
+		fixture.Eventually(t, func() bool { _, is := w.recorded(before.UID); return is })
+		w.stop()
+	}
+	if !w.auditor.IsBehind() {
+		t.Error("an operator that has stopped knows what ends")
+	}
+	w.lead()
+	w.end(after)
+	fixture.Eventually(t, func() bool { return w.auditor.HasCall(after.UID) })
 }
 
 // tear leaves the beginning of a line in the log.

@@ -45,23 +45,16 @@ type keptStream struct {
 	isTold bool
 }
 
-// status is how far the stream is stored, once its process has ended.
+// status is how far the stream is stored, once its process has ended. What a writer that was stopped has left, the next operator goes on with.
 func (s *keptStream) status() store.Status {
 	if s.writer == nil {
 		return store.Status{State: store.Lost, Err: s.err}
 	}
 	status := s.writer.Status()
-	if status.State != store.Growing && status.State != store.Storing {
-		return status
+	if status.State == store.Growing {
+		status.State = store.Storing
 	}
-	status.State = store.Storing
-	select {
-	case <-s.writer.Done():
-		// It was stopped.
-		return store.Status{State: store.Lost, Err: status.Err}
-	default:
-		return status
-	}
+	return status
 }
 
 func (of *Of) key(stream output.Stream) output.Key {
@@ -78,9 +71,6 @@ func (of *Of) limit(key output.Key) int64 {
 
 // finish tells the source of a stream what became of its process.
 func (s *keptStream) finish(isGone bool) {
-	if s.source == nil {
-		return
-	}
 	s.source.end()
 	if isGone {
 		s.source.lose()

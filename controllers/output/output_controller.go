@@ -96,20 +96,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	states, _ := r.Outputs.Finish(of, storing, now, isGone)
-	if isAnyStoring(states) && now.Before(readable.Add(storeLimit)) {
-		return ctrl.Result{RequeueAfter: host.RetryPause}, nil
-	}
-	if isAnyStoring(states) {
-		r.Outputs.cancel(of)
-		for key, s := range states {
-			if s.State == store.Storing {
-				states[key] = store.Status{State: store.Lost}
-			}
+	isLate := !now.Before(readable.Add(storeLimit))
+	for key, s := range states {
+		switch {
+		case s.State != store.Storing:
+		case !isLate:
+			return ctrl.Result{RequeueAfter: host.RetryPause}, nil
+		default:
+			states[key] = store.Status{State: store.Lost}
 		}
 	}
 	after := call.DeepCopy()
 	of.SetStored(&after.Status, call.Generation, now, states)
-	dropHints(call, &after.Status)
+	of.dropHints(call, &after.Status)
 	return ctrl.Result{}, r.write(ctx, call, after)
 }
 
@@ -166,15 +165,6 @@ func (r *Reconciler) source(ctx context.Context, call *v1alpha1.ToolCall) (keyHa
 	}
 	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Pod}, bound.PodUID)
 	return bound.KeyHash, pod == nil || host.HasPodEnded(pod), err
-}
-
-func isAnyStoring(states map[output.Key]store.Status) bool {
-	for _, s := range states {
-		if s.State == store.Storing {
-			return true
-		}
-	}
-	return false
 }
 
 // Announce tells the world what the output store did of a call.

@@ -202,6 +202,40 @@ func TestOutputWhosePodIsGoneIsLost(t *testing.T) {
 	s.expectStream(call, v1alpha1.StreamLost, 0, v1alpha1.ReasonOutputLost)
 }
 
+// The operator is killed between the write of the last part and that of the status, and the pod is gone when the next one looks.
+func TestOutputThatIsStoredOutlivesItsPodAndItsOperator(t *testing.T) {
+	for name, isAway := range map[string]bool{"the store is there": false, "the store is away at first": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStoring(t)
+			s.Environment("env", fixture.AsDefault)
+			stdout := noise(14, 2<<20)
+			back := s.away()
+			call, p := s.endsWithoutItsStore(stdout)
+			back()
+			<-s.done
+			pod := s.PodNamed(s.Get(call).Status.Pod)
+			p.Conn.Close()
+			s.crash()
+			if err := s.Client.Delete(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if isAway {
+				back := s.away()
+				s.reconcile(call)
+				if state := s.Get(call).Status.Streams.Stdout.State; state != v1alpha1.StreamStoring {
+					t.Errorf("while the store is away it is %s", state)
+				}
+				back()
+			}
+			s.settle(call)
+			s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
+			if !s.isStored(call, output.Stdout, stdout) {
+				t.Error("the store has something else")
+			}
+		})
+	}
+}
+
 func TestAStreamThatTheRunnerDoesNotHaveIsLostAtOnce(t *testing.T) {
 	s := newStoring(t)
 	s.Environment("env", fixture.AsDefault)

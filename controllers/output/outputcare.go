@@ -3,7 +3,6 @@ package output
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,17 +63,12 @@ func (c *OutputCare) Start(ctx context.Context) error {
 	if c.Outputs == nil {
 		return nil
 	}
-	timer := time.NewTimer(firstSweep)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-			c.sweep(ctx)
-			timer.Reset(sweepPause)
-		}
+	select {
+	case <-ctx.Done():
+	case <-time.After(firstSweep):
+		wait.UntilWithContext(ctx, c.sweep, sweepPause)
 	}
+	return nil
 }
 
 // follow has calls looked at which are storing, and the output removed of those that are deleted, until the watch breaks off.
@@ -120,12 +115,11 @@ func (c *OutputCare) sweep(ctx context.Context) {
 // Sweep removes what is stored, for longer than an hour, of calls that aren't there, and says of how many.
 func (c *OutputCare) Sweep(ctx context.Context) (removed int, err error) {
 	known := c.Clock.Now()
-	// Hashes take less memory than UIDs. Two calls with the same one have the output of one of them stay for another hour.
-	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
+	alive := sets.New[types.UID]()
 	for _, namespace := range c.Namespaces {
 		err := apicache.EachPage(ctx, c.Client, "ToolCall", client.ListOptions{Namespace: namespace}, func(page *metav1.PartialObjectMetadataList) error {
 			for i := range page.Items {
-				alive[maphash.String(seed, string(page.Items[i].UID))] = struct{}{}
+				alive.Insert(page.Items[i].UID)
 			}
 			return nil
 		})
@@ -133,8 +127,5 @@ func (c *OutputCare) Sweep(ctx context.Context) (removed int, err error) {
 			return 0, err
 		}
 	}
-	return c.Outputs.store.Sweep(ctx, known, func(uid types.UID) bool {
-		_, is := alive[maphash.String(seed, string(uid))]
-		return is
-	})
+	return c.Outputs.store.Sweep(ctx, known, alive.Has)
 }

@@ -28,9 +28,8 @@ const (
 )
 
 var (
-	errNoStore     = errors.New("the operator has no output store")
-	errTooMany     = errors.New("too many streams are being stored at the same time; this one waits")
-	errNothingLeft = errors.New("the call's pod is gone")
+	errNoStore = errors.New("the operator has no output store")
+	errTooMany = errors.New("too many streams are being stored at the same time; this one waits")
 )
 
 // Outputs has the streams of calls stored that are more than the status of a call keeps: their parts while the command runs,
@@ -108,7 +107,7 @@ func (o *Outputs) Watch(of Of) {
 // enter takes a call in. One of the same name that was there before is gone. It needs the lock.
 func (o *Outputs) enter(of Of) *keptCall {
 	if c := o.calls[of.Call]; c != nil {
-		o.leave(c, true)
+		o.leave(c)
 	}
 	c := &keptCall{Of: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
 	o.calls[of.Call] = c
@@ -183,7 +182,8 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 }
 
 // Finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
-// result is known. Calling it again changes nothing. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
+// result is known. Calling it again changes nothing. isGone says that the call's pod is gone: what wasn't read by now can't be
+// read any more, and an operator before this one may have stored it.
 func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
 	states = map[output.Key]store.Status{}
 	if o == nil {
@@ -204,9 +204,6 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		c.forgetLost()
 	}
 	for _, key := range keys {
-		if c.streams[key] == nil && isGone {
-			c.streams[key] = &keptStream{err: errNothingLeft}
-		}
 		if !o.start(c, key) {
 			states[key] = store.Status{State: store.Storing, Err: errTooMany}
 			continue
@@ -220,15 +217,6 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		}
 	}
 	return states, c.reported
-}
-
-// cancel gives up what isn't stored of a call.
-func (o *Outputs) cancel(of Of) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c := o.calls[of.Call]; c != nil && c.UID == of.UID {
-		o.leave(c, false)
-	}
 }
 
 // Release forgets a call whose status says the last about its output.
@@ -245,7 +233,7 @@ func (o *Outputs) Release(call types.NamespacedName, uid types.UID) {
 	c.stopWatching()
 	delete(o.calls, call)
 	for _, s := range c.streams {
-		// Nobody asked for what isn't stored by now. What is can be read.
+		// Nobody asked for what isn't stored by now, or it took too long. What is stored can be read.
 		s.finish(true)
 	}
 }
@@ -259,20 +247,18 @@ func (o *Outputs) ForgetOthers(call types.NamespacedName, except types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.calls[call]; c != nil && c.UID != except {
-		o.leave(c, true)
+		o.leave(c)
 	}
 }
 
-// leave takes a call out, and ends its writers. It needs the lock.
-func (o *Outputs) leave(c *keptCall, remove bool) {
+// leave takes a call out that is gone, ends its writers, and has removed what they stored. It needs the lock.
+func (o *Outputs) leave(c *keptCall) {
 	c.stopWatching()
 	delete(o.calls, c.Call)
 	for _, s := range c.streams {
-		if s.cancel != nil {
-			s.cancel()
-		}
+		s.cancel()
 	}
-	if remove && len(c.streams) > 0 {
+	if len(c.streams) > 0 {
 		o.removals.add(c.UID)
 	}
 }

@@ -1,5 +1,6 @@
 // Package retention deletes calls that have ended, when their time is up: that which the call says, or its environment, and of a
-// session's calls all but the last sooner. The controller of calls says which have ended; after a restart Seed lists them.
+// session's calls all but the last sooner. With an audit log, none goes before that has it. The controller of calls says which have ended;
+// after a restart Seed lists them.
 package retention
 
 import (
@@ -29,8 +30,9 @@ const (
 	// session do at most: at a hundred a second, etcd would not have room for an hour of them.
 	ttlSecondsOfSession = 300
 	keptOfSession       = 200
-	// readPause is how long to wait before what can't be read is read again.
-	readPause = 5 * time.Second
+	// readPause is how long to wait before what can't be read is read again, and recordPause before the audit log is asked again.
+	readPause   = 5 * time.Second
+	recordPause = time.Second
 )
 
 // Reconciler deletes finished calls.
@@ -40,8 +42,18 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 	// Schedule remembers when.
 	Schedule *Schedule
+	// Audit knows which calls are in the audit log: none is deleted before. It is nil without that log.
+	Audit Audit
 	// Concurrent is how many calls are deleted at the same time.
 	Concurrent int
+}
+
+// Audit is what writes the audit log.
+type Audit interface {
+	// IsBehind says that it doesn't know all calls that have ended.
+	IsBehind() bool
+	// HasCall says that a call that has ended has a record.
+	HasCall(types.UID) bool
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch;delete
@@ -68,6 +80,9 @@ func (r *Reconciler) Keep(ctx context.Context, call *v1alpha1.ToolCall) {
 
 // Reconcile deletes a call if its time is up.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if r.Audit != nil && r.Audit.IsBehind() {
+		return ctrl.Result{RequeueAfter: readPause}, nil
+	}
 	uid, is := r.Schedule.surplus(req.NamespacedName)
 	if !is {
 		// The cache has no finished calls.
@@ -88,6 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, nil
 		}
 		uid = call.UID
+	}
+	if r.Audit != nil && !r.Audit.HasCall(uid) {
+		return ctrl.Result{RequeueAfter: recordPause}, nil
 	}
 	return ctrl.Result{}, r.remove(ctx, req.NamespacedName, uid)
 }

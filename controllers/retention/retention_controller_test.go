@@ -130,4 +130,54 @@ func TestOnlyTheFinishedCallIsDeleted(t *testing.T) {
 	}
 }
 
+// auditLog knows what the test says.
+type auditLog struct {
+	isBehind bool
+	has      types.UID
+}
+
+func (a *auditLog) IsBehind() bool             { return a.isBehind }
+func (a *auditLog) HasCall(uid types.UID) bool { return uid == a.has }
+
+// A new leader, for example, hasn't read back its audit log when calls are due.
+func TestNoCallIsDeletedBeforeTheAuditLogHasIt(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	call := finishedCall()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(call).Build()
+	now := clocktesting.NewFakePassiveClock(start.Add(24 * time.Hour))
+	r := &Reconciler{Client: api, Objects: apicache.Reader{Reader: api, Live: api}, Clock: now, Schedule: NewSchedule(now, func(types.NamespacedName) {})}
+	for _, c := range []struct {
+		log   *auditLog
+		stays bool
+	}{{&auditLog{isBehind: true, has: call.UID}, true}, {&auditLog{has: "other"}, true}, {&auditLog{has: call.UID}, false}} {
+		r.Audit = c.log
+		again, err := r.Reconcile(t.Context(), request(client.ObjectKeyFromObject(call)))
+		if err != nil || (again.RequeueAfter > 0) != c.stays {
+			t.Errorf("with %+v it is looked at again after %s: %v", c.log, again.RequeueAfter, err)
+		}
+		if stays := api.Get(t.Context(), client.ObjectKeyFromObject(call), &v1alpha1.ToolCall{}) == nil; stays != c.stays {
+			t.Errorf("with %+v it stays: %t", c.log, stays)
+		}
+	}
+}
+
+// The calls of a session that are one too many wait as well.
+func TestACallThatIsOneTooManyWaitsForTheAuditLog(t *testing.T) {
+	t.Parallel()
+	now := clocktesting.NewFakePassiveClock(start)
+	r := &Reconciler{Clock: now, Schedule: NewSchedule(now, func(types.NamespacedName) {}), Audit: &auditLog{}}
+	first := endedIn("s", 0)
+	r.Schedule.Ended(first)
+	for i := range keptOfSession {
+		r.Schedule.Ended(endedIn("s", i+1))
+	}
+	if again, err := r.Reconcile(t.Context(), request(client.ObjectKeyFromObject(first))); err != nil || again.RequeueAfter == 0 {
+		t.Errorf("it is looked at again after %s: %v", again.RequeueAfter, err)
+	}
+}
+
 func request(name types.NamespacedName) ctrl.Request { return ctrl.Request{NamespacedName: name} }

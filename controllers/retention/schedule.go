@@ -9,6 +9,7 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -133,18 +134,12 @@ func (s *Schedule) drop(call types.NamespacedName) {
 
 // Start wakes calls until the context ends.
 func (s *Schedule) Start(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			for _, call := range s.take(s.clock.Now()) {
-				s.wake(call)
-			}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		for _, call := range s.take(s.clock.Now()) {
+			s.wake(call)
 		}
-	}
+	}, time.Second)
+	return nil
 }
 
 // take removes the calls whose time has come.

@@ -185,7 +185,7 @@ func (r *Reconciler) storeOutput(o *observation, e *effects, isGone bool) (left 
 	}
 	states, since := r.Outputs.Finish(of, wanted, o.now, isGone)
 	of.SetStored(s, o.call.Generation, o.now, states)
-	output.AddHints(o.call, s)
+	of.AddHints(o.call, s)
 	if !output.IsStoring(s) {
 		return 0
 	}

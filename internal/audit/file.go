@@ -29,26 +29,18 @@ type File struct {
 // fileMode keeps the log from others.
 const fileMode = 0o600
 
-// Write implements Sink. After an error no part of the record is in the file, or it is removed before the next one is written.
+// Write implements Sink. After an error the part of the record that is in the file is removed before the next one is written.
 func (f *File) Write(r Record) error {
 	line := r.line()
 	if err := f.prepare(int64(len(line))); err != nil {
 		return err
 	}
-	if n, err := f.open.Write(line); err != nil {
-		f.removePart(int64(n))
+	if _, err := f.open.Write(line); err != nil {
 		f.Close()
 		return fmt.Errorf("write the record %s: %w", r.ID, err)
 	}
 	f.size += int64(len(line))
 	return nil
-}
-
-// removePart removes the beginning of a line, unless another process has written to the file since.
-func (f *File) removePart(n int64) {
-	if info, err := f.open.Stat(); err == nil && info.Size() == f.size+n {
-		_ = f.open.Truncate(f.size)
-	}
 }
 
 // Close closes the file. Another record opens it again.
@@ -195,22 +187,16 @@ func readIDs(path string, ids IDs, limit int) error {
 		return err
 	}
 	defer file.Close()
-	lines, id, isStart := bufio.NewReaderSize(file, 64<<10), "", true
+	lines := bufio.NewReaderSize(file, 64<<10)
 	for {
-		part, err := lines.ReadSlice('\n')
-		if isStart {
-			id = idOf(part)
-		}
-		isStart = err == nil
+		line, err := lines.ReadBytes('\n')
 		switch {
-		case err == nil:
-			if !ids.add(id, limit) {
-				return nil
-			}
 		case errors.Is(err, io.EOF):
 			return nil
-		case !errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
 			return err
+		case !ids.add(idOf(line), limit):
+			return nil
 		}
 	}
 }

@@ -195,23 +195,3 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		t.Errorf("%d IDs, %v", len(ids), err)
 	}
 }
-
-func TestAFailedWriteLeavesWhatOthersWrote(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "audit.log")
-	old, leader := &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}, &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}
-	defer old.Close()
-	defer leader.Close()
-	write(t, old, record(1))
-	write(t, leader, record(2))
-	before := contentOf(t, path)
-	if old.removePart(10); contentOf(t, path) != before {
-		t.Error("another's record was cut")
-	}
-	if _, err := leader.open.WriteString("0123456789"); err != nil {
-		t.Fatal(err)
-	}
-	if leader.removePart(10); contentOf(t, path) != before {
-		t.Error("a part of a line is left")
-	}
-}

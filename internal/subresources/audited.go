@@ -26,13 +26,13 @@ var transferTypes = map[string]string{
 
 // serveAudited serves a request, and has a record written of each by a user who may use the session, whatever becomes of it: others
 // could fill the log, so that what matters is dropped from it. A question about a file moves nothing.
-func (p *proxy) serveAudited(q *proxied, serve func(*proxied) error) (err error) {
+func (p *proxy) serveAudited(q *exchange, serve func(*exchange) error) (err error) {
 	if p.record == nil || transferTypes[q.r.Method] == "" {
 		return serve(q)
 	}
 	isOver := false
 	defer func() {
-		if q.found != nil {
+		if q.session != nil {
 			p.record(p.transferRecord(q, outcomeOf(q.peer, err, isOver)))
 		}
 	}()
@@ -42,8 +42,8 @@ func (p *proxy) serveAudited(q *proxied, serve func(*proxied) error) (err error)
 }
 
 // transferRecord is the record of a request.
-func (p *proxy) transferRecord(q *proxied, outcome *audit.Outcome) audit.Record {
-	session, parameters := q.found, q.r.URL.Query()
+func (p *proxy) transferRecord(q *exchange, outcome *audit.Outcome) audit.Record {
+	session, parameters := q.session, q.r.URL.Query()
 	record := audit.Record{
 		Schema: audit.Schema, ID: "transfer/" + string(uuid.NewUUID()), Time: metav1.NewMicroTime(p.clock.Now()), Kind: audit.KindTransfer,
 		Namespace: q.object.Namespace, Name: q.object.Name, UID: string(session.UID),

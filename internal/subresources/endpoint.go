@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // endpoint is a subresource of which each request has a slot while it is served.
@@ -20,8 +22,6 @@ type endpoint struct {
 	slots   *slots
 	// serve answers a request. Nothing has been written when it returns an error.
 	serve func(*exchange) error
-	// stopping ends when the server stops.
-	stopping context.Context
 }
 
 // exchange is a request that was let in, and its client.
@@ -32,6 +32,8 @@ type exchange struct {
 	// object is what has the subresource, path what follows it.
 	object types.NamespacedName
 	path   string
+	// session is the session whose pod is meant; nil until it was read, and the user may use it.
+	session *v1alpha1.ToolSession
 }
 
 var _ rest.Connecter = &endpoint{}
@@ -56,25 +58,16 @@ func (e *endpoint) Connect(ctx context.Context, name string, _ runtime.Object, r
 		a.path = info.Parts[3]
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := e.admit(w, r, &a); err != nil {
+		// Before anything is asked for that costs more, since the API server doesn't bound these requests.
+		err := e.slots.admit(w, r, who.GetName(), a.object.Namespace, func(p *peer, r *http.Request) error {
+			a.peer, a.r = p, r
+			return e.serve(&a)
+		})
+		if err != nil {
 			dropContentHeaders(w.Header())
 			responder.Error(err)
 		}
 	}), nil
-}
-
-// admit serves a request once it has a slot: before anything is asked for that costs more, since the API server doesn't bound these
-// requests.
-func (e *endpoint) admit(w http.ResponseWriter, r *http.Request, a *exchange) (err error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(e.stopping, cancel)()
-	a.r = r.WithContext(ctx)
-	if a.peer, err = e.slots.admit(w, a.r, a.who.GetName(), a.object.Namespace, cancel); err != nil {
-		return err
-	}
-	defer a.slot.leave()
-	return a.slot.orGaveWay(e.serve(a))
 }
 
 // dropContentHeaders leaves the rest for an answer that is an error.

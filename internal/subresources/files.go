@@ -26,7 +26,7 @@ import (
 const bodyTimeout = time.Minute
 
 // serveFiles reads, writes or deletes a file.
-func (p *proxy) serveFiles(q *proxied) error {
+func (p *proxy) serveFiles(q *exchange) error {
 	r := q.r
 	asked, err := parseFileRequest(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *proxy) serveFiles(q *proxied) error {
 	if err := p.open(ctx, q); err != nil {
 		return err
 	}
-	session := q.found
+	session := q.session
 	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (p *proxy) serveFiles(q *proxied) error {
 		return err
 	}
 	defer leave()
-	f := &fileAnswer{proxy: p, exchange: q.exchange, request: asked, rules: *decision.Files}
+	f := &fileAnswer{proxy: p, exchange: q, request: asked, rules: *decision.Files}
 	if asked.kind == wire.TransferWrite && f.rules.MaxWriteBytes > 0 && r.ContentLength > f.rules.MaxWriteBytes {
 		return transferFailed(&dispatch.TransferError{
 			Reason:  v1alpha1.ReasonFileTooLarge,

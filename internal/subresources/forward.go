@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -70,10 +69,16 @@ func newForwarder(leader Leader, own *certificate) *forwarder {
 	}
 }
 
-// serve passes a request on. Nothing has been written when it returns an error. An answer that breaks off does so here too, unless it is a
-// follow, which goes on elsewhere.
+// isNeeded says that the leader is another replica.
+func (f *forwarder) isNeeded() bool { return f != nil && !f.leader.IsHere() }
+
+// serve passes a request on, but not twice. Nothing has been written when it returns an error. An answer that breaks off does so here too,
+// unless it is a follow, which goes on elsewhere.
 func (f *forwarder) serve(q *exchange, isFollow bool) (failed error) {
 	r, h := q.r, q.Header()
+	if r.Header.Get(headerForwarded) != "" {
+		return unavailable("this replica isn't the leader any more")
+	}
 	address, err := f.leader.Address(r.Context())
 	if err != nil {
 		return unavailable("the operator's leader can't be found: %s", err.Error())
@@ -109,14 +114,6 @@ func (f *forwarder) serve(q *exchange, isFollow bool) (failed error) {
 			panic(broken)
 		}
 	}()
-	// The leader says all of it.
-	for name := range h {
-		if strings.HasPrefix(name, "Toolcall-") {
-			h.Del(name)
-		}
-	}
-	dropContentHeaders(h)
-	h.Del("X-Content-Type-Options")
 	if f.moves.Allow() {
 		// HTTP/2 says GOAWAY: the connection carries what is under way, and the API server makes another one for what comes. Sooner or
 		// later that leads to the leader, and nothing needs to be passed on.
@@ -171,8 +168,8 @@ type LeaseLeader struct {
 	// Clock tells for how long an answer about the leader counts.
 	Clock clock.PassiveClock
 
-	asking  singleflight.Group
-	mu      sync.Mutex
+	asking singleflight.Group
+	// Whoever is asking alone uses these: what was read last, and when.
 	address string
 	asked   time.Time
 }
@@ -191,37 +188,26 @@ func (l *LeaseLeader) IsHere() bool {
 
 // Address is where the replica is that holds the Lease; empty when none does. All who ask at the same time wait for one answer.
 func (l *LeaseLeader) Address(ctx context.Context) (string, error) {
-	if address, known := l.known(); known {
-		return address, nil
-	}
-	answer := l.asking.DoChan(l.Name, func() (any, error) {
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
-		defer cancel()
-		return l.read(reading)
-	})
+	answer := l.asking.DoChan(l.Name, func() (any, error) { return l.read(context.WithoutCancel(ctx)) })
 	select {
 	case a := <-answer:
-		address, _ := a.Val.(string)
-		return address, a.Err
+		return a.Val.(string), a.Err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
-// known is what was read a moment ago.
-func (l *LeaseLeader) known() (address string, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.address, !l.asked.IsZero() && l.Clock.Since(l.asked) < leaderTTL
-}
-
+// read reads the Lease, unless it was read a moment ago.
 func (l *LeaseLeader) read(ctx context.Context) (string, error) {
+	if !l.asked.IsZero() && l.Clock.Since(l.asked) < leaderTTL {
+		return l.address, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
 	lease, err := l.Leases.Get(ctx, l.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("get the operator's Lease: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.asked = l.Clock.Now()
 	l.address = addressOf(lease, l.Port, l.asked)
 	return l.address, nil

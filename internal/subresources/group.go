@@ -64,26 +64,20 @@ type subresource struct {
 	rest.Connecter
 }
 
-// served is what the group consists of.
-type served struct {
-	log, proxy rest.Connecter
-	reviews    *reviews
-}
-
 // newGroup is the group with all that it serves.
-func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, by *served) *genericapiserver.APIGroupInfo {
+func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, log, proxy *endpoint, reviews *reviews) *genericapiserver.APIGroupInfo {
 	call := parent{kind: "ToolCall", singular: "toolcall"}
 	session := parent{kind: "ToolSession", singular: "toolsession"}
 	group := genericapiserver.NewDefaultAPIGroupInfo(GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{GroupVersion}
 	group.VersionedResourcesStorageMap[GroupVersion.Version] = map[string]rest.Storage{
 		"toolcalls":     call,
-		"toolcalls/log": subresource{call, by.log},
+		"toolcalls/log": subresource{call, log},
 
 		"toolsessions":       session,
-		"toolsessions/proxy": subresource{session, by.proxy},
+		"toolsessions/proxy": subresource{session, proxy},
 
-		"toolcallreviews": by.reviews,
+		"toolcallreviews": reviews,
 	}
 	return &group
 }

@@ -54,7 +54,7 @@ func parseInputRequest(r *http.Request) (*inputRequest, error) {
 }
 
 // serveInput writes to the standard input of a background call.
-func (p *proxy) serveInput(q *proxied) error {
+func (p *proxy) serveInput(q *exchange) error {
 	r := q.r
 	asked, err := parseInputRequest(r)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *proxy) serveInput(q *proxied) error {
 	if err := p.open(ctx, q); err != nil {
 		return err
 	}
-	session := q.found
+	session := q.session
 	call, err := p.rules.inputCall(ctx, session, asked.call)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (p *proxy) serveInput(q *proxied) error {
 		return inputFailed(q, err)
 	}
 	defer transfer.Close()
-	f := &fileAnswer{proxy: p, exchange: q.exchange, transfer: transfer}
+	f := &fileAnswer{proxy: p, exchange: q, transfer: transfer}
 	if err := f.passOn(ctx, maxInput); err != nil {
 		return inputFailed(q, err)
 	}
@@ -113,14 +113,12 @@ func (p *proxy) serveInput(q *proxied) error {
 
 // inputCall is the call of a session whose standard input can be written.
 func (s *sessionRules) inputCall(ctx context.Context, session *v1alpha1.ToolSession, name string) (*v1alpha1.ToolCall, error) {
-	call := &v1alpha1.ToolCall{}
-	err := s.snapshots.Objects.Live.Get(ctx, types.NamespacedName{Namespace: session.Namespace, Name: name}, call)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, unavailable("get the call: %s", err.Error())
+	call, key := &v1alpha1.ToolCall{}, types.NamespacedName{Namespace: session.Namespace, Name: name}
+	if err := s.snapshots.Objects.Live.Get(ctx, key, call); err != nil {
+		return nil, getFailed(err, callResource, "call", key)
 	}
-	ref := call.Spec.SessionRef
-	switch {
-	case err != nil, ref == nil, ref.Name != session.Name, ref.UID != "" && ref.UID != string(session.UID):
+	switch ref := call.Spec.SessionRef; {
+	case ref == nil, ref.Name != session.Name, ref.UID != "" && ref.UID != string(session.UID):
 		return nil, apierrors.NewNotFound(callResource, name)
 	case !call.Spec.Background:
 		return nil, apierrors.NewConflict(callResource, name, errors.New("the call isn't a background call: its standard input is what its spec says"))

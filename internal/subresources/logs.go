@@ -74,15 +74,6 @@ func (l *logs) serve(q *exchange) error {
 	if err != nil {
 		return err
 	}
-	h := q.Header()
-	h.Set(HeaderUID, string(call.UID))
-	// What a process wrote is never shown as a page of the API server's origin.
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Accept-Ranges", "bytes")
-	if artifact != nil {
-		describeArtifact(h, artifact)
-	}
 	a := &answer{logs: l, exchange: q, call: call, query: query, artifact: artifact}
 	return a.send(ctx)
 }
@@ -100,9 +91,9 @@ type answer struct {
 // send finds the stream, here or at the leader, and sends what was asked for.
 func (a *answer) send(ctx context.Context) error {
 	ended := a.call.Status.Phase.Terminal()
-	elsewhere := a.forwarder != nil && !a.forwarder.leader.IsHere()
+	elsewhere := a.forwarder.isNeeded()
 	if elsewhere && !ended {
-		return a.forward()
+		return a.forwarder.serve(a.exchange, a.query.follow)
 	}
 	reader, err := a.open(ctx, !elsewhere)
 	switch {
@@ -113,7 +104,7 @@ func (a *answer) send(ctx context.Context) error {
 	case !errors.Is(err, output.ErrNotFound):
 		return unavailable("the call's output can't be read: %s", err.Error())
 	case elsewhere:
-		return a.forward()
+		return a.forwarder.serve(a.exchange, a.query.follow)
 	case ended:
 		return streamNotKept(a.query)
 	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
@@ -136,14 +127,6 @@ func slim(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 	kept.Namespace, kept.Name, kept.UID = call.Namespace, call.Name, call.UID
 	kept.Status.Phase = call.Status.Phase
 	return kept
-}
-
-// forward has the leader answer. A request isn't passed on twice.
-func (a *answer) forward() error {
-	if a.r.Header.Get(headerForwarded) != "" {
-		return unavailable("this replica isn't the leader any more")
-	}
-	return a.forwarder.serve(a.exchange, a.query.follow)
 }
 
 // open asks the status first where that has every byte, then the sources in their order, and last the status for what it has.
@@ -293,6 +276,14 @@ func (a *answer) sendRange(ctx context.Context, reader output.Reader) error {
 // describe writes what is known of the stream into the headers.
 func (a *answer) describe(info output.Info) {
 	h := a.Header()
+	h.Set(HeaderUID, string(a.call.UID))
+	// What a process wrote is never shown as a page of the API server's origin.
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Accept-Ranges", "bytes")
+	if a.artifact != nil {
+		describeArtifact(h, a.artifact)
+	}
 	h.Set(HeaderBytes, strconv.FormatInt(info.Bytes, 10))
 	h.Set(HeaderComplete, strconv.FormatBool(info.Complete))
 	if info.Complete && info.SHA256 != "" {

@@ -1,6 +1,7 @@
 package subresources
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -29,9 +30,13 @@ type peer struct {
 	isStopped bool
 }
 
-// admit lets a request in whose client is stopped when the slot gives way; cancel is called then too.
-func (s *slots) admit(w http.ResponseWriter, r *http.Request, user, namespace string, cancel func()) (*peer, error) {
+// admit serves a request once it has a slot. Its context ends, and its client is stopped, when the slot gives way or the server stops.
+func (s *slots) admit(w http.ResponseWriter, r *http.Request, user, namespace string, serve func(*peer, *http.Request) error) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
 	c := &peer{ResponseWriter: w, body: r.Body, control: http.NewResponseController(w)}
+	r = r.WithContext(ctx)
 	if r.Body != nil {
 		r.Body = c
 	}
@@ -40,7 +45,11 @@ func (s *slots) admit(w http.ResponseWriter, r *http.Request, user, namespace st
 		cancel()
 		c.stop()
 	})
-	return c, err
+	if err != nil {
+		return err
+	}
+	defer c.slot.leave()
+	return c.slot.orGaveWay(serve(c, r))
 }
 
 var errGaveWay = errors.New("the request has given way to another one")

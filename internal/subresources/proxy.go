@@ -36,16 +36,9 @@ type proxy struct {
 	log    logr.Logger
 }
 
-// proxied is one request.
-type proxied struct {
-	*exchange
-	// found is the session; nil until it was read, and the user may use it.
-	found *v1alpha1.ToolSession
-}
-
 // serve answers a request. Nothing has been written when it returns an error.
 func (p *proxy) serve(q *exchange) error {
-	var serve func(*proxied) error
+	var serve func(*exchange) error
 	switch {
 	case q.path == "files" && q.r.Method != http.MethodPost:
 		serve = p.serveFiles
@@ -58,15 +51,12 @@ func (p *proxy) serve(q *exchange) error {
 	default:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there are proxy/files and proxy/input")
 	}
-	if p.forwarder != nil && !p.forwarder.leader.IsHere() {
+	if p.forwarder.isNeeded() {
 		// The leader asks all that there is to ask.
-		if q.r.Header.Get(headerForwarded) != "" {
-			return unavailable("this replica isn't the leader any more")
-		}
 		return p.forwarder.serve(q, false)
 	}
 	began := p.clock.Now()
-	err := p.serveAudited(&proxied{exchange: q}, serve)
+	err := p.serveAudited(q, serve)
 	p.log.V(1).Info("Served a session's files or input", "session", q.object, "what", q.path, "method", q.r.Method, "failed", err != nil,
 		"duration", p.clock.Since(began).Round(time.Millisecond).String())
 	return err
@@ -82,13 +72,13 @@ func (p *proxy) enterSession(session types.NamespacedName) (leave func(), err er
 }
 
 // open finds a session that the user may use.
-func (p *proxy) open(ctx context.Context, q *proxied) error {
+func (p *proxy) open(ctx context.Context, q *exchange) error {
 	session, err := p.rules.get(ctx, q.object)
 	if err == nil {
 		err = p.rules.checkUse(ctx, q.who, session)
 	}
 	if err == nil {
-		q.found = session
+		q.session = session
 	}
 	return err
 }

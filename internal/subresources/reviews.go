@@ -44,8 +44,6 @@ type reviews struct {
 	parent
 	reviewer *review.Reviewer
 	slots    *slots
-	// stopping ends when the server stops.
-	stopping context.Context
 }
 
 var (
@@ -85,20 +83,16 @@ func (v *reviews) bounded(next http.Handler, codecs runtime.NegotiatedSerializer
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(v.stopping, cancel)()
-		asking, err := v.slots.admit(w, r, who.GetName(), info.Namespace, cancel)
+		err := v.slots.admit(w, r, who.GetName(), info.Namespace, func(asking *peer, r *http.Request) error {
+			if err := checkReview(asking, r); err != nil {
+				return err
+			}
+			next.ServeHTTP(w, r)
+			return nil
+		})
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, codecs, GroupVersion, w, r)
-			return
 		}
-		defer asking.slot.leave()
-		if err := checkReview(asking, r); err != nil {
-			responsewriters.ErrorNegotiated(asking.slot.orGaveWay(err), codecs, GroupVersion, w, r)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 

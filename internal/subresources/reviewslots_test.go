@@ -16,7 +16,7 @@ import (
 // One user gets a quarter of the places at most, before anything of a request is read. Other requests aren't counted.
 func TestReviewsAtTheSameTimeAreBounded(t *testing.T) {
 	t.Parallel()
-	v := &reviews{slots: newSlots("reviews", 8, clock.RealClock{}), stopping: t.Context()}
+	v := &reviews{slots: newSlots(t.Context(), "reviews", 8, clock.RealClock{})}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	handler := v.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, _ := request.RequestInfoFrom(r.Context()); info.Resource == "toolcallreviews" {

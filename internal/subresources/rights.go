@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -119,17 +120,25 @@ type calls struct {
 // get reads a call as it is now. Only the right one counts when a UID is given.
 func (c *calls) get(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
 	call, err := c.read(ctx, name, uid)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, apierrors.NewNotFound(callResource, name.Name)
-	case apierrors.IsForbidden(err):
-		return nil, statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "the operator doesn't work in namespace %q", name.Namespace)
-	case err != nil:
-		return nil, unavailable("get the call: %s", err.Error())
-	case uid != "" && uid != call.UID:
+	if err != nil {
+		return nil, getFailed(err, callResource, "call", name)
+	}
+	if uid != "" && uid != call.UID {
 		return nil, apierrors.NewConflict(callResource, name.Name, errors.New("it is another call than the one with the uid that is asked for"))
 	}
 	return call, nil
+}
+
+// getFailed is what a client is told of an object that can't be read.
+func getFailed(err error, resource schema.GroupResource, noun string, name types.NamespacedName) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return apierrors.NewNotFound(resource, name.Name)
+	case apierrors.IsForbidden(err):
+		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "the operator doesn't work in namespace %q", name.Namespace)
+	default:
+		return unavailable("get the %s: %s", noun, err.Error())
+	}
 }
 
 // storedTTL is for how long a call whose output is stored isn't read again: nothing of it changes any more, and a call with a
@@ -140,12 +149,9 @@ const (
 )
 
 func (c *calls) read(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
-	if found, ok := c.stored.Get(name); ok {
-		known := found.(*v1alpha1.ToolCall)
-		// Without a UID, the one that there is now is meant.
-		if known.UID == uid || uid == "" && c.isUnchanged(ctx, known) {
-			return known, nil
-		}
+	// Without a UID, the one that there is now is meant.
+	if found, ok := c.stored.Get(name); ok && found.(*v1alpha1.ToolCall).UID == uid {
+		return found.(*v1alpha1.ToolCall), nil
 	}
 	call := &v1alpha1.ToolCall{}
 	err := c.live.Get(ctx, name, call)
@@ -153,14 +159,6 @@ func (c *calls) read(ctx context.Context, name types.NamespacedName, uid types.U
 		c.stored.Add(name, call, storedTTL)
 	}
 	return call, err
-}
-
-// isUnchanged says whether a call is still there as it was read. It asks for the metadata alone, which is small.
-func (c *calls) isUnchanged(ctx context.Context, known *v1alpha1.ToolCall) bool {
-	now := &metav1.PartialObjectMetadata{}
-	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	err := c.live.Get(ctx, client.ObjectKeyFromObject(known), now)
-	return err == nil && now.UID == known.UID && now.ResourceVersion == known.ResourceVersion
 }
 
 // again reads the same call once more: out of memory while it hasn't ended, which costs little to ask for often.

@@ -143,7 +143,7 @@ func New(o Options) (*Server, error) {
 	reviews := &reviews{
 		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
 		reviewer: reviewer,
-		slots:    newSlots("reviews", maxReviews, o.Clock), stopping: stopping,
+		slots:    newSlots(stopping, "reviews", maxReviews, o.Clock),
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -158,17 +158,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, &served{
-		log: &endpoint{
-			methods: []string{http.MethodGet, http.MethodHead},
-			slots:   newSlots("readers of output", maxReaders, o.Clock), serve: logs.serve, stopping: stopping,
-		},
-		proxy: &endpoint{
-			methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
-			slots: newSlots("transfers", maxTransfers, o.Clock), serve: proxy.serve, stopping: stopping,
-		},
-		reviews: reviews,
-	})); err != nil {
+	group := newGroup(scheme, codecs, &endpoint{
+		methods: []string{http.MethodGet, http.MethodHead},
+		slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
+	}, &endpoint{
+		methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
+		slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
+	}, reviews)
+	if err := server.generic.InstallAPIGroups(group); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,14 +24,8 @@ type sessionRules struct {
 // get reads a session as it is now.
 func (s *sessionRules) get(ctx context.Context, name types.NamespacedName) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
-	err := s.snapshots.Objects.Live.Get(ctx, name, session)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, apierrors.NewNotFound(sessionResource, name.Name)
-	case apierrors.IsForbidden(err):
-		return nil, statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "the operator doesn't work in namespace %q", name.Namespace)
-	case err != nil:
-		return nil, unavailable("get the session: %s", err.Error())
+	if err := s.snapshots.Objects.Live.Get(ctx, name, session); err != nil {
+		return nil, getFailed(err, sessionResource, "session", name)
 	}
 	return session, nil
 }

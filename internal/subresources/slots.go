@@ -1,6 +1,7 @@
 package subresources
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ type slots struct {
 	what   string
 	budget *fair.Budget[string]
 	clock  clock.PassiveClock
+	// stopping ends when the server stops.
+	stopping context.Context
 }
 
 // slot is what one request has of them, until it leaves.
@@ -35,8 +38,8 @@ type slot struct {
 	gaveWay atomic.Bool
 }
 
-func newSlots(what string, most int, c clock.PassiveClock) *slots {
-	return &slots{what: what, clock: c, budget: fair.NewBudget[string](fair.Limits{Total: most, Each: []int{most / 2, most / 4}})}
+func newSlots(stopping context.Context, what string, most int, c clock.PassiveClock) *slots {
+	return &slots{stopping: stopping, what: what, clock: c, budget: fair.NewBudget[string](fair.Limits{Total: most, Each: []int{most / 2, most / 4}})}
 }
 
 // enter lets one more request of a user for a namespace in, which stop ends when it has to give way; stop must not block. The caller

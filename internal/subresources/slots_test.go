@@ -20,7 +20,7 @@ import (
 
 func newTestSlots(most int) (*slots, *testclock.FakePassiveClock) {
 	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
-	return newSlots("transfers", most, c), c
+	return newSlots(context.Background(), "transfers", most, c), c
 }
 
 func TestRequestsOfAUserANamespaceAndAllAreBounded(t *testing.T) {
@@ -159,37 +159,13 @@ func TestTheSlowestRequestOfTheUserWhoHasMostGivesWay(t *testing.T) {
 // slottedServer serves uploads, downloads, and answers that wait, with slots. The path is the namespace, the query what is done.
 func slottedServer(t *testing.T, s *slots, entered chan<- string) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		conn, err := s.admit(w, r, r.URL.String(), r.URL.Path, cancel)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusTooManyRequests)
-			return
-		}
-		defer conn.slot.leave()
-		if r.URL.Query().Get("kind") == "faster" {
-			conn.slot.moved.Add(headStart)
-		}
-		switch r.URL.Query().Get("do") {
-		case "upload":
-			_, _ = conn.Read(make([]byte, 1))
-			entered <- r.URL.String()
-			_, err = io.Copy(io.Discard, conn)
-		case "download":
-			conn.Header().Set("Content-Length", "1000000000")
-			entered <- r.URL.String()
-			for err == nil {
-				_, err = conn.Write(make([]byte, 64<<10))
+		err := s.admit(w, r, r.URL.String(), r.URL.Path, func(conn *peer, r *http.Request) error {
+			if r.URL.Query().Get("kind") == "faster" {
+				conn.slot.moved.Add(headStart)
 			}
-			return
-		case "follow":
-			_, _ = io.WriteString(conn, "line\n")
-			_ = http.NewResponseController(conn).Flush()
-			entered <- r.URL.String()
-			<-ctx.Done()
-			return
-		}
-		if err = conn.slot.orGaveWay(err); err != nil {
+			return serveSlotted(conn, r, entered)
+		})
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		}
 	}))
@@ -264,4 +240,26 @@ func TestARequestThatGivesWayEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+func serveSlotted(conn *peer, r *http.Request, entered chan<- string) (err error) {
+	switch r.URL.Query().Get("do") {
+	case "upload":
+		_, _ = conn.Read(make([]byte, 1))
+		entered <- r.URL.String()
+		_, err = io.Copy(io.Discard, conn)
+		return err
+	case "download":
+		conn.Header().Set("Content-Length", "1000000000")
+		entered <- r.URL.String()
+		for err == nil {
+			_, err = conn.Write(make([]byte, 64<<10))
+		}
+	case "follow":
+		_, _ = io.WriteString(conn, "line\n")
+		_ = http.NewResponseController(conn).Flush()
+		entered <- r.URL.String()
+		<-r.Context().Done()
+	}
+	return nil
 }

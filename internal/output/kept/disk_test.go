@@ -186,7 +186,7 @@ func TestAReaderThatIsOvertakenGetsNoOtherBytes(t *testing.T) {
 	s := New(Limits{Memory: 10, Disk: 1000, Dir: t.TempDir()})
 	defer s.Drop()
 	s.create = func(dir string) (file, error) {
-		f, err := create(dir)
+		f, err := CreateFile(dir)
 		o.file = f
 		return o, err
 	}

@@ -13,17 +13,9 @@ import (
 
 var errNotAlone = errors.New("another process reached the file while it had a name")
 
-// CreateFile makes a file that no name leads to, in a directory, /tmp when empty. It is nobody's to open.
+// CreateFile makes a file without a name, in a directory, /tmp when empty. It is nobody's to open, not even its owner's: the command runs as
+// the same user.
 func CreateFile(dir string) (*os.File, error) {
-	made, err := create(dir)
-	if err != nil {
-		return nil, err
-	}
-	return made.(*os.File), nil
-}
-
-// create makes a file without a name. It is nobody's to open, not even its owner's: the command runs as the same user.
-func create(dir string) (file, error) {
 	dir = cmp.Or(dir, "/tmp")
 	// O_EXCL keeps the file from ever getting a name.
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -40,7 +32,7 @@ func create(dir string) (file, error) {
 
 // createAndUnlink takes the name away at once. A process that was quick enough to open the file before must have changed its
 // mode, or given it another name.
-func createAndUnlink(dir string) (made file, err error) {
+func createAndUnlink(dir string) (made *os.File, err error) {
 	path := filepath.Join(dir, "."+rand.Text())
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -306,13 +306,12 @@ func readAt(t *testing.T, s *Stream, offset int64) {
 }
 
 func TestTheFileHasNoNameAndIsNobodysToOpen(t *testing.T) {
-	for name, make := range map[string]func(string) (file, error){"without a name": create, "whose name is gone": createAndUnlink} {
+	for name, make := range map[string]func(string) (*os.File, error){"without a name": CreateFile, "whose name is gone": createAndUnlink} {
 		dir := t.TempDir()
-		made, err := make(dir)
+		f, err := make(dir)
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		f := made.(*os.File)
 		var st unix.Stat_t
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 			t.Fatal(err)

@@ -83,6 +83,7 @@ var _ Output = (*Stream)(nil)
 // New returns an empty stream.
 func New(l Limits) *Stream {
 	l.Memory = max(l.Memory, 0)
+	create := func(dir string) (file, error) { return CreateFile(dir) }
 	return &Stream{limits: l, create: create, hash: sha256.New(), noDisk: !l.wantDisk()}
 }
 

@@ -92,10 +92,12 @@ func TestOfALostPodTheBeginningIsKept(t *testing.T) {
 		lose func(source *stream)
 		// after is for how long the source is waited for.
 		after time.Duration
+		// hasSum says that the source has said the checksum before.
+		hasSum bool
 	}{
-		"the source says so":         {func(s *stream) { s.fail(output.ErrNotFound) }, 0},
-		"the source is away":         {func(s *stream) { s.fail(errors.New("no connection")) }, patience},
-		"the source ends and leaves": {func(s *stream) { s.change(func() { s.ended, s.err = true, output.ErrNotFound }) }, 0},
+		"the source says so":         {func(s *stream) { s.fail(output.ErrNotFound) }, 0, false},
+		"the source is away":         {func(s *stream) { s.fail(errors.New("no connection")) }, patience, false},
+		"the source ends and leaves": {func(s *stream) { s.change(func() { s.ended, s.err = true, output.ErrNotFound }) }, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -118,7 +120,7 @@ func TestOfALostPodTheBeginningIsKept(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if info := r.Info(); info.Bytes != int64(len(data)) || info.Missing != (output.Range{Start: partBytes, End: int64(len(data))}) || info.SHA256 != "" {
+				if info := r.Info(); info.Bytes != int64(len(data)) || info.Missing != (output.Range{Start: partBytes, End: int64(len(data))}) || (info.SHA256 != "") != test.hasSum {
 					t.Errorf("the store says %+v", info)
 				}
 				got, err := readRange(t.Context(), r, 0, len(data), partBytes)
@@ -235,5 +237,30 @@ func TestAStreamWhoseSourceCameBackIsStoredWhole(t *testing.T) {
 		again := ended(data)
 		stores(t, keep(t, store, key, again, 8<<20), again, Status{State: Complete, Kept: int64(len(data))})
 		mustRead(t, store, key, data)
+	})
+}
+
+// An operator that begins again has neither what the one before stored in its memory, nor a pod to read it from.
+func TestAStreamThatIsStoredStaysWithoutItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, away, back := folderStore(t)
+		defer store.Close()
+		data, key := noise(53, partBytes+100), newKey()
+		source := ended(data)
+		stores(t, waited(keep(t, store, key, source, 8<<20)), source, Status{State: Complete, Kept: int64(len(data))})
+		for _, wait := range []time.Duration{0, patience - maxDelay} {
+			gone := newStream()
+			gone.fail(output.ErrNotFound)
+			if wait > 0 {
+				away()
+			}
+			w := keep(t, store, key, gone, 8<<20)
+			time.Sleep(wait)
+			if wait > 0 {
+				back()
+			}
+			stores(t, waited(w), gone, Status{State: Complete, Kept: int64(len(data))})
+			mustRead(t, store, key, data)
+		}
 	})
 }

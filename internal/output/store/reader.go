@@ -49,17 +49,11 @@ func (s *Store) readError(ctx context.Context, err error) error {
 	if errors.As(err, new(*CorruptError)) {
 		return err
 	}
-	return &awayError{err}
+	return errAway
 }
 
-// awayError is an error of the storage service.
-type awayError struct{ cause error }
-
-func (e *awayError) Error() string {
-	return "the output store doesn't answer as it should; the operator's log says more"
-}
-
-func (e *awayError) Unwrap() error { return e.cause }
+// errAway is any error of the storage service.
+var errAway = errors.New("the output store doesn't answer as it should; the operator's log says more")
 
 // reader reads a stored stream. Nothing of it changes.
 type reader struct {

@@ -33,25 +33,6 @@ func missing(info output.Info, limit int64) span {
 	return span{Start: min(m.Start, over.Start), End: max(m.End, over.End)}
 }
 
-// lacking returns the range that can't be stored of a stream that has ended, of which the first bytes up to stored are. Where
-// the source lost more than it was to leave out, more of the start is kept instead of the end.
-func lacking(info output.Info, limit, stored int64) span {
-	m := span(info.Missing)
-	if !info.Lost || m.Start >= stored {
-		return missing(info, limit)
-	}
-	if stored >= m.End {
-		// What is stored isn't missing.
-		return missing(output.Info{Bytes: info.Bytes}, limit)
-	}
-	most := max(limit-(info.Bytes-m.End), m.Start)
-	if most < stored {
-		// Up to the end of a part: the source doesn't have a piece of it any more.
-		stored = max(most-most%partBytes, m.Start)
-	}
-	return span{Start: stored, End: m.End}
-}
-
 // available returns how many bytes from the stream's start on can be stored before its end is known.
 func available(info output.Info, limit int64) int64 {
 	if m := missing(info, limit); !m.empty() {

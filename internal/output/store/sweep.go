@@ -16,13 +16,10 @@ import (
 // sweepAge is how old what a sweep removes is: a call that the operator doesn't know yet keeps its output.
 const sweepAge = time.Hour
 
-// deleteRounds is how often what is listed is removed before the store is taken for one that doesn't do it.
-const deleteRounds = 3
-
 // listTries is how often a list is asked for. That of a folder fails if a file of it goes meanwhile.
 const listTries = 100
 
-// Delete removes all that is stored of a call, and ends its writers.
+// Delete ends the writers of a call, and removes all that is stored of it. What a list leaves out that changes while it is read, a sweep finds.
 func (s *Store) Delete(ctx context.Context, uid types.UID) error {
 	prefix, err := callPrefix(uid)
 	if err != nil {
@@ -31,31 +28,15 @@ func (s *Store) Delete(ctx context.Context, uid types.UID) error {
 	if err := s.endWriters(ctx, uid); err != nil {
 		return err
 	}
-	// A list that changes while it is read may leave something out.
-	left := 1
-	for round := 0; left > 0; round++ {
-		if round == deleteRounds {
-			return fmt.Errorf("delete %s: the output store still lists %d objects that it said it deleted", prefix, left)
-		}
-		if left, err = s.removeAll(ctx, prefix); err != nil {
-			return err
-		}
-	}
-	return s.location.removeFolder(prefix)
-}
-
-// removeAll removes each object that is listed, and says how many were.
-func (s *Store) removeAll(ctx context.Context, prefix string) (listed int, err error) {
 	for object, err := range s.list(ctx, prefix, "") {
 		if err == nil {
 			err = s.remove(ctx, object.Key)
 		}
 		if err != nil {
-			return listed, err
+			return err
 		}
-		listed++
 	}
-	return listed, nil
+	return s.location.removeFolder(prefix)
 }
 
 func (s *Store) endWriters(ctx context.Context, uid types.UID) error {

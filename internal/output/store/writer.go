@@ -51,8 +51,6 @@ type Writer struct {
 	hash   hash.Hash
 	hashed int64
 	retry  wait.Backoff
-	// before is the index of what an earlier writer saved of the stream before it lost its source; nil for none.
-	before *index
 	// deadline is when the writer gives up; zero while the process runs and its output can be read.
 	deadline time.Time
 }
@@ -88,7 +86,8 @@ func (w *Writer) report(err error) { w.change(func(s *Status) { s.Err = err }) }
 // run stores the stream, until it is stored, lost, or ctx ends.
 func (w *Writer) run(ctx context.Context) {
 	defer w.reader.Close()
-	if i := w.stored(ctx); i != nil {
+	// Of a stream that was lost, the source may be back, and have all of it. A store that is away is asked again before anything is replaced.
+	if i, err := w.stored(ctx); err == nil && i.State != Lost {
 		w.setStatus(Status{State: i.State, Kept: i.kept()})
 		return
 	}
@@ -107,23 +106,13 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// stored returns the index of a stream that is stored already, otherwise nil.
-func (w *Writer) stored(ctx context.Context) *index {
-	if w.store.writes.Acquire(ctx, 1) != nil {
-		return nil
+// stored returns the index that an earlier writer left of the stream.
+func (w *Writer) stored(ctx context.Context) (*index, error) {
+	if err := w.store.writes.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
 	defer w.store.writes.Release(1)
-	i, err := w.store.readIndex(ctx, w.key)
-	if err != nil {
-		// It is written again: a wrong one too.
-		return nil
-	}
-	if i.State == Lost {
-		// The source may be back, and have all of it.
-		w.before = i
-		return nil
-	}
-	return i
+	return w.store.readIndex(ctx, w.key)
 }
 
 // follow stores whole parts while the process runs. It goes on for as long as the process does when the store is away,
@@ -213,18 +202,13 @@ func (w *Writer) finish(ctx context.Context) error {
 	if err := checkInfo(info); err != nil || !info.Complete {
 		return &sourceError{errors.Join(err, errors.New("the stream's source changed its mind at the end"))}
 	}
-	i := w.newIndex(Complete, info.Bytes, lacking(info, w.limit, w.next()))
+	i := w.newIndex(Complete, info.Bytes, missing(info, w.limit))
 	i.SHA256 = info.SHA256
-	switch intended := missing(output.Info{Bytes: info.Bytes}, w.limit); {
-	case info.Lost && i.Missing != intended:
-		i.State = Lost
-	case !i.Missing.empty():
-		i.State = Shortened
+	if info.Lost && i.Missing != missing(output.Info{Bytes: info.Bytes}, w.limit) {
+		return &sourceError{errPodLost}
 	}
-	if b := w.before; i.State == Lost && b != nil && b.kept() >= i.kept() {
-		// The writer before had more.
-		w.setStatus(Status{State: Lost, Kept: b.kept(), Err: errPodLost})
-		return nil
+	if !i.Missing.empty() {
+		i.State = Shortened
 	}
 	i.Parts = layout(info.Bytes, i.Missing, w.parts)
 	for n, p := range i.Parts {
@@ -245,16 +229,11 @@ func (w *Writer) finish(ctx context.Context) error {
 	if i.State == Complete && info.SHA256 != "" && (w.hashed != info.Bytes || sum != info.SHA256) {
 		return fmt.Errorf("the stream's source says that its sha256 is %s, that of what it handed over is %s", info.SHA256, sum)
 	}
-	if err := w.close(ctx, i); err != nil {
-		return err
-	}
-	if i.State == Lost {
-		w.report(errPodLost)
-	}
-	return nil
+	return w.close(ctx, i)
 }
 
-// salvage closes a stream whose source is gone with the parts that are stored: the stream's beginning.
+// salvage closes a stream whose source is gone, or has lost some of it, with the parts that are stored: the stream's beginning. What an
+// earlier writer stored stays, unless that is less.
 func (w *Writer) salvage(ctx context.Context, cause error) {
 	// One more attempt when the time went by with the source.
 	if last := time.Now().Add(w.store.attempt); w.deadline.Before(last) {
@@ -262,23 +241,46 @@ func (w *Writer) salvage(ctx context.Context, cause error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, w.deadline)
 	defer cancel()
-	info := w.reader.Info()
-	kept := w.next()
-	if w.before != nil && w.before.kept() >= kept {
-		w.setStatus(Status{State: Lost, Kept: w.before.kept(), Err: cause})
+	kept, info := w.next(), w.reader.Info()
+	before, err := w.earlier(ctx)
+	switch {
+	case err != nil:
+		w.setStatus(Status{State: Lost, Err: errors.Join(cause, err)})
+		return
+	case before != nil && before.State != Lost:
+		w.setStatus(Status{State: before.State, Kept: before.kept()})
+		return
+	case before != nil && before.kept() >= kept:
+		w.setStatus(Status{State: Lost, Kept: before.kept(), Err: cause})
+		return
+	case kept == 0:
+		w.setStatus(Status{State: Lost, Err: cause})
 		return
 	}
-	bytes := kept
-	if checkInfo(info) == nil {
-		bytes = max(bytes, info.Bytes)
+	if checkInfo(info) != nil {
+		info = output.Info{}
 	}
+	bytes := max(kept, info.Bytes)
 	i := w.newIndex(Lost, bytes, span{Start: kept, End: bytes})
+	i.SHA256 = info.SHA256
 	i.Parts = w.parts
 	if err := w.close(ctx, i); err != nil {
 		w.setStatus(Status{State: Lost, Err: errors.Join(cause, err)})
 		return
 	}
 	w.report(cause)
+}
+
+// earlier returns the index that an earlier writer left of the stream; nil if there is none, or a damaged one.
+func (w *Writer) earlier(ctx context.Context) (i *index, err error) {
+	err = w.try(ctx, func() error {
+		found, err := w.stored(ctx)
+		if i = found; errors.Is(err, output.ErrNotFound) || errors.Is(err, output.ErrDamaged) {
+			return nil
+		}
+		return err
+	})
+	return i, err
 }
 
 func (w *Writer) newIndex(state State, bytes int64, missing span) *index {

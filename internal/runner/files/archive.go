@@ -222,23 +222,14 @@ func (c *call) makeLink(target string) error {
 		return err
 	}
 	defer p.close()
-	switch {
-	case p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink:
+	if p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink {
 		return sys.NewError(reason.FileExists, "%s exists already, and the archive has a link there: remove it first.", sys.Quote(p.path))
-	case p.exists():
-		return sys.FileError("replace the symbolic link", p.path, p.replaceLink(target))
 	}
-	return sys.FileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
-}
-
-func (p *place) replaceLink(target string) error {
 	temporary := temporaryName()
-	if err := unix.Symlinkat(target, p.dir, temporary); err != nil {
-		return err
+	if err = unix.Symlinkat(target, p.dir, temporary); err == nil {
+		if err = rename(p.dir, temporary, p.dir, p.name, !p.exists()); err != nil {
+			_ = unix.Unlinkat(p.dir, temporary, 0)
+		}
 	}
-	err := unix.Renameat(p.dir, temporary, p.dir, p.name)
-	if err != nil {
-		_ = unix.Unlinkat(p.dir, temporary, 0)
-	}
-	return err
+	return sys.FileError("make the symbolic link", p.path, err)
 }

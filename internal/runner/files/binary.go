@@ -10,6 +10,9 @@ import (
 	"toolcall.dev/operator/internal/runner/files/sys"
 )
 
+// byteOrderMark is how some editors begin a file of UTF-8.
+const byteOrderMark = "\uFEFF"
+
 // headBytes is how much of a file, or around a part of one, shows whether it is text.
 const headBytes = 8 << 10
 

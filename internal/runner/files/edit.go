@@ -6,11 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
@@ -114,13 +111,13 @@ func ofEdit(i, count int, err error) error {
 
 // apply returns a content after a change, and how often the text was replaced.
 func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int, error) {
-	t := newEditText(content, e.OldString)
-	count := bytes.Count(t.text, []byte(e.OldString))
+	old, with := inFile(content, e)
+	count := bytes.Count(content, old)
 	if count == 0 {
 		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path),
-			t.whyNotFound(e.OldString, c.rules.Hidden != nil))
+			whyNotFound(content, e.OldString, c.rules.Hidden != nil))
 	}
-	if first := bytes.Index(t.text, []byte(e.OldString)); count == 1 && !e.ReplaceAll && bytes.Contains(t.text[first+1:], []byte(e.OldString)) {
+	if first := bytes.Index(content, old); count == 1 && !e.ReplaceAll && bytes.Contains(content[first+1:], old) {
 		// Two occurrences can overlap.
 		count = 2
 	}
@@ -128,158 +125,51 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 		return nil, 0, sys.NewError(reason.EditAmbiguous, "The oldString was found %d times in %s: add lines around it until there is one, or set "+
 			"replaceAll.", count, sys.Quote(p.path))
 	}
-	with := []byte(e.NewString)
-	withReturns := with
-	if t.returns != nil {
-		with = bytes.ReplaceAll(with, []byte("\r\n"), []byte("\n"))
-		withReturns = bytes.ReplaceAll(with, []byte("\n"), []byte("\r\n"))
-	}
-	size := int64(len(content)) + int64(count)*int64(len(withReturns)-len(e.OldString))
+	size := int64(len(content)) + int64(count)*int64(len(with)-len(old))
 	if size > c.rules.MaxWriteBytes {
 		return nil, 0, sys.NewError(reason.FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %s.",
 			sys.Quote(p.path), size, boundText(c.rules.MaxWriteBytes))
 	}
-	return t.replace([]byte(e.OldString), with, withReturns), count, nil
+	return bytes.ReplaceAll(content, old, with), count, nil
 }
 
-// byteOrderMark is how some editors begin a file of UTF-8.
-const byteOrderMark = "\uFEFF"
-
-// editText is a content as an Edit compares it: without the byte-order mark, and with "\n" for each line end, unless the text to
-// replace has them itself.
-type editText struct {
-	content, text []byte
-	// mark is the size of the byte-order mark.
-	mark int
-	// returns are where the text has the "\n" of a "\r\n"; nil if it has none.
-	returns []int
-}
-
-func newEditText(content []byte, old string) *editText {
-	t := &editText{content: content, text: content}
-	if rest, ok := bytes.CutPrefix(content, []byte(byteOrderMark)); ok && !strings.HasPrefix(old, byteOrderMark) {
-		t.text, t.mark = rest, len(byteOrderMark)
+// inFile returns the texts of a change as the file has them: with "\r\n" for each line end where all lines of the file end so, unless the
+// text to replace has a "\r" itself.
+func inFile(content []byte, e *spec.Replacement) (old, with []byte) {
+	old, with = []byte(e.OldString), []byte(e.NewString)
+	feed, both := []byte("\n"), []byte("\r\n")
+	if ends := bytes.Count(content, both); ends == 0 || ends != bytes.Count(content, feed) || bytes.Contains(old, []byte("\r")) {
+		return old, with
 	}
-	if strings.Contains(old, "\r") || !bytes.Contains(t.text, []byte("\r\n")) {
-		return t
-	}
-	text := make([]byte, 0, len(t.text))
-	for line := range bytes.Lines(t.text) {
-		rest, hasReturn := bytes.CutSuffix(line, []byte("\r\n"))
-		if text = append(text, rest...); hasReturn {
-			t.returns = append(t.returns, len(text))
-			text = append(text, '\n')
-		}
-	}
-	t.text = text
-	return t
-}
-
-// at is where the content has what the text has at an offset.
-func (t *editText) at(offset int) int {
-	returns, _ := slices.BinarySearch(t.returns, offset)
-	return t.mark + offset + returns
-}
-
-// replace returns the content with another text wherever the old one is: the one with "\r\n" where the line ends so in which the old
-// one begins.
-func (t *editText) replace(old, with, withReturns []byte) (out []byte) {
-	copied, lineEnd, hasReturn := 0, -1, false
-	for start := 0; ; start += len(old) {
-		next := bytes.Index(t.text[start:], old)
-		if next < 0 {
-			return append(out, t.content[copied:]...)
-		}
-		if start += next; start > lineEnd && t.returns != nil {
-			lineEnd, hasReturn = t.lineEnd(start)
-		}
-		out = append(out, t.content[copied:t.at(start)]...)
-		if hasReturn {
-			out = append(out, withReturns...)
-		} else {
-			out = append(out, with...)
-		}
-		copied = t.at(start + len(old))
-	}
-}
-
-// lineEnd is where the line ends that has an offset, and whether with "\r\n". A last line without an end takes after the one before.
-func (t *editText) lineEnd(offset int) (end int, hasReturn bool) {
-	next := bytes.IndexByte(t.text[offset:], '\n')
-	if next < 0 {
-		_, hasReturn = slices.BinarySearch(t.returns, bytes.LastIndexByte(t.text, '\n'))
-		return len(t.text), hasReturn
-	}
-	_, hasReturn = slices.BinarySearch(t.returns, offset+next)
-	return offset + next, hasReturn
+	return bytes.ReplaceAll(old, feed, both), bytes.ReplaceAll(bytes.ReplaceAll(with, both, feed), feed, both)
 }
 
 // whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
-func (t *editText) whyNotFound(old string, hides bool) string {
-	if head := t.content[:min(len(t.content), headBytes)]; isBinary(head) {
-		return "the file " + describeBinary(head, int64(len(t.content)))
+func whyNotFound(content []byte, old string, hides bool) string {
+	if head := content[:min(len(content), headBytes)]; isBinary(head) {
+		return "the file " + describeBinary(head, int64(len(content)))
 	}
 	if hides && strings.Contains(old, strings.TrimSuffix(cutMark, "]")) {
 		return "a mark such as " + cutMark + " stands for another text in the file: leave it out of oldString, and name the text before or " +
 			"behind it"
 	}
-	if line := t.invalidLine(old); line > 0 {
+	if line := invalidLine(content); line > 0 && strings.ContainsFunc(old, func(c rune) bool { return c >= utf8.RuneSelf }) {
 		return fmt.Sprintf("line %d has bytes that aren't UTF-8, which Read shows as U+FFFD and no text matches; change the line with a "+
 			"program such as sed or perl, convert the file with iconv, or write it anew", line)
 	}
-	if strings.Contains(old, "\r\n") && !bytes.Contains(t.text, []byte("\r\n")) {
+	if strings.Contains(old, "\r\n") && !bytes.Contains(content, []byte("\r\n")) {
 		return `the file's lines end with "\n", not with "\r\n"`
-	}
-	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(t.text), norm.NFC.Bytes([]byte(old))) {
-		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
-			"leave the letters with accents out of oldString"
 	}
 	return "compare it with what Read returns, white space included"
 }
 
-// invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if
-// there is none. Whoever has seen the line as text has another character there, or guesses it.
-func (t *editText) invalidLine(old string) int {
-	lines, number := strings.Split(old, "\n"), 0
-	// The first and the last line of the text can be parts of lines.
-	var parts []string
-	whole := map[string]bool{}
-	for i, line := range lines {
-		seen := strings.TrimSuffix(outlined(line), "\r")
-		switch {
-		case !strings.Contains(seen, otherMark), strings.TrimSpace(seen) == otherMark && !strings.Contains(line, otherMark):
-			// It is ASCII, or has none that a line could be told by.
-		case i == 0, i == len(lines)-1:
-			parts = append(parts, seen)
-		default:
-			whole[seen] = true
-		}
-	}
-	for line := range bytes.Lines(t.text) {
-		if number++; utf8.Valid(line) {
-			continue
-		}
-		seen := strings.TrimRight(outlined(string(line)), "\r\n")
-		if whole[seen] || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(seen, part) }) {
+// invalidLine returns the number of the first line that isn't UTF-8; 0 if there is none. Whoever has seen it as text has another character
+// there, or guesses it.
+func invalidLine(content []byte) (number int) {
+	for line := range bytes.Lines(content) {
+		if number++; !utf8.Valid(line) {
 			return number
 		}
 	}
 	return 0
-}
-
-const otherMark = "\uFFFD"
-
-// outlined has a mark for each run of characters that aren't ASCII.
-func outlined(text string) string {
-	inRun := false
-	return strings.Map(func(c rune) rune {
-		wasInRun := inRun
-		switch inRun = c >= utf8.RuneSelf; {
-		case inRun && wasInRun:
-			return -1
-		case inRun:
-			return utf8.RuneError
-		}
-		return c
-	}, text)
 }

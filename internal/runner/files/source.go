@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -47,7 +45,7 @@ func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Opened: *o, SHA256: sums.get(&o.before), opened: time.Now(), sum: sha256.New(), again: sha256.New()}, nil
+	return &Source{Opened: *o, SHA256: sumOfState(&o.before), opened: time.Now(), sum: sha256.New(), again: sha256.New()}, nil
 }
 
 // newCall is a request without an operation.
@@ -81,28 +79,14 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 	case end < s.Size:
 		return false, nil
 	}
-	if err := s.check(); err != nil {
+	if err := s.check(false); err != nil {
 		return false, err
 	}
 	s.SHA256 = hexSum(s.sum)
-	sums.add(&s.before, s.opened, s.SHA256)
+	if s.opened.Sub(time.Unix(s.before.Ctim.Unix())) >= sumAge {
+		lastSum.Store(&knownSum{stateOf(&s.before), s.SHA256, s.opened})
+	}
 	return true, nil
-}
-
-func (s *Source) changed() error {
-	return sys.NewError(reason.FileChanged, "%s was written to while it was read: try again.", sys.Quote(s.Path))
-}
-
-// check says whether the file was written to since it was opened, as far as its times and its size tell.
-func (s *Source) check() error {
-	after, err := sys.Fstat(s.fd)
-	if err != nil {
-		return sys.FileError("read", s.Path, err)
-	}
-	if after.Size != s.Size || after.Mtim != s.before.Mtim {
-		return s.changed()
-	}
-	return nil
 }
 
 // ReadAt fills a buffer from an offset, up to the end of the file. Where all of the file was read in its order, the last part
@@ -121,27 +105,32 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 		s.sent += int64(want)
 	}
 	if s.sent == s.Size && offset+int64(want) == s.Size && hexSum(s.again) != s.SHA256 {
-		sums.remove(&s.before)
+		lastSum.Store(nil)
 		return 0, s.changed()
 	}
 	if want == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
-	return want, s.check()
+	return want, s.check(false)
 }
 
-const (
-	// maxSums is how many checksums are remembered, and sumTime for how long: a file that is mapped can change without its times.
-	maxSums = 64
-	sumTime = time.Minute
-	// sumAge is how old the last change of a file must be, when it is opened, for its checksum to be remembered: another change in the
-	// same tick of the kernel's clock leaves the same time.
-	sumAge = 2 * time.Second
-)
+// sumTime is for how long a checksum is remembered: a file that is mapped can change without its times.
+const sumTime = time.Minute
 
-// sums are the checksums of files that were read last. Who reads a file in parts, because a policy has it that way, doesn't have all of
+// sumAge is how old the last change of a file must be, when it is opened, for its checksum to be remembered: another change in the same tick
+// of the kernel's clock leaves the same time. Tests change it.
+var sumAge = 2 * time.Second
+
+// lastSum is the checksum of the file that was summed last. Who reads a file in parts, because a policy has it that way, doesn't have all of
 // it summed for each of them.
-var sums = knownSums{age: sumAge}
+var lastSum atomic.Pointer[knownSum]
+
+// knownSum is the checksum of a file in a state, which was opened then.
+type knownSum struct {
+	state  fileState
+	sum    string
+	opened time.Time
+}
 
 // fileState is a file as it was: a write changes its ctime, which nobody can set.
 type fileState struct {
@@ -152,47 +141,10 @@ type fileState struct {
 
 func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim} }
 
-// knownSum is the checksum of a file that was opened then.
-type knownSum struct {
-	state  fileState
-	sum    string
-	opened time.Time
-}
-
-// knownSums forgets the oldest.
-type knownSums struct {
-	age time.Duration
-	mu  sync.Mutex
-	// all are in the order in which they came.
-	all []knownSum
-}
-
-// get returns the checksum of a file; empty if it isn't known.
-func (k *knownSums) get(st *unix.Stat_t) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
-	if at < 0 {
-		return ""
+// sumOfState returns the checksum of a file; empty if it isn't known.
+func sumOfState(st *unix.Stat_t) string {
+	if k := lastSum.Load(); k != nil && k.state == stateOf(st) && time.Since(k.opened) < sumTime {
+		return k.sum
 	}
-	return k.all[at].sum
-}
-
-// add remembers the checksum of a file that was in a state when it was opened.
-func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
-	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
-		return
-	}
-	k.remove(st)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
-	k.all = k.all[max(len(k.all)-maxSums, 0):]
-}
-
-// remove forgets a checksum that turned out to be wrong.
-func (k *knownSums) remove(st *unix.Stat_t) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
+	return ""
 }

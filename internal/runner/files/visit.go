@@ -110,12 +110,26 @@ func (o *Opened) Copy(ctx context.Context, to io.Writer) error {
 	if err != nil {
 		return sys.FileError("read", o.Path, err)
 	}
+	if n < o.Size {
+		return o.changed()
+	}
+	return o.check(true)
+}
+
+func (o *Opened) changed() error {
+	return sys.NewError(reason.FileChanged, "%s was written to meanwhile: try again.", sys.Quote(o.Path))
+}
+
+// check says whether the file was written to since it was opened, as far as its times and its size tell; one that only grew wasn't if it may.
+func (o *Opened) check(mayGrow bool) error {
 	after, err := sys.Fstat(o.fd)
 	switch {
 	case err != nil:
 		return sys.FileError("read", o.Path, err)
-	case n < o.Size, after.Size < o.Size, after.Size == o.Size && after.Mtim != o.before.Mtim:
-		return sys.NewError(reason.FileChanged, "%s was written to meanwhile: try again.", sys.Quote(o.Path))
+	case mayGrow && after.Size > o.Size:
+		return nil
+	case after.Size != o.Size, after.Mtim != o.before.Mtim:
+		return o.changed()
 	}
 	return nil
 }
