@@ -243,7 +243,7 @@ func TestFileActionsThatAgentsTryFirst(t *testing.T) {
 	expect(t, run(file(v1alpha1.FileWrite, "three.txt", content("a\nb\nc\n"))), did(""))
 	says(file(v1alpha1.FileRead, "three.txt", func(f *v1alpha1.FileAction) { f.Offset = ptr.To(int64(100)) }), did(""), "has 3 lines")
 	expect(t, run(shell(`printf 'caf\351 one\nplain two\n' >latin.txt; head -c 60000 /dev/urandom >p.png; printf 'a\r\nb\r\n' >crlf
-mkdir -p 'app/[id]' && echo x >'app/[id]/page.tsx'; printf '*.log\n' >.gitignore; echo two >x.log`)), succeeded(""))
+mkdir -p 'app/[id]' && echo x >'app/[id]/page.tsx'; echo x >"$(printf 'a\302\240b')"; printf '*.log\n' >.gitignore; echo two >x.log`)), succeeded(""))
 	says(file(v1alpha1.FileEdit, "latin.txt", replaces("caf\ufffd one", "cafe one")), couldNot(v1alpha1.ReasonEditNotFound), "line 1 has bytes that aren't UTF-8", "iconv")
 	picture := run(file(v1alpha1.FileRead, "p.png"))
 	if s := picture.Status; s.Phase != v1alpha1.PhaseSucceeded || !s.File.Binary || !strings.Contains(s.Output, "binary file of 60000 bytes") || len(s.Output) > 500 {
@@ -254,6 +254,7 @@ mkdir -p 'app/[id]' && echo x >'app/[id]/page.tsx'; printf '*.log\n' >.gitignore
 	})), did(""))
 	expect(t, run(shell("od -An -c crlf")), succeeded("   x  \\r  \\n   z  \\r  \\n\n"))
 	says(file(v1alpha1.FileGlob, ".", pattern("app/[id]/page.tsx")), did(""), `app/\[id\]/page.tsx`)
+	says(file(v1alpha1.FileRead, "a b"), couldNot(v1alpha1.ReasonFileNotFound), `a\u00a0b`)
 	says(file(v1alpha1.FileGrep, ".", pattern("two"), func(f *v1alpha1.FileAction) { f.RespectGitIgnore, f.ContextLines = true, ptr.To(int32(1)) }),
 		did(`{"path":"latin.txt","lineNumber":2,"column":7,"line":"plain two","before":["caf� one"]}`+"\n"))
 }

@@ -33,6 +33,6 @@
 // Package sys opens and reads, patterns has what names and lines are compared with.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
-// processes, or import other modules than the standard library and golang.org/x/sys: it is linked into the supervisor that runs in
-// every pod. It works on Linux only.
+// processes, or import other modules than the standard library, golang.org/x/sys and golang.org/x/text: it is linked into the
+// supervisor that runs in every pod. It works on Linux only.
 package files

@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/sys"
@@ -133,15 +136,17 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	return bytes.ReplaceAll(content, old, with), count, nil
 }
 
+var crlf = []byte("\r\n")
+
 // inFile returns the texts of a change as the file has them: with "\r\n" for each line end where all lines of the file end so, unless the
 // text to replace has a "\r" itself.
 func inFile(content []byte, e *spec.Replacement) (old, with []byte) {
 	old, with = []byte(e.OldString), []byte(e.NewString)
-	feed, both := []byte("\n"), []byte("\r\n")
-	if ends := bytes.Count(content, both); ends == 0 || ends != bytes.Count(content, feed) || bytes.Contains(old, []byte("\r")) {
+	feed := []byte("\n")
+	if ends := bytes.Count(content, crlf); ends == 0 || ends != bytes.Count(content, feed) || bytes.Contains(old, []byte("\r")) {
 		return old, with
 	}
-	return bytes.ReplaceAll(old, feed, both), bytes.ReplaceAll(bytes.ReplaceAll(with, both, feed), feed, both)
+	return bytes.ReplaceAll(old, feed, crlf), bytes.ReplaceAll(bytes.ReplaceAll(with, crlf, feed), feed, crlf)
 }
 
 // whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
@@ -153,23 +158,66 @@ func whyNotFound(content []byte, old string, hides bool) string {
 		return "a mark such as " + cutMark + " stands for another text in the file: leave it out of oldString, and name the text before or " +
 			"behind it"
 	}
-	if line := invalidLine(content); line > 0 && strings.ContainsFunc(old, func(c rune) bool { return c >= utf8.RuneSelf }) {
+	if line := invalidLine(content, old); line > 0 {
 		return fmt.Sprintf("line %d has bytes that aren't UTF-8, which Read shows as U+FFFD and no text matches; change the line with a "+
 			"program such as sed or perl, convert the file with iconv, or write it anew", line)
 	}
-	if strings.Contains(old, "\r\n") && !bytes.Contains(content, []byte("\r\n")) {
+	if strings.Contains(old, "\r\n") && !bytes.Contains(content, crlf) {
 		return `the file's lines end with "\n", not with "\r\n"`
+	}
+	if plain := []byte("\n"); bytes.Contains(bytes.ReplaceAll(content, crlf, plain), bytes.ReplaceAll([]byte(old), crlf, plain)) {
+		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
+	}
+	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
+		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
+			"leave the letters with accents out of oldString"
 	}
 	return "compare it with what Read returns, white space included"
 }
 
-// invalidLine returns the number of the first line that isn't UTF-8; 0 if there is none. Whoever has seen it as text has another character
-// there, or guesses it.
-func invalidLine(content []byte) (number int) {
+// invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if
+// there is none. Whoever has seen the line as text has another character there, or guesses it.
+func invalidLine(content []byte, old string) int {
+	lines, number := strings.Split(old, "\n"), 0
+	// The first and the last line of the text can be parts of lines.
+	var parts []string
+	whole := map[string]bool{}
+	for i, line := range lines {
+		seen := strings.TrimSuffix(outlined(line), "\r")
+		switch {
+		case !strings.Contains(seen, otherMark), strings.TrimSpace(seen) == otherMark && !strings.Contains(line, otherMark):
+			// It is ASCII, or has none that a line could be told by.
+		case i == 0, i == len(lines)-1:
+			parts = append(parts, seen)
+		default:
+			whole[seen] = true
+		}
+	}
 	for line := range bytes.Lines(content) {
-		if number++; !utf8.Valid(line) {
+		if number++; utf8.Valid(line) {
+			continue
+		}
+		seen := strings.TrimRight(outlined(string(line)), "\r\n")
+		if whole[seen] || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(seen, part) }) {
 			return number
 		}
 	}
 	return 0
+}
+
+const otherMark = "\uFFFD"
+
+// outlined has a mark for each run of characters that aren't ASCII.
+func outlined(text string) string {
+	inRun := false
+	return strings.Map(func(c rune) rune {
+		wasInRun := inRun
+		switch inRun = c >= utf8.RuneSelf; {
+		case inRun && wasInRun:
+			return -1
+		case inRun:
+			return utf8.RuneError
+		}
+		return c
+	}, text)
 }

@@ -50,6 +50,11 @@ func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
 	for _, old := range []string{"# na\u00efve\ncaf\ufffd one", "# na\u00efve\ncaf\ufffd one\nlast", "# na\u00efve\ncaf\ufffd one\nlast\n"} {
 		w.refused(spec.File{Operation: spec.OperationEdit, Path: "later", OldString: old, NewString: "x"}, reason.EditNotFound, "line 2 has bytes that aren't UTF-8")
 	}
+	w.file("both", "caf\xe9 au lait\n\u65e5\u672c\n\xe9\n")
+	for _, old := range []string{"\u65e5\u672c\u8a9e", "\u65e5\u672c\u8a9e\n\u65e5", "\u65e5 \u8a9e"} {
+		w.refused(spec.File{Operation: spec.OperationEdit, Path: "both", OldString: old, NewString: "x"}, reason.EditNotFound, "compare it with what Read returns")
+	}
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "both", OldString: "\u65e5\u672c\n\ufffd\n", NewString: "x"}, reason.EditNotFound, "line 3 has bytes")
 	w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, reason.EditNotFound, "compare it with what Read returns")
 	w.must(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
 	if got := w.content("latin"); got != "first\ncaf\xe9 one\nplain 2\n" {
@@ -65,6 +70,9 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"an image", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "IDAT", "the file is a binary file of 16 bytes"},
 		{"a mark", "token=" + shownSecret + "\n", "token=[redacted: TOKEN]", "stands for another text in the file"},
 		{"a mark that is cut", "token=" + shownSecret + "\n", "token=[redacted]", "stands for another text in the file"},
+		{"decomposed accents", "cafe\u0301 one\n", "caf\u00e9 one", "accents that are encoded otherwise"},
+		{"composed accents", "caf\u00e9 one\n", "cafe\u0301 one", "accents that are encoded otherwise"},
+		{"both kinds of line ends", "a\r\nb\nc\n", "a\nb", "some lines of the file end with"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {
 		w.file("f", tc.content)

@@ -104,7 +104,7 @@ func (c *call) resolve(asked string, how how) (*place, error) {
 		sys.Close(r.cur)
 	}
 	if err == nil && !p.exists() && !how.missing {
-		err = sys.FileError("find", p.path, unix.ENOENT)
+		err = r.notFound(p.path)
 	}
 	if err != nil {
 		p.removeMade()
@@ -222,7 +222,7 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 			return &place{path: full, dir: r.cur, name: name, fd: -1}, nil
 		}
 		if !r.mayMake() {
-			return nil, sys.FileError("find", full, unix.ENOENT)
+			return nil, r.notFound(full)
 		}
 		fd, err = r.makeIn(r.cur, name, sys.PathFlags)
 	}
