@@ -222,6 +222,8 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Hub.Release(o.keyHash(), string(o.call.UID))
 	}
 	if e.keep {
+		// The answer to the write of the call's end may have been lost.
+		r.spend(o.call)
 		r.Retention.Keep(ctx, o.call)
 		r.keepOutput(o.call)
 	}
@@ -343,9 +345,8 @@ func (r *applier) forget(call types.NamespacedName) (session types.NamespacedNam
 
 // spend counts the CPU of a call that has ended.
 func (r *applier) spend(call *v1alpha1.ToolCall) {
-	if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
-		h := holderOf(call)
-		r.Budgets.Spend(h.User, h.Groups, call.Namespace, call.FinishedAt(), *u.CPUMilliseconds)
+	if spent, known := spentBy(call); known {
+		r.Budgets.Spend(call.Namespace, spent)
 	}
 }
 

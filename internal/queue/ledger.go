@@ -146,13 +146,12 @@ func (l *Ledger) update(name types.NamespacedName, what Resource, do func(*accou
 	l.wakeAll(what, granted)
 }
 
-// Spend counts the CPU of a call that has ended. Calls that wait are woken when that is the last of a budget's: what they wait for from
-// now on is a time.
-func (l *Ledger) Spend(user string, groups []string, namespace string, ended time.Time, milliseconds int64) {
+// Spend counts the CPU of a call that has ended, however often it is said. Calls that wait are woken when that is the last of a budget's:
+// what they wait for from now on is a time.
+func (l *Ledger) Spend(namespace string, s Spent) {
 	l.mu.Lock()
 	var woken []types.NamespacedName
-	a := l.namespaces[namespace]
-	if a != nil && milliseconds > 0 && a.spend(Spent{User: user, Groups: groups, Ended: ended, Milliseconds: milliseconds}, l.now()) {
+	if a := l.namespaces[namespace]; a != nil && a.spend(s, l.now()) {
 		woken = a.waitingFor(Calls)
 	}
 	l.mu.Unlock()
