@@ -45,7 +45,6 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
 	}
-	defer j.done()
 	if o.session.isExcluded {
 		// It is taken by now, and waits where it waited.
 		return effects{joinLine: true, wake: time.Millisecond}, nil

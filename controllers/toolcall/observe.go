@@ -112,9 +112,6 @@ func (r *observer) observeHeld(ctx context.Context, o *observation) error {
 // observeOwnPod looks for the runner and the Job of a call that names no session.
 func (r *observer) observeOwnPod(ctx context.Context, o *observation) error {
 	call := o.call
-	if seen, ok := r.Queue.FirstSeen(o.name, call.UID); ok {
-		o.created = seen
-	}
 	if bound := call.Status.Runner; bound != nil {
 		if err := r.observeRunner(ctx, o, bound); err != nil {
 			return err

@@ -37,7 +37,6 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
 	}
-	defer j.done()
 	o = j.observation
 	asked, err := r.requestApproval(ctx, j)
 	if err != nil || asked != nil {
@@ -56,8 +55,6 @@ type judged struct {
 	// whole is the call with its input, snapshot what was decided by.
 	whole    *v1alpha1.ToolCall
 	snapshot *decide.Snapshot
-	// done lets the later calls of the same requester pass.
-	done func()
 }
 
 // judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
@@ -72,7 +69,7 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 	if err != nil {
 		return nil, nil, err
 	}
-	snapshot, decision, done, err := r.decide(ctx, o, whole)
+	snapshot, decision, err := r.decide(ctx, o, whole)
 	var refusal *decide.Refusal
 	var open *decide.Undecided
 	switch {
@@ -84,7 +81,6 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 		otherwise = ptr.To(o.postpone(ctx, open))
 	}
 	if err != nil {
-		done()
 		if otherwise != nil {
 			err = nil
 		}
@@ -92,7 +88,7 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 	}
 	decision.CreatedMicroseconds = o.created.UnixMicro()
 	decision.AcceptedMicroseconds = acceptedAt(o).UnixMicro()
-	return &judged{observation: o.decided(whole, decision), whole: whole, snapshot: snapshot, done: done}, nil, nil
+	return &judged{observation: o.decided(whole, decision), whole: whole, snapshot: snapshot}, nil, nil
 }
 
 // acceptedAt is when the call was first found to be allowed; it may have waited for a place since.
@@ -107,27 +103,24 @@ func foreignJobMessage(job string) string {
 	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this call, or somebody changed its pod: delete the Job and create the call again", job)
 }
 
-// decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
-func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
-	done = func() {}
+// decide takes a snapshot and decides.
+func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, *decide.Decision, error) {
 	var session *v1alpha1.ToolSession
 	if o.session != nil {
 		session = o.session.Session
 	}
-	if s, err = r.snapshots.Place(ctx, call, session); err != nil {
-		return nil, nil, done, err
-	}
-	if env := s.PolicyEnvironment(); env != nil && o.session == nil && maxConcurrent(env) > 0 {
-		done = r.Queue.Announce(client.ObjectKeyFromObject(env), holderOf(call))
+	s, err := r.snapshots.Place(ctx, call, session)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := r.snapshots.Rules(ctx, s); err != nil {
-		return nil, nil, done, err
+		return nil, nil, err
 	}
 	if err := r.snapshots.Requester(ctx, s); err != nil {
-		return nil, nil, done, err
+		return nil, nil, err
 	}
-	decision, err = r.snapshots.Decide(ctx, s)
-	return s, decision, done, err
+	decision, err := r.snapshots.Decide(ctx, s)
+	return s, decision, err
 }
 
 // How long to wait before a question is asked again: half of the time that it is open already, within these.
@@ -174,9 +167,8 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		}
 		return over, err
 	}
-	limit, holder := maxConcurrent(env), holderOf(o.call)
-	holder.FirstSeen = o.created
-	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holder) {
+	limit := maxConcurrent(env)
+	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holderOf(o.call)) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil

@@ -14,7 +14,7 @@ import (
 // called on it is an effect, which apply.go alone carries out.
 var asks = map[string][]string{
 	"Client":       nil,
-	"Queue":        {"Announce", "Admit", "FirstSeen", "IsWaiting"},
+	"Queue":        {"Admit", "IsWaiting"},
 	"Budgets":      {"Seed", "Ask"},
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},

@@ -79,6 +79,18 @@ func (a *accounts) count() {
 	}
 }
 
+// countAnew does so after budgets have changed. All have to look again who waited, since what they are told has changed.
+func (a *accounts) countAnew(now time.Time) (w woken) {
+	for what := range a.waiting {
+		w[what] = a.waitingFor(Resource(what))
+	}
+	a.count()
+	for what := range a.waiting {
+		a.grant(Resource(what), now)
+	}
+	return w
+}
+
 // addCPU counts what a user spent in a minute in the budgets that cover the user.
 func (a *accounts) addCPU(minute int64, s spender, milliseconds int64) {
 	for _, b := range a.budgets {
