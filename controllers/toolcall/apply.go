@@ -139,7 +139,6 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	if after.Status.Phase.Terminal() {
 		r.noteApplets(o, after.Status.Isolation)
 		r.finished.keep(after)
-		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
 			r.Retention.Schedule.Ended(after)
 		}
@@ -175,12 +174,8 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 			r.SessionQueue.Wake(session, true, true)
 		}
 	}
-	if e.forget && o.call.Status.Phase.Terminal() {
-		r.Earlier.Forget(key, o.call.UID)
-	}
 	if e.forgetName {
 		r.Retention.Schedule.ForgetName(key)
-		r.Earlier.ForgetName(key)
 	}
 	if e.holds != "" {
 		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
