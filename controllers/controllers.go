@@ -225,11 +225,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	servings := &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}
 	calls := toolcall.NewReconciler(toolcall.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,
-		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts,
-		Placers: []host.Placer{
-			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
-			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
-		},
+		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts, Runtime: o.Runtime,
 		Nodes:    m.Nodes,
 		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },

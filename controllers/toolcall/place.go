@@ -16,6 +16,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
@@ -179,36 +181,45 @@ func (o *observation) suspended(environment string) *v1alpha1.ToolCallStatus {
 	return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the call waits until its spec.suspend is false", environment))
 }
 
-// placeOnHost asks the placers in turn.
+// placeOnHost gives the call a waiting host, or else has its own Job made.
 func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1alpha1.ToolCall) (effects, error) {
-	var turnedAway effects
-	for _, placer := range r.Placers {
-		p, err := placer.Place(whole, o.decision)
+	runner, err := r.claimWaiting(o, whole)
+	if err != nil {
+		return effects{}, err
+	}
+	var turnedAway []message
+	if runner != nil {
+		job, err := host.WaitingJob(ctx, r.Objects, o.call.Namespace, runner)
 		if err != nil {
-			return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+			return effects{}, err
 		}
-		switch {
-		case p == nil:
-		case p.Create != nil:
-			e := o.launch(p.Create)
-			e.messages = turnedAway.messages
-			return e, nil
-		default:
-			job, err := host.WaitingJob(ctx, r.Objects, o.call.Namespace, p.Runner)
-			if err != nil {
-				return effects{}, err
-			}
-			isWaiting := p.Runner.IsWaiting()
-			if job != nil && isWaiting {
-				return r.bindTo(ctx, o, whole, job, p)
-			}
-			r.Hosts.Release(string(o.call.UID))
-			if isWaiting {
-				turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
-			}
+		isWaiting := runner.IsWaiting()
+		if job != nil && isWaiting {
+			return r.bindTo(ctx, o, whole, job, runner)
+		}
+		r.Hosts.Release(string(o.call.UID))
+		if isWaiting {
+			turnedAway = []message{{to: runner, refuse: "the pod's Job is gone"}}
 		}
 	}
-	return effects{}, errors.New("no placer takes the call")
+	job, err := jobspec.Build(jobspec.Input{Call: whole, Decision: o.decision, Runtime: r.Runtime, Sealer: r.Identity})
+	if err != nil {
+		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+	}
+	e := o.launch(job)
+	e.messages = turnedAway
+	return e, nil
+}
+
+// claimWaiting claims a runner of the environment's pool; nil when there is none for the call. A queue that the call chooses hasn't admitted
+// what waits.
+func (r *Reconciler) claimWaiting(o *observation, whole *v1alpha1.ToolCall) (*dispatch.Runner, error) {
+	d := o.decision
+	if jobspec.ChosenQueue(d.In, whole) != "" {
+		return nil, nil
+	}
+	need := host.Need{Environment: d.In, Default: d.Default, Policy: d.Policy, Blocklist: d.Plan.Blocklist, Refs: d.Refs, Runtime: r.Runtime}
+	return r.Hosts.ClaimFitting(need, host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(whole.UID))
 }
 
 // acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one
@@ -226,9 +237,9 @@ func (o *observation) launch(job *batchv1.Job) effects {
 }
 
 // bindTo records which runner has the call, and only then hands the call to it.
-func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
-	hello := p.Runner.Hello()
-	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, runner *dispatch.Runner) (effects, error) {
+	hello := runner.Hello()
+	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
 	if bound.Decision, err = jobspec.Seal(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
 		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
@@ -238,8 +249,8 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 		return effects{}, err
 	}
 	e := effects{
-		status:   o.withJob(job).running(bound, hello, p.Path),
-		messages: []message{{to: p.Runner, assign: assignment}},
+		status:   o.withJob(job).running(bound, hello, host.PathOf(job)),
+		messages: []message{{to: runner, assign: assignment}},
 		release:  true,
 	}
 	if jobspec.PoolOf(job) != "" || o.startedLate(job) {

@@ -224,7 +224,7 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 	for path, pool := range map[v1alpha1.Path]string{v1alpha1.PathCold: "", v1alpha1.PathWarm: "env"} {
 		job := o.job.DeepCopy()
 		job.Annotations = map[string]string{jobspec.AnnotationPool: pool}
-		e, err := r.bindTo(t.Context(), o, o.call, job, &host.Placement{Path: path, Runner: session})
+		e, err := r.bindTo(t.Context(), o, o.call, job, session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,13 +247,35 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 	}
 }
 
+// What waits was admitted by the environment's first queue alone.
+func TestACallThatChoosesItsQueueTakesNoWaitingPod(t *testing.T) {
+	t.Parallel()
+	for queue, served := range map[string]bool{"": true, "slow": true, "fast": false, "unknown": true} {
+		op := startOperator(t)
+		op.connect(t, "job", "")
+		o := observed(decided)
+		env := o.decision.In
+		env.Spec.WarmPool, env.Spec.Queues = &v1alpha1.WarmPool{Size: 1}, []string{"slow", "fast"}
+		o.call.Labels = map[string]string{jobspec.LabelQueue: queue}
+		r := NewReconciler(Options{Hosts: host.NewRegistry(op.hub)})
+		_, template, err := host.PoolTemplate(env, nil, nil, nil, r.Runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Hosts.Offer("job-uid", template)
+		if runner, err := r.claimWaiting(o, o.call); (runner != nil) != served || err != nil {
+			t.Errorf("queue %q: %v, %v", queue, runner, err)
+		}
+	}
+}
+
 func TestADecisionThatIsTooLargeEndsTheCall(t *testing.T) {
 	t.Parallel()
 	op := startOperator(t)
 	session, _ := op.connect(t, "job", "")
 	o := observed(withJob)
 	o.decision.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", decide.MaxStoredBytes)
-	e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, o.call, o.job, &host.Placement{Path: v1alpha1.PathWarm, Runner: session})
+	e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, o.call, o.job, session)
 	if err != nil || e.status.Reason != v1alpha1.ReasonInvalidEnvironment || len(e.messages) != 0 || e.status.Runner != nil {
 		t.Errorf("got %+v, %v", e, err)
 	}
@@ -267,7 +289,7 @@ func TestACallWithoutItsInputIsNotHandedOver(t *testing.T) {
 	o := observed(withJob)
 	slim := o.call.DeepCopy()
 	slim.Spec.Shell = nil
-	if e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, slim, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: session}); err == nil || e.status != nil || len(e.messages) != 0 {
+	if e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, slim, o.job, session); err == nil || e.status != nil || len(e.messages) != 0 {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }

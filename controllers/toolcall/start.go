@@ -36,7 +36,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	if err != nil {
 		return effects{}, err
 	}
-	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, o.runner)
 	e.hello = &hello
 	return e, err
 }

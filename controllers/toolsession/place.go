@@ -170,13 +170,11 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	if err != nil {
 		return nil, err
 	}
-	template, hash, err := host.PoolTemplate(s.Effective(), s.DefaultEnvironment(), policy, compiled.EnvBlocklist(), r.Runtime)
-	if err != nil || !host.Covers(template.Refs, o.origin.Refs) {
+	runner, err := r.Hosts.ClaimFitting(host.Need{
+		Environment: s.Effective(), Default: s.DefaultEnvironment(), Policy: policy, Blocklist: compiled.EnvBlocklist(), Refs: o.origin.Refs, Runtime: r.Runtime,
+	}, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
+	if err != nil || runner == nil {
 		return nil, err
-	}
-	runner := r.Hosts.Claim(hash, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
-	if runner == nil {
-		return nil, nil
 	}
 	job, err := host.WaitingJob(ctx, r.Objects, o.session.Namespace, runner)
 	if err != nil {
@@ -191,7 +189,7 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 		return e, nil
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
-	e, err := r.bindTo(ctx, o, job, runner, v1alpha1.PathWarm)
+	e, err := r.bindTo(ctx, o, job, runner)
 	return &e, err
 }
 
@@ -216,7 +214,7 @@ func (o *observation) startTimeout() time.Duration {
 
 // bindTo records which process takes the session's calls, and only then tells it so. The pod says on which node it is: a
 // runner that names a node that isn't there would prove that it is gone.
-func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Runner, path v1alpha1.Path) (effects, error) {
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Runner) (effects, error) {
 	hello := runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
@@ -231,7 +229,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	if pod != nil {
 		hello.Node = pod.Spec.NodeName
 	}
-	e := effects{holdLater: true, status: o.ready(bound, hello, job.Name, path)}
+	e := effects{holdLater: true, status: o.ready(bound, hello, job)}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
 	if jobspec.PoolOf(job) != "" {
 		e.adopt = job

@@ -26,7 +26,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this session's Job"})
 		return e, err
 	}
-	return r.bindTo(ctx, o, o.job, o.runner, v1alpha1.PathCold)
+	return r.bindTo(ctx, o, o.job, o.runner)
 }
 
 // watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
