@@ -95,8 +95,7 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 	}
 }
 
-// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already, made by a pass
-// whose answer was lost, the cache is behind: the next pass goes on with that.
+// createJob makes the call's Job. Where the API server doesn't take it, or has it already, other effects follow.
 func (r *applier) createJob(ctx context.Context, o *observation, e effects) (effects, error) {
 	job := e.create
 	err := r.Client.Create(ctx, job)
@@ -110,17 +109,18 @@ func (r *applier) createJob(ctx context.Context, o *observation, e effects) (eff
 	case !apierrors.IsAlreadyExists(err):
 		return e.decided.createFailed(ctx, err), nil
 	}
-	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
-	if err != nil {
+	isTaken, err := host.IsTaken(ctx, r.Objects, job, func(there *batchv1.Job) bool {
+		_, ours := jobspec.ReadDecision(there, o.call, r.Identity)
+		return ours
+	})
+	switch {
+	case err != nil:
 		return effects{}, err
+	case isTaken:
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
+	default:
+		return effects{wake: apicache.Lag}, nil
 	}
-	if there != nil {
-		// The cache never shows one without the label.
-		if _, ours := jobspec.ReadDecision(there, o.call, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
-			return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
-		}
-	}
-	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try

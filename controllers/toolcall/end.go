@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 )
@@ -143,7 +144,7 @@ func (r *observer) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]
 			continue
 		}
 		if bound := call.Status.Runner; bound != nil && !jobspec.IsSuspended(job) {
-			pod, err := r.currentPod(ctx, job)
+			pod, err := host.CurrentPod(ctx, r.Objects, job)
 			if err != nil {
 				return nil, err
 			}

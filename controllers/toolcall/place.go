@@ -264,7 +264,7 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	if apicache.IsRefused(cause) {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
 	}
-	reason, why := whyNotCreated(ctx, "the call's Job", cause)
+	reason, why := host.WhyNotCreated(ctx, "the call's Job", cause)
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
@@ -293,16 +293,7 @@ func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, ca
 			remove: []*batchv1.Job{job},
 		}
 	}
-	return effects{status: o.withJob(nil).notStarted(whyNotCreated(ctx, "the Secret with the token of the call's pod", cause)), wake: soonestRetry}
-}
-
-// whyNotCreated is what a call waits for that something can't be created for at the moment.
-func whyNotCreated(ctx context.Context, what string, cause error) (reason, message string) {
-	if quota := apicache.FullQuota(cause.Error()); quota != "" {
-		return v1alpha1.ReasonQuotaExceeded, what + " waits: " + quota
-	}
-	ctrl.LoggerFrom(ctx).Error(cause, "The call has no pod yet", "lacks", what)
-	return v1alpha1.ReasonNotStarted, what + " can't be created yet; it is tried again: " + cause.Error()
+	return effects{status: o.withJob(nil).notStarted(host.WhyNotCreated(ctx, "the Secret with the token of the call's pod", cause)), wake: soonestRetry}
 }
 
 // maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.

@@ -270,12 +270,7 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 	if apicache.IsRefused(cause) {
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause), remove)
 	}
-	why := fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause)
-	if quota := apicache.FullQuota(cause.Error()); quota != "" {
-		why = fmt.Sprintf("%s waits: %s", what, quota)
-	} else {
-		ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
-	}
+	_, why := host.WhyNotCreated(ctx, what, cause)
 	status := o.pending(v1alpha1.ReasonSessionStarting, why)
 	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause), remove)

@@ -43,8 +43,32 @@ var containerReasons = map[string]bool{
 	"ContainerCannotRun": true, "StartError": true, "PreCreateHookError": true, "PreStartHookError": true,
 }
 
-// Diagnose says what keeps a Job from starting its runner; nil when nothing is known to. The pod is nil when there is none.
-func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
+// CurrentPod is a Job's pod of the time since the Job could start; nil when there is none.
+func CurrentPod(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (*corev1.Pod, error) {
+	pod, err := objects.PodOf(ctx, job)
+	if err != nil || pod == nil || IsFromBefore(pod, job) {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// Diagnose says what keeps a Job from starting its runner, nil when nothing is known to, and when to look again for what changes without a
+// word, 0 for never. Of a suspended Job only its own status counts.
+func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, now time.Time) (found *Problem, again time.Duration, err error) {
+	if jobspec.IsSuspended(job) {
+		return DiagnoseJob(job), 0, nil
+	}
+	pod, err := CurrentPod(ctx, objects, job)
+	if err != nil {
+		return nil, 0, err
+	}
+	if found, err = diagnose(ctx, objects, job, pod, now); err != nil {
+		return nil, 0, err
+	}
+	return found, lookAgain(pod, found, now), nil
+}
+
+func diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
 		found := DiagnosePod(pod, job.Name)
 		if found == nil && !isNew(pod, now) && isBeingSetUp(pod) {
@@ -55,7 +79,7 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, po
 	if found := DiagnoseJob(job); found != nil {
 		return found, nil
 	}
-	if now.Sub(jobspec.StartsFrom(job)) < PodWait {
+	if now.Sub(jobspec.StartsFrom(job)) < podWait {
 		return nil, nil
 	}
 	events := &corev1.EventList{}
