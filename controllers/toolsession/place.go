@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -97,7 +98,7 @@ func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *deci
 		return effects{}, err
 	}
 	if !hasPlace(env, o.session, sessions) {
-		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: waitInLine(o.session, sessions)}, nil
+		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: wait.Jitter(seldom, 0.5)}, nil
 	}
 	e, err := r.giveHost(ctx, o, s)
 	if err == nil && e.create != nil {
