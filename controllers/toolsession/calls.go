@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 )
 
@@ -52,22 +51,4 @@ func isAllowed(call *v1alpha1.ToolCall) bool {
 func (r *watches) hasHadAll(session *v1alpha1.ToolSession) bool {
 	process := host.FindSessionHost(r.Hub, session)
 	return process != nil && process.Runner != nil && process.Runner.Taken() >= session.MaxCalls()
-}
-
-// heldBy counts the calls that a session's runner runs, those of them that take the session's turns, and those whose results
-// it keeps.
-func heldBy(runner *dispatch.Runner) (running, foreground, ended int) {
-	for _, call := range runner.HeldCalls() {
-		switch call.State {
-		case dispatch.Assigned, dispatch.Running:
-			running++
-			if !call.Background {
-				foreground++
-			}
-		case dispatch.Ended:
-			ended++
-		case dispatch.Withdrawn, dispatch.Known:
-		}
-	}
-	return running, foreground, ended
 }

@@ -100,7 +100,7 @@ func (o *observation) stopInTime(e *effects) {
 	}
 	wait := stopWait
 	if o.runner != nil {
-		if running, _, _ := heldBy(o.runner); running == 0 {
+		if load := host.LoadOf(o.runner); load.Calls+load.Background == 0 {
 			return
 		}
 		wait = connectedStopWait

@@ -24,7 +24,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	case !host.Serves(o.runner, o.session):
 		return r.strange(ctx, o, owner.UID == string(o.session.UID))
 	}
-	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.session.MaxCalls() {
+	if host.LoadOf(o.runner).Calls == 0 && o.runner.Taken() >= o.session.MaxCalls() {
 		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.session.MaxCalls())), nil
 	}
 	if e := r.idle(o); e != nil {

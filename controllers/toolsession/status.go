@@ -58,9 +58,9 @@ func (o *observation) count(s *v1alpha1.ToolSessionStatus) {
 	}
 	held := 0
 	if o.isBound() && o.runner != nil {
-		running, _, ended := heldBy(o.runner)
-		held = running
-		c.Ended = max(c.Ended, int32(o.runner.Taken()-running), int32(ended))
+		load := host.LoadOf(o.runner)
+		held = load.Calls + load.Background
+		c.Ended = max(c.Ended, int32(o.runner.Taken()-held), int32(load.Ended))
 	}
 	c.Running, c.Queued = int32(held), int32(max(o.calls.total-held, 0))
 	s.Calls = c

@@ -75,23 +75,28 @@ func (h *SessionHost) Room() Room {
 	if h == nil || !h.IsServing() {
 		return Room{}
 	}
-	room := Room{Calls: h.Session.MaxConcurrentCalls(), Background: wire.MaxBackgroundCalls}
-	ended := 0
-	for _, call := range h.Runner.HeldCalls() {
-		switch call.State {
-		case dispatch.Assigned, dispatch.Running:
-			if call.Background {
-				room.Background--
-			} else {
-				room.Calls--
-			}
-		case dispatch.Ended:
-			ended++
-		case dispatch.Withdrawn, dispatch.Known:
-		}
-	}
-	if ended >= wire.MaxUnacknowledged {
+	has := LoadOf(h.Runner)
+	if has.Ended >= wire.MaxUnacknowledged {
 		return Room{}
 	}
-	return Room{Calls: max(room.Calls, 0), Background: max(room.Background, 0)}
+	return Room{Calls: max(h.Session.MaxConcurrentCalls()-has.Calls, 0), Background: max(wire.MaxBackgroundCalls-has.Background, 0)}
+}
+
+// Load counts the calls that a session's runner runs, those that take the session's turns and those that don't, and those whose results it
+// keeps.
+type Load struct{ Calls, Background, Ended int }
+
+// LoadOf asks a runner.
+func LoadOf(runner *dispatch.Runner) (l Load) {
+	for _, call := range runner.HeldCalls() {
+		switch isRunning := call.State == dispatch.Assigned || call.State == dispatch.Running; {
+		case isRunning && call.Background:
+			l.Background++
+		case isRunning:
+			l.Calls++
+		case call.State == dispatch.Ended:
+			l.Ended++
+		}
+	}
+	return l
 }
