@@ -307,7 +307,7 @@ func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching cl
 
 // registerCounts exposes what is counted when metrics are read.
 func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
-	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexInFlight) }))
+	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.All) }))
 	metrics.RegisterCallsQueued(whileLeading(mgr, func() metrics.Counts {
 		waiting := m.Queue.Waiting()
 		for session, n := range m.SessionQueue.Waiting() {
@@ -315,7 +315,7 @@ func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
 		}
 		return waiting
 	}))
-	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexAwaiting) }))
+	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, (*v1alpha1.ToolCall).AwaitsApproval) }))
 	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
 }
 

@@ -89,12 +89,11 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 			s.Sessions = append(s.Sessions, toolsession.HolderOf(session))
 		}
 	}
-	calls := &v1alpha1.ToolCallList{}
-	if err := r.Objects.List(ctx, calls, client.InNamespace(namespace), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return s, fmt.Errorf("list the calls that have not ended: %w", err)
+	calls, err := r.Objects.CallsInFlight(ctx, namespace, apicache.All)
+	if err != nil {
+		return s, err
 	}
-	for i := range calls.Items {
-		call := &calls.Items[i]
+	for _, call := range calls {
 		isRunning, err := r.isPlaced(ctx, call, processes)
 		if err != nil {
 			return s, err
