@@ -141,6 +141,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hub.Clock = c
 	m.Hosts = host.NewRegistry(m.Hub)
+	m.Hosts.Back = func(pool types.NamespacedName) { m.Pools.Enqueue(pool, 0) }
 	return m
 }
 

@@ -309,9 +309,7 @@ func (r *applier) dismissOthers(o *observation) {
 	case o.held != nil:
 		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(*o.held), deletedCall)
 	}
-	for _, runner := range r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(uid)) {
-		runner.Refuse(deletedCall)
-	}
+	r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(uid))
 	r.Outputs.ForgetOthers(o.name, uid)
 }
 

@@ -32,9 +32,6 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 	case o.runner.MayServe(string(o.call.UID)):
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
-	}
 	if len(o.call.Finalizers) == 0 || o.call.Status.Phase.Terminal() {
 		return e, nil
 	}
@@ -69,9 +66,6 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 	if o.runner.MayServe(string(o.call.UID)) {
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
-	}
 	return e, nil
 }
 
@@ -79,11 +73,6 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
 	// Somebody else may have written the end, or the answer to that write was lost.
 	e := effects{release: true, forgetResult: true, forget: true, keep: true}
-	if o.claimed != nil && o.claimed != o.runner {
-		// It was claimed and never recorded: the call ended before that, or another runner had been recorded by a write
-		// whose answer was lost.
-		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
-	}
 	if o.runner.MayServe(string(o.call.UID)) {
 		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err

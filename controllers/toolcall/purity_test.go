@@ -19,7 +19,7 @@ var asks = map[string][]string{
 	"SessionQueue": {"Position", "Ahead", "HandedIn"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},
-	"Hosts":        {"Claimed", "ClaimFitting", "Release"},
+	"Hosts":        {"ClaimFitting", "Release"},
 	"Nodes":        nil,
 	"Pools":        nil,
 	"Outputs":      {"Finish"},

@@ -43,17 +43,12 @@ func (o *observation) endNow(reason, message string) effects {
 // dismiss tells the runner that serves the session to end, and turns one away that waits. One that another object has by now is that
 // one's.
 func (o *observation) dismiss(e *effects, reason string) {
-	if o.runner != nil {
-		switch {
-		case !o.runner.MayServe(string(o.session.UID)):
-		case o.isBound() && !o.runner.IsWaiting():
-			e.messages = append(e.messages, message{to: o.runner, end: reason})
-		default:
-			e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})
-		}
-	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: "the session ended: " + reason})
+	switch {
+	case o.runner == nil || !o.runner.MayServe(string(o.session.UID)):
+	case o.isBound() && !o.runner.IsWaiting():
+		e.messages = append(e.messages, message{to: o.runner, end: reason})
+	default:
+		e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})
 	}
 }
 

@@ -37,8 +37,6 @@ type observation struct {
 	origin *decide.Origin
 	// runner is the connected runner of the session: the one that is recorded, or else the one of the session's Job.
 	runner *dispatch.Runner
-	// claimed is a waiting runner that the session claimed.
-	claimed *dispatch.Runner
 	// calls are those of the session that have not ended.
 	calls calls
 }
@@ -69,7 +67,7 @@ func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*obse
 	case r.Earlier.IsBehind(session):
 		return nil, ErrBehind
 	}
-	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(session.UID))}
+	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since()}
 	o.created = session.CreationTimestamp.Time
 	if o.now.Sub(o.created) <= time.Second {
 		// It has whole seconds.

@@ -150,7 +150,7 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		if got := p.claim(t, registry); got != nil {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if registry.Claimed(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
+		if registry.claimedBy(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
 			t.Errorf("%s: the runner was claimed all the same", name)
 		}
 	}
