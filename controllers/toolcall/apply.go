@@ -295,19 +295,17 @@ func (r *applier) remove(ctx context.Context, e *effects) error {
 	return nil
 }
 
-const deletedCall = "the ToolCall was deleted"
-
 // dismissOthers ends what calls of the name left that are gone.
 func (r *applier) dismissOthers(o *observation) {
-	var uid types.UID
+	var uid, held types.UID
 	if o.call != nil {
 		uid = o.call.UID
 	}
-	switch {
-	case o.call == nil:
-		r.Hub.Dismiss(o.name.Namespace, o.name.Name, "", deletedCall)
-	case o.held != nil:
-		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(*o.held), deletedCall)
+	if o.held != nil {
+		held = *o.held
+	}
+	if o.call == nil || o.held != nil {
+		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(held), "the ToolCall was deleted")
 	}
 	r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(uid))
 	r.Outputs.ForgetOthers(o.name, uid)

@@ -17,11 +17,6 @@ import (
 	"toolcall.dev/operator/internal/metrics"
 )
 
-// leave forgets a name that no call has any more.
-func (r *Reconciler) leave(context.Context, *observation) (effects, error) {
-	return effects{forgetName: true}, nil
-}
-
 // dismiss turns the runner of a call that is being deleted away.
 func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, error) {
 	why := "the ToolCall is being deleted"

@@ -23,13 +23,6 @@ import (
 	"toolcall.dev/operator/internal/queue"
 )
 
-// wait leaves a call alone that waits for a place: it is decided about when the place is free, and what it may do then
-// counts.
-func (r *Reconciler) wait(_ context.Context, o *observation) (effects, error) {
-	// A session's call that waits for its session holds nothing of its budgets.
-	return effects{leaveQueue: o.session != nil}, nil
-}
-
 // place decides about a call and gives it a host.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {

@@ -23,13 +23,11 @@ const (
 )
 
 // end ends a session that somebody wants to end, or whose time is up.
-func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
-	switch {
-	case o.session.DeletionTimestamp != nil, o.session.Spec.End:
-		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session)), nil
-	default:
-		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(o.session.MaxLifetime().Seconds()))), nil
+func (o *observation) end() effects {
+	if o.session.DeletionTimestamp != nil || o.session.Spec.End {
+		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session))
 	}
+	return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(o.session.MaxLifetime().Seconds())))
 }
 
 // endNow writes the end, and then tells the runner. The next passes do the rest. Somebody may have taken the finalizer away,

@@ -76,14 +76,8 @@ func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*obse
 	if err := r.observeCalls(ctx, o); err != nil {
 		return nil, err
 	}
-	if bound := session.Status.Runner; bound != nil {
-		sealed, err := r.Objects.SealedOrigin(ctx, session)
-		if err != nil {
-			return nil, err
-		}
-		if origin, ok := jobspec.UnsealOrigin(r.Identity, sealed, sealContext(session, bound)...); ok {
-			o.origin = origin
-		}
+	if o.origin, err = originOf(ctx, r.Objects, r.Identity, session); err != nil {
+		return nil, err
 	}
 	if o.isBound() {
 		o.runner = r.Hub.RunnerByKey(session.Status.Runner.KeyHash)

@@ -152,8 +152,7 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 	job.OwnerReferences = ownedBy("ToolSession", session)
 	metav1.SetMetaDataLabel(&job.ObjectMeta, LabelSession, string(session.UID))
 	job.Spec.TTLSecondsAfterFinished = nil
-	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))
+	setDeadline(job, now, RunSeconds(session.MaxLifetime().Milliseconds()))
 }
 
 // BuildClaim makes a session's PersistentVolumeClaim. One that is kept belongs to nobody. Another one is the session's, so that
