@@ -10,8 +10,6 @@ import (
 // environment is the queue of one environment. Its methods need the lock of Queues.
 type environment struct {
 	name types.NamespacedName
-	// removed says that the environment was deleted.
-	removed bool
 	// limit is how many calls may run at once, 0 for any number, unknownLimit for none yet.
 	limit      int
 	running    map[types.NamespacedName]Holder

@@ -82,7 +82,7 @@ func (q *Queues) change(do func() (admitted []types.NamespacedName)) {
 func (q *Queues) Admit(name types.NamespacedName, limit int, entry Holder) (ok bool) {
 	q.change(func() (admitted []types.NamespacedName) {
 		e := q.environment(name)
-		e.limit, e.removed = limit, false
+		e.limit = limit
 		if !q.holds(e, entry) {
 			admitted = q.enter(e, entry, func() { e.enqueue(entry, e.tick+1) })
 		}
@@ -122,13 +122,13 @@ func (q *Queues) Release(call types.NamespacedName) {
 		if e := q.in[call]; e != nil {
 			q.remove(call)
 			admitted = e.admitWaiting()
-			q.forgetIfUnused(e)
 		}
 		return admitted
 	})
 }
 
-// SetLimit changes how many calls of an environment may run at once, 0 for any number. It stops no running call.
+// SetLimit changes how many calls of an environment may run at once, 0 for any number, as for one that is gone: the next passes of those who
+// wait find that out. It stops no running call.
 func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
 	q.change(func() []types.NamespacedName {
 		e := q.environments[name]
@@ -137,21 +137,6 @@ func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
 		}
 		e.limit = limit
 		return e.admitWaiting()
-	})
-}
-
-// RemoveEnvironment says that an environment was deleted. It admits the calls that wait there, so that their next
-// pass finds that out. The queue is forgotten with its last call.
-func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
-	q.change(func() []types.NamespacedName {
-		e := q.environments[name]
-		if e == nil {
-			return nil
-		}
-		e.limit, e.removed = 0, true
-		admitted := e.admitWaiting()
-		q.forgetIfUnused(e)
-		return admitted
 	})
 }
 
@@ -186,24 +171,21 @@ func (q *Queues) enter(e *environment, entry Holder, enter func()) (admitted []t
 	old := q.in[entry.Name]
 	q.remove(entry.Name)
 	enter()
-	q.in[entry.Name] = e
+	q.in[entry.Name], q.environments[e.name] = e, e
 	if old != nil {
 		admitted = old.admitWaiting()
 	}
 	return admitted
 }
 
-// remove needs the lock.
+// remove forgets a call, and with its last one an environment. It needs the lock.
 func (q *Queues) remove(call types.NamespacedName) {
-	if e := q.in[call]; e != nil {
-		delete(q.in, call)
-		e.remove(call)
+	e := q.in[call]
+	if e == nil {
+		return
 	}
-}
-
-// forgetIfUnused needs the lock.
-func (q *Queues) forgetIfUnused(e *environment) {
-	if e.removed && len(e.running)+len(e.waiting) == 0 {
+	delete(q.in, call)
+	if e.remove(call); len(e.running)+len(e.waiting) == 0 {
 		delete(q.environments, e.name)
 	}
 }

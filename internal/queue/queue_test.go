@@ -206,7 +206,7 @@ func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T)
 	for n := range 3 {
 		r.admit(1, newEntry("a", n))
 	}
-	r.RemoveEnvironment(env)
+	r.SetLimit(env, 0)
 	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) {
 		t.Errorf("woken %q", r.woken)
 	}
@@ -219,7 +219,7 @@ func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T)
 	if len(r.environments) != 0 {
 		t.Error("the queue is still known")
 	}
-	r.RemoveEnvironment(env)
+	r.SetLimit(env, 0)
 }
 
 func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
