@@ -47,7 +47,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.credential != nil {
 		if err := host.CreateCredential(ctx, r.Client, r.Identity, e.credential); err != nil {
-			e = e.decided.credentialFailed(ctx, e.credential, err)
+			e = e.decided.createFailed(ctx, "the Secret with the token of the call's pod", e.credential, err)
 		}
 	}
 	if err := r.writeStatus(ctx, o, e.status); err != nil {
@@ -107,7 +107,7 @@ func (r *applier) createJob(ctx context.Context, o *observation, e effects) (eff
 	case err == nil:
 		return e, nil
 	case !apierrors.IsAlreadyExists(err):
-		return e.decided.createFailed(ctx, err), nil
+		return e.decided.createFailed(ctx, "the call's Job", nil, err), nil
 	}
 	isTaken, err := host.IsTaken(ctx, r.Objects, job, func(there *batchv1.Job) bool {
 		_, ours := jobspec.ReadDecision(there, o.call, r.Identity)

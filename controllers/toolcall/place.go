@@ -252,12 +252,17 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 	return e, nil
 }
 
-// createFailed says what follows when the API server didn't take the call's Job.
-func (o *observation) createFailed(ctx context.Context, cause error) effects {
-	if apicache.IsRefused(cause) {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
+// createFailed says what follows when the API server didn't take the call's Job, or, with a job, the Secret with the token of its pod. The Job
+// isn't recorded before the Secret is there, so that the next pass tries again.
+func (o *observation) createFailed(ctx context.Context, what string, job *batchv1.Job, cause error) (e effects) {
+	if job != nil {
+		e.remove = []*batchv1.Job{job}
 	}
-	reason, why := host.WhyNotCreated(ctx, "the call's Job", cause)
+	if apicache.IsRefused(cause) {
+		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause))
+		return e
+	}
+	reason, why := host.WhyNotCreated(ctx, what, cause)
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
@@ -269,24 +274,10 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	limit := o.decision.StartTimeout()
 	left := o.heardUntil(since.Add(limit)).Sub(o.now)
 	if left <= 0 {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
+		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause))
+		return e
 	}
-	return effects{
-		status: o.notStarted(reason, why),
-		wake:   min(left, retryAfter(o.now.Sub(since))),
-	}
-}
-
-// credentialFailed says what follows when the API server didn't take the Secret with the token of the call's pod. The
-// Job isn't recorded before the Secret is there, so that the next pass tries again.
-func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, cause error) effects {
-	if apicache.IsRefused(cause) {
-		return effects{
-			status: o.withJob(job).fail(v1alpha1.ReasonPodRejected, "the API server refused the Secret with the token of the call's pod: "+cause.Error()),
-			remove: []*batchv1.Job{job},
-		}
-	}
-	return effects{status: o.withJob(nil).notStarted(host.WhyNotCreated(ctx, "the Secret with the token of the call's pod", cause)), wake: soonestRetry}
+	return effects{status: o.withJob(nil).notStarted(reason, why), wake: min(left, retryAfter(o.now.Sub(since)))}
 }
 
 // maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.

@@ -151,12 +151,12 @@ func troubles() map[string]error {
 func TestAJobThatIsRefusedEndsItsCall(t *testing.T) {
 	t.Parallel()
 	for name, cause := range refusals() {
-		e := observed(decided).createFailed(context.Background(), cause)
+		e := observed(decided).createFailed(context.Background(), "the Job", nil, cause)
 		if e.status.Phase != v1alpha1.PhaseFailed || e.status.Reason != v1alpha1.ReasonPodRejected || !*e.status.RetrySafe || e.wake != 0 {
 			t.Errorf("%s: %+v", name, e.status)
 		}
 		job := observed(withJob).job
-		e = observed(decided).credentialFailed(context.Background(), job, cause)
+		e = observed(decided).createFailed(context.Background(), "the Secret", job, cause)
 		if e.status.Phase != v1alpha1.PhaseFailed || e.status.Reason != v1alpha1.ReasonPodRejected || e.status.Job != job.Name || len(e.remove) != 1 || e.remove[0] != job {
 			t.Errorf("the Secret: %s: %+v", name, e)
 		}
@@ -167,13 +167,15 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 	t.Parallel()
 	failing := said(func(o *observation) *v1alpha1.ToolCallStatus {
 		decided(o)
-		return o.createFailed(context.Background(), errors.New("x")).status
+		return o.createFailed(context.Background(), "the Job", nil, errors.New("x")).status
 	})
 	queued := said(func(o *observation) *v1alpha1.ToolCallStatus {
 		decided(o)
 		return o.pending(v1alpha1.ReasonQueued, "x")
 	})
-	failed := func(o *observation) { o.call.Status = *o.createFailed(context.Background(), errors.New("x")).status }
+	failed := func(o *observation) {
+		o.call.Status = *o.createFailed(context.Background(), "the Job", nil, errors.New("x")).status
+	}
 	fresh := func(o *observation) { decided(o); o.decision.AcceptedMicroseconds = o.now.UnixMicro() }
 	for cause, err := range troubles() {
 		for name, tc := range map[string]struct {
@@ -191,7 +193,7 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 			"after a wait for a guard":            {observed(said((*observation).undecided), later(59*time.Second), fresh), soonestRetry, false},
 			"a while after one for a guard":       {observed(said((*observation).undecided), later(59*time.Second), fresh, failed, later(8*time.Second)), 4 * time.Second, false},
 		} {
-			e := tc.o.createFailed(context.Background(), err)
+			e := tc.o.createFailed(context.Background(), "the Job", nil, err)
 			if e.wake != tc.wake || (e.status.Phase == v1alpha1.PhaseFailed) != tc.ended {
 				t.Errorf("%s, %s: looked at after %s, %s", cause, name, e.wake, e.status.Phase)
 			}
@@ -208,7 +210,7 @@ func TestAMissingTokenIsMadeInTheNextPass(t *testing.T) {
 	t.Parallel()
 	for cause, err := range troubles() {
 		o := observed(withJob)
-		e := o.credentialFailed(context.Background(), o.job, err)
+		e := o.createFailed(context.Background(), "the Secret", o.job, err)
 		if e.status.Phase != v1alpha1.PhasePending || e.status.Job != "" || e.wake != soonestRetry || len(e.remove) != 0 {
 			t.Errorf("%s: %+v", cause, e)
 		}

@@ -155,16 +155,14 @@ func (l *Ledger) Spend(namespace string, s Spent) {
 
 // Used is what is in use of a budget; not ok when the ledger doesn't know it.
 func (l *Ledger) Used(budget types.NamespacedName) (used Amounts, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.namespaces[budget.Namespace]
-	if a == nil || a.budgets[budget.Name] == nil {
-		return used, false
-	}
-	b := a.budgets[budget.Name]
-	used = b.used
-	used[CPUMilliseconds] = b.spent(l.now())
-	return used, true
+	l.with(budget.Namespace, func(a *accounts) (w woken) {
+		if b := a.budgets[budget.Name]; b != nil {
+			used, ok = b.used, true
+			used[CPUMilliseconds] = b.spent(l.now())
+		}
+		return w
+	})
+	return used, ok
 }
 
 // SetBudget makes a namespace's budget known, or known anew, once the namespace is seeded.
