@@ -16,7 +16,7 @@ var asks = map[string][]string{
 	"Client":       nil,
 	"Queue":        {"Admit", "IsWaiting"},
 	"Budgets":      {"Seed", "Ask"},
-	"SessionQueue": {"Position", "Ahead", "HandedIn"},
+	"SessionQueue": {"Place", "Ahead"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},
 	"Hosts":        {"ClaimFitting", "Release"},
