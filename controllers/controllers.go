@@ -141,6 +141,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hub.Clock = c
 	m.Hosts = host.NewRegistry(m.Hub)
+	m.Hosts.Back = func(pool types.NamespacedName) { m.Pools.Enqueue(pool, 0) }
 	return m
 }
 
@@ -228,11 +229,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	servings := &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}
 	calls := toolcall.NewReconciler(toolcall.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,
-		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts,
-		Placers: []host.Placer{
-			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
-			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
-		},
+		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts, Runtime: o.Runtime,
 		Nodes:    m.Nodes,
 		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
@@ -314,7 +311,7 @@ func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching cl
 
 // registerCounts exposes what is counted when metrics are read.
 func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
-	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexInFlight) }))
+	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.All) }))
 	metrics.RegisterCallsQueued(whileLeading(mgr, func() metrics.Counts {
 		waiting := m.Queue.Waiting()
 		for session, n := range m.SessionQueue.Waiting() {
@@ -322,7 +319,7 @@ func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
 		}
 		return waiting
 	}))
-	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, apicache.IndexAwaiting) }))
+	metrics.RegisterCallsAwaitingApproval(whileLeading(mgr, func() metrics.Counts { return apicache.CountCalls(api, (*v1alpha1.ToolCall).AwaitsApproval) }))
 	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
 }
 

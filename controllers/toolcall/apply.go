@@ -47,7 +47,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.credential != nil {
 		if err := host.CreateCredential(ctx, r.Client, r.Identity, e.credential); err != nil {
-			e = e.decided.credentialFailed(ctx, e.credential, err)
+			e = e.decided.createFailed(ctx, "the Secret with the token of the call's pod", e.credential, err)
 		}
 	}
 	if err := r.writeStatus(ctx, o, e.status); err != nil {
@@ -95,8 +95,7 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 	}
 }
 
-// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already, made by a pass
-// whose answer was lost, the cache is behind: the next pass goes on with that.
+// createJob makes the call's Job. Where the API server doesn't take it, or has it already, other effects follow.
 func (r *applier) createJob(ctx context.Context, o *observation, e effects) (effects, error) {
 	job := e.create
 	err := r.Client.Create(ctx, job)
@@ -108,19 +107,20 @@ func (r *applier) createJob(ctx context.Context, o *observation, e effects) (eff
 	case err == nil:
 		return e, nil
 	case !apierrors.IsAlreadyExists(err):
-		return e.decided.createFailed(ctx, err), nil
+		return e.decided.createFailed(ctx, "the call's Job", nil, err), nil
 	}
-	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
-	if err != nil {
+	isTaken, err := host.IsTaken(ctx, r.Objects, job, func(there *batchv1.Job) bool {
+		_, ours := jobspec.ReadDecision(there, o.call, r.Identity)
+		return ours
+	})
+	switch {
+	case err != nil:
 		return effects{}, err
+	case isTaken:
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
+	default:
+		return effects{wake: apicache.Lag}, nil
 	}
-	if there != nil {
-		// The cache never shows one without the label.
-		if _, ours := jobspec.ReadDecision(there, o.call, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
-			return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil
-		}
-	}
-	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
@@ -139,7 +139,6 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	if after.Status.Phase.Terminal() {
 		r.noteApplets(o, after.Status.Isolation)
 		r.finished.keep(after)
-		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
 			r.Retention.Schedule.Ended(after)
 		}
@@ -175,12 +174,8 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 			r.SessionQueue.Wake(session, true, true)
 		}
 	}
-	if e.forget && o.call.Status.Phase.Terminal() {
-		r.Earlier.Forget(key, o.call.UID)
-	}
 	if e.forgetName {
 		r.Retention.Schedule.ForgetName(key)
-		r.Earlier.ForgetName(key)
 	}
 	if e.holds != "" {
 		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
@@ -222,6 +217,8 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Hub.Release(o.keyHash(), string(o.call.UID))
 	}
 	if e.keep {
+		// The answer to the write of the call's end may have been lost.
+		r.spend(o.call)
 		r.Retention.Keep(ctx, o.call)
 		r.keepOutput(o.call)
 	}
@@ -298,23 +295,19 @@ func (r *applier) remove(ctx context.Context, e *effects) error {
 	return nil
 }
 
-const deletedCall = "the ToolCall was deleted"
-
 // dismissOthers ends what calls of the name left that are gone.
 func (r *applier) dismissOthers(o *observation) {
-	var uid types.UID
+	var uid, held types.UID
 	if o.call != nil {
 		uid = o.call.UID
 	}
-	switch {
-	case o.call == nil:
-		r.Hub.Dismiss(o.name.Namespace, o.name.Name, "", deletedCall)
-	case o.held != nil:
-		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(*o.held), deletedCall)
+	if o.held != nil {
+		held = *o.held
 	}
-	for _, runner := range r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(uid)) {
-		runner.Refuse(deletedCall)
+	if o.call == nil || o.held != nil {
+		r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(held), "the ToolCall was deleted")
 	}
+	r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(uid))
 	r.Outputs.ForgetOthers(o.name, uid)
 }
 
@@ -343,9 +336,8 @@ func (r *applier) forget(call types.NamespacedName) (session types.NamespacedNam
 
 // spend counts the CPU of a call that has ended.
 func (r *applier) spend(call *v1alpha1.ToolCall) {
-	if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
-		h := holderOf(call)
-		r.Budgets.Spend(h.User, h.Groups, call.Namespace, call.FinishedAt(), *u.CPUMilliseconds)
+	if spent, known := spentBy(call); known {
+		r.Budgets.Spend(call.Namespace, spent)
 	}
 }
 

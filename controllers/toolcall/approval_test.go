@@ -102,6 +102,7 @@ func TestApproval(t *testing.T) {
 		"a denial ends the call":                   testDenial,
 		"nobody answers":                           testExpiry,
 		"one of two answers":                       testExpiryAfterOne,
+		"the write of an expiry fails once":        testFailedWriteOfAnExpiry,
 		"decisions that don't count":               testRejected,
 		"an approval and a denial at once":         testRace,
 		"the policy changes after the approval":    testChangedPolicy,
@@ -121,6 +122,7 @@ func TestApprovalInSessions(t *testing.T) {
 	fixture.WithApprovers(t)
 	t.Run("a call of a session", testApprovalInSession)
 	t.Run("a session that ends", testApprovalInEndedSession)
+	t.Run("the write of an expiry fails once", testFailedWriteOfAnExpiryInSession)
 }
 
 func testApprovedCall(t *testing.T) {
@@ -257,6 +259,35 @@ func testExpiryAfterOne(t *testing.T) {
 	a.Reconcile(call)
 	a.expectDenied(call, v1alpha1.ReasonApprovalExpired, "1 of 2 needed approvals came within 15m0s")
 	a.expect(d, v1alpha1.ApprovalAccepted, v1alpha1.ReasonDecisionCounts)
+}
+
+func testFailedWriteOfAnExpiry(t *testing.T) {
+	a := newApprovals(t, 1)
+	for i, how := range []fixture.Failure{fixture.Conflicts, fixture.TimesOut, fixture.AnswerIsLost} {
+		call := a.ask(fmt.Sprint("c-", i))
+		a.Elapse(15 * time.Minute)
+		if a.FailingPass(call, how) == nil {
+			t.Fatal("the write did not fail")
+		}
+		fixture.Eventually(t, func() bool { return a.PassError(call) == nil })
+		a.expectDenied(call, v1alpha1.ReasonApprovalExpired, "0 of 1 needed approvals came within 15m0s")
+	}
+}
+
+// The call has lost its place in the line by then.
+func testFailedWriteOfAnExpiryInSession(t *testing.T) {
+	b := readyCallBench(t)
+	b.NeedsApproval(1)
+	c := b.add("c")
+	b.Reconcile(c)
+	b.Elapse(15 * time.Minute)
+	if b.FailingPass(c, fixture.TimesOut) == nil || !b.Get(c).AwaitsApproval() {
+		t.Fatalf("the write did not fail: %+v", b.Get(c).Status)
+	}
+	b.Reconcile(c)
+	if s := b.Get(c).Status; s.Phase != v1alpha1.PhaseDenied || s.Reason != v1alpha1.ReasonApprovalExpired {
+		t.Errorf("the call is %s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
 }
 
 func testRejected(t *testing.T) {

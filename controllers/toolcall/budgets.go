@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -88,12 +89,11 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 			s.Sessions = append(s.Sessions, toolsession.HolderOf(session))
 		}
 	}
-	calls := &v1alpha1.ToolCallList{}
-	if err := r.Objects.List(ctx, calls, client.InNamespace(namespace), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return s, fmt.Errorf("list the calls that have not ended: %w", err)
+	calls, err := r.Objects.CallsInFlight(ctx, namespace, apicache.All)
+	if err != nil {
+		return s, err
 	}
-	for i := range calls.Items {
-		call := &calls.Items[i]
+	for _, call := range calls {
 		isRunning, err := r.isPlaced(ctx, call, processes)
 		if err != nil {
 			return s, err
@@ -108,13 +108,22 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 	}
 	if slices.ContainsFunc(s.Rules, queue.Rule.BoundsCPU) {
 		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
-			if u := call.Status.Usage; u != nil && u.CPUMilliseconds != nil {
-				h := holderOf(call)
-				s.Spent = append(s.Spent, queue.Spent{User: h.User, Groups: h.Groups, Ended: call.FinishedAt(), Milliseconds: *u.CPUMilliseconds})
+			if spent, known := spentBy(call); known {
+				s.Spent = append(s.Spent, spent)
 			}
 		})
 	}
 	return s, err
+}
+
+// spentBy is the CPU that a call which has ended used, as far as its status says so.
+func spentBy(call *v1alpha1.ToolCall) (spent queue.Spent, known bool) {
+	u := call.Status.Usage
+	if u == nil || ptr.Deref(u.CPUMilliseconds, 0) == 0 {
+		return queue.Spent{}, false
+	}
+	h := holderOf(call)
+	return queue.Spent{Call: h.UID, User: h.User, Groups: h.Groups, Ended: call.FinishedAt(), Milliseconds: *u.CPUMilliseconds}, true
 }
 
 // isPlaced says that a call has its Job, or was handed over in its session, or may have been while nobody has heard the session's process:

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
 
@@ -194,6 +195,30 @@ func TestCallsWaitUntilTheirCPUTimeIsInThePast(t *testing.T) {
 	w.Reconcile(call)
 	if !w.HasJob(call) {
 		t.Errorf("it still waits: %+v", w.Get(call).Status)
+	}
+}
+
+// A write of a call's end that comes through without the operator hearing of it counts as another, and later passes over the call count nothing.
+func TestTheCPUTimeOfACallCountsOnceWhoeverSeesItsEnd(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	budget := w.Budget("b", v1alpha1.ToolBudgetSpec{CPUSecondsPerHour: ptr.To[int64](100)})
+	outcome := fixture.Completed
+	outcome.Usage = &result.Usage{CPUMilliseconds: ptr.To[int64](3000)}
+	for i, how := range []fixture.Failure{fixture.Succeeds, fixture.AnswerIsLost} {
+		call := w.Call(fmt.Sprint("c-", i))
+		w.Reconcile(call)
+		w.Start(call).Report(w, call.UID, outcome)
+		if err := w.FailingPass(call, how); (err != nil) != (how == fixture.AnswerIsLost) || !w.Get(call).Status.Phase.Terminal() {
+			t.Fatalf("%v, and the call is %s", err, w.Get(call).Status.Phase)
+		}
+		fixture.Eventually(t, func() bool { return w.PassError(call) == nil })
+		// By then the operator doesn't remember the call.
+		w.Elapse(time.Minute)
+		w.Reconcile(call)
+		if used := w.KeepBudget(budget).Status.Used; used == nil || used.CPUSeconds != int64(3*(i+1)) {
+			t.Errorf("after %d calls of 3 s, the budget says %+v", i+1, used)
+		}
 	}
 }
 

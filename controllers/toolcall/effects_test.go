@@ -5,7 +5,6 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -59,9 +58,6 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	}
 	c := &cluster{op: startOperator(t), fail: map[string]error{}, watch: func(string) {}, recorder: events.NewFakeRecorder(100)}
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.ToolCall{}).
-		WithIndex(&v1alpha1.ToolCall{}, apicache.IndexInFlight, func(o client.Object) []string {
-			return []string{strconv.FormatBool(!o.(*v1alpha1.ToolCall).Status.Phase.Terminal())}
-		}).
 		WithIndex(&batchv1.Job{}, apicache.IndexJobCall, ownerUID).WithIndex(&corev1.Pod{}, apicache.IndexPodOwner, ownerUID).Build()
 	api := interceptor.NewClient(store, interceptor.Funcs{
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {

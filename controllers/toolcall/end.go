@@ -12,14 +12,10 @@ import (
 	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 )
-
-// leave forgets a name that no call has any more.
-func (r *Reconciler) leave(context.Context, *observation) (effects, error) {
-	return effects{forgetName: true}, nil
-}
 
 // dismiss turns the runner of a call that is being deleted away.
 func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, error) {
@@ -30,9 +26,6 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 		o.session.letGo(o.call, &e)
 	case o.runner.MayServe(string(o.call.UID)):
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
-	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
 	}
 	if len(o.call.Finalizers) == 0 || o.call.Status.Phase.Terminal() {
 		return e, nil
@@ -68,9 +61,6 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 	if o.runner.MayServe(string(o.call.UID)) {
 		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
-	}
 	return e, nil
 }
 
@@ -78,11 +68,6 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
 	// Somebody else may have written the end, or the answer to that write was lost.
 	e := effects{release: true, forgetResult: true, forget: true, keep: true}
-	if o.claimed != nil && o.claimed != o.runner {
-		// It was claimed and never recorded: the call ended before that, or another runner had been recorded by a write
-		// whose answer was lost.
-		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
-	}
 	if o.runner.MayServe(string(o.call.UID)) {
 		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err
@@ -143,7 +128,7 @@ func (r *observer) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]
 			continue
 		}
 		if bound := call.Status.Runner; bound != nil && !jobspec.IsSuspended(job) {
-			pod, err := r.currentPod(ctx, job)
+			pod, err := host.CurrentPod(ctx, r.Objects, job)
 			if err != nil {
 				return nil, err
 			}

@@ -78,7 +78,6 @@ func TestACancelBeforeTheStartEndsTheCallAndLetsItsRunnersGo(t *testing.T) {
 	c := newCluster(t)
 	own, _ := c.op.connect(t, "own", "")
 	waiting, _ := c.op.connect(t, "waiting", "")
-	claimed := func(o *observation) { o.claimed = waiting }
 	for name, tc := range map[string]struct {
 		o       *observation
 		phase   v1alpha1.Phase
@@ -89,8 +88,7 @@ func TestACancelBeforeTheStartEndsTheCallAndLetsItsRunnersGo(t *testing.T) {
 		"a new call":                   {observed(cancelled), v1alpha1.PhaseCancelled, false, "", ""},
 		"a call with its Job":          {observed(withJob, cancelled), v1alpha1.PhaseCancelled, true, "", ""},
 		"a call whose runner has come": {observed(withJob, with(own), cancelled), v1alpha1.PhaseCancelled, true, "refuse: the call was cancelled", ""},
-		"a call that claimed a runner": {observed(claimed, cancelled), v1alpha1.PhaseCancelled, false, "", "refuse: the call was cancelled"},
-		"a call whose claim came true": {observed(warmBound, with(waiting), claimed, cancelled), v1alpha1.PhaseCancelled, true, "", "refuse: the call was cancelled"},
+		"a call whose claim came true": {observed(warmBound, with(waiting), cancelled), v1alpha1.PhaseCancelled, true, "", "refuse: the call was cancelled"},
 		"a recorded runner":            {observed(bound, withJob, with(own), cancelled), v1alpha1.PhaseCancelled, true, "refuse: the call was cancelled", ""},
 		"an edited call":               {observed(withJob, with(own), edited), v1alpha1.PhaseDenied, true, "refuse: the call was edited", ""},
 		"a cancelled and edited call":  {observed(withJob, cancelled, func(o *observation) { o.call.Generation = 7 }), v1alpha1.PhaseCancelled, true, "", ""},
@@ -240,14 +238,8 @@ func TestAFinishedCallAnswersItsRunner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	silent, _ := c.op.connect(t, "silent", "call-uid")
-	claimed, _ := c.op.connect(t, "claimed", "")
-	e := c.handled(t, Finished, finished(with(silent), func(o *observation) { o.claimed = claimed }))
-	if told(e, silent) != "refuse: the call has ended: Completed" || told(e, claimed) != "refuse: the call has ended" || len(e.messages) != 2 {
-		t.Errorf("told %q and %q", told(e, silent), told(e, claimed))
-	}
-	e = c.handled(t, Finished, finished(with(silent), func(o *observation) { o.claimed = silent }))
-	if len(e.messages) != 1 {
-		t.Errorf("told twice: %+v", e.messages)
+	if e := c.handled(t, Finished, finished(with(silent))); told(e, silent) != "refuse: the call has ended: Completed" || len(e.messages) != 1 {
+		t.Errorf("told %q", told(e, silent))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -17,7 +16,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/result"
 )
@@ -45,7 +43,6 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
 	}
-	defer j.done()
 	if o.session.isExcluded {
 		// It is taken by now, and waits where it waited.
 		return effects{joinLine: true, wake: time.Millisecond}, nil
@@ -217,49 +214,16 @@ func (r *Reconciler) watchKnown(ctx context.Context, o *observation) (effects, e
 	return effects{status: o.fail(v1alpha1.ReasonPodLost, "the call's result was recorded before and is lost, as after etcd was restored from a backup; the command has run")}, nil
 }
 
-// finishInSession ends a session's call with what the process reports, and acknowledges that once it is written.
-func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effects, error) {
-	o, err := r.withItsAction(ctx, o)
-	if err != nil {
-		return effects{}, err
-	}
-	e := effects{forgetResult: true, reported: metrics.ReportRecorded}
-	if runner := o.session.runner(); runner != nil {
-		e.messages = []message{{to: runner, ack: string(o.call.UID)}}
-	}
-	if err := o.result.Validate(); err != nil {
-		e.reported = metrics.ReportRefused
-		e.status = o.fail(v1alpha1.ReasonPodLost, "the result that the session's pod sent isn't valid: "+err.Error()+"; the command may have run")
-		return e, nil
-	}
-	session := o.session.Session
-	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.session.isSuspended() {
-		// It came to the process after the suspension, and goes to the next one.
-		next, v := *o, *o.session
-		v.handedOver, next.session = false, &v
-		e.status = next.pending(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
-		return e, nil
-	}
-	specBytes, err := r.specBytes(ctx, o.call)
-	if err != nil {
-		return effects{}, err
-	}
-	pod := types.NamespacedName{Namespace: session.Namespace, Name: session.Status.Pod}
-	explained, wait, err := r.explained(ctx, o, pod, session.Status.Runner.PodUID)
-	if err != nil || wait > 0 {
-		return effects{wake: wait}, err
-	}
-	reported := *explained
-	if reported.Outcome.Reason == result.SessionEnded && reported.Outcome.Started {
-		// The end of a session cancels what runs in it.
-		reported.Outcome.Reason = result.CancelRequested
-	}
-	e.status = o.withResult(&reported, specBytes)
-	if left := r.storeOutput(o, &e, false); left > 0 {
-		return effects{wake: left}, nil
-	}
-	// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
-	return e, nil
+// goesOn says that a call came to the session's process after the session's suspension: it hasn't started, and goes to the next one.
+func (v *inSession) goesOn(outcome *result.Outcome) bool {
+	return v != nil && outcome.Reason == result.SessionEnded && !outcome.Started && v.Session.TakesCalls() && v.isSuspended()
+}
+
+// waitsAgain has a session's call wait that was handed over.
+func (o *observation) waitsAgain() *v1alpha1.ToolCallStatus {
+	next, v := *o, *o.session
+	v.handedOver, next.session = false, &v
+	return next.pending(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
 }
 
 // isSuspended says that the call's session was told to give up its pod, and goes on.

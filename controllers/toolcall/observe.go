@@ -37,8 +37,6 @@ type observation struct {
 	runner *dispatch.Runner
 	// result is what the recorded runner reported and nobody acknowledged.
 	result *wire.Result
-	// claimed is a waiting runner that the call claimed and that isn't recorded.
-	claimed *dispatch.Runner
 	// queued says that the call waits for a place in its environment.
 	queued bool
 	// session is what there is to know of the session that the call names; nil when it names none.
@@ -81,7 +79,7 @@ func (r *observer) observe(ctx context.Context, name types.NamespacedName) (*obs
 	if err != nil || call == nil {
 		return o, err
 	}
-	o.call, o.claimed = call, r.Hosts.Claimed(string(call.UID))
+	o.call = call
 	o.created = firstSeen(call.CreationTimestamp.Time, o.now)
 	if err := r.observeHeld(ctx, o); err != nil {
 		return nil, err
@@ -112,9 +110,6 @@ func (r *observer) observeHeld(ctx context.Context, o *observation) error {
 // observeOwnPod looks for the runner and the Job of a call that names no session.
 func (r *observer) observeOwnPod(ctx context.Context, o *observation) error {
 	call := o.call
-	if seen, ok := r.Queue.FirstSeen(o.name, call.UID); ok {
-		o.created = seen
-	}
 	if bound := call.Status.Runner; bound != nil {
 		if err := r.observeRunner(ctx, o, bound); err != nil {
 			return err

@@ -16,17 +16,12 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
 )
-
-// wait leaves a call alone that waits for a place: it is decided about when the place is free, and what it may do then
-// counts.
-func (r *Reconciler) wait(_ context.Context, o *observation) (effects, error) {
-	// A session's call that waits for its session holds nothing of its budgets.
-	return effects{leaveQueue: o.session != nil}, nil
-}
 
 // place decides about a call and gives it a host.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
@@ -37,7 +32,6 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
 	}
-	defer j.done()
 	o = j.observation
 	asked, err := r.requestApproval(ctx, j)
 	if err != nil || asked != nil {
@@ -56,8 +50,6 @@ type judged struct {
 	// whole is the call with its input, snapshot what was decided by.
 	whole    *v1alpha1.ToolCall
 	snapshot *decide.Snapshot
-	// done lets the later calls of the same requester pass.
-	done func()
 }
 
 // judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
@@ -72,7 +64,7 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 	if err != nil {
 		return nil, nil, err
 	}
-	snapshot, decision, done, err := r.decide(ctx, o, whole)
+	snapshot, decision, err := r.decide(ctx, o, whole)
 	var refusal *decide.Refusal
 	var open *decide.Undecided
 	switch {
@@ -84,7 +76,6 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 		otherwise = ptr.To(o.postpone(ctx, open))
 	}
 	if err != nil {
-		done()
 		if otherwise != nil {
 			err = nil
 		}
@@ -92,7 +83,7 @@ func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, othe
 	}
 	decision.CreatedMicroseconds = o.created.UnixMicro()
 	decision.AcceptedMicroseconds = acceptedAt(o).UnixMicro()
-	return &judged{observation: o.decided(whole, decision), whole: whole, snapshot: snapshot, done: done}, nil, nil
+	return &judged{observation: o.decided(whole, decision), whole: whole, snapshot: snapshot}, nil, nil
 }
 
 // acceptedAt is when the call was first found to be allowed; it may have waited for a place since.
@@ -107,27 +98,24 @@ func foreignJobMessage(job string) string {
 	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this call, or somebody changed its pod: delete the Job and create the call again", job)
 }
 
-// decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
-func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
-	done = func() {}
+// decide takes a snapshot and decides.
+func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, *decide.Decision, error) {
 	var session *v1alpha1.ToolSession
 	if o.session != nil {
 		session = o.session.Session
 	}
-	if s, err = r.snapshots.Place(ctx, call, session); err != nil {
-		return nil, nil, done, err
-	}
-	if env := s.PolicyEnvironment(); env != nil && o.session == nil && maxConcurrent(env) > 0 {
-		done = r.Queue.Announce(client.ObjectKeyFromObject(env), holderOf(call))
+	s, err := r.snapshots.Place(ctx, call, session)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := r.snapshots.Rules(ctx, s); err != nil {
-		return nil, nil, done, err
+		return nil, nil, err
 	}
 	if err := r.snapshots.Requester(ctx, s); err != nil {
-		return nil, nil, done, err
+		return nil, nil, err
 	}
-	decision, err = r.snapshots.Decide(ctx, s)
-	return s, decision, done, err
+	decision, err := r.snapshots.Decide(ctx, s)
+	return s, decision, err
 }
 
 // How long to wait before a question is asked again: half of the time that it is open already, within these.
@@ -174,9 +162,8 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		}
 		return over, err
 	}
-	limit, holder := maxConcurrent(env), holderOf(o.call)
-	holder.FirstSeen = o.created
-	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holder) {
+	limit := maxConcurrent(env)
+	if r.Queue.Admit(client.ObjectKeyFromObject(env), limit, holderOf(o.call)) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil
@@ -187,36 +174,45 @@ func (o *observation) suspended(environment string) *v1alpha1.ToolCallStatus {
 	return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the call waits until its spec.suspend is false", environment))
 }
 
-// placeOnHost asks the placers in turn.
+// placeOnHost gives the call a waiting host, or else has its own Job made.
 func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1alpha1.ToolCall) (effects, error) {
-	var turnedAway effects
-	for _, placer := range r.Placers {
-		p, err := placer.Place(whole, o.decision)
+	runner, err := r.claimWaiting(o, whole)
+	if err != nil {
+		return effects{}, err
+	}
+	var turnedAway []message
+	if runner != nil {
+		job, err := host.WaitingJob(ctx, r.Objects, o.call.Namespace, runner)
 		if err != nil {
-			return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+			return effects{}, err
 		}
-		switch {
-		case p == nil:
-		case p.Create != nil:
-			e := o.launch(p.Create)
-			e.messages = turnedAway.messages
-			return e, nil
-		default:
-			job, err := host.WaitingJob(ctx, r.Objects, o.call.Namespace, p.Runner)
-			if err != nil {
-				return effects{}, err
-			}
-			isWaiting := p.Runner.IsWaiting()
-			if job != nil && isWaiting {
-				return r.bindTo(ctx, o, whole, job, p)
-			}
-			r.Hosts.Release(string(o.call.UID))
-			if isWaiting {
-				turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
-			}
+		isWaiting := runner.IsWaiting()
+		if job != nil && isWaiting {
+			return r.bindTo(ctx, o, whole, job, runner)
+		}
+		r.Hosts.Release(string(o.call.UID))
+		if isWaiting {
+			turnedAway = []message{{to: runner, refuse: "the pod's Job is gone"}}
 		}
 	}
-	return effects{}, errors.New("no placer takes the call")
+	job, err := jobspec.Build(jobspec.Input{Call: whole, Decision: o.decision, Runtime: r.Runtime, Sealer: r.Identity})
+	if err != nil {
+		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+	}
+	e := o.launch(job)
+	e.messages = turnedAway
+	return e, nil
+}
+
+// claimWaiting claims a runner of the environment's pool; nil when there is none for the call. A queue that the call chooses hasn't
+// admitted what waits.
+func (r *Reconciler) claimWaiting(o *observation, whole *v1alpha1.ToolCall) (*dispatch.Runner, error) {
+	d := o.decision
+	if jobspec.ChosenQueue(d.In, whole) != "" {
+		return nil, nil
+	}
+	need := host.Need{Environment: d.In, Default: d.Default, Policy: d.Policy, Blocklist: d.Plan.Blocklist, Refs: d.Refs, Runtime: r.Runtime}
+	return r.Hosts.ClaimFitting(need, host.Claimant{Kind: wire.KindCall, NamespacedName: o.name}, string(whole.UID))
 }
 
 // acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one
@@ -234,9 +230,9 @@ func (o *observation) launch(job *batchv1.Job) effects {
 }
 
 // bindTo records which runner has the call, and only then hands the call to it.
-func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
-	hello := p.Runner.Hello()
-	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, runner *dispatch.Runner) (effects, error) {
+	hello := runner.Hello()
+	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
 	if bound.Decision, err = jobspec.Seal(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
 		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
@@ -246,8 +242,8 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 		return effects{}, err
 	}
 	e := effects{
-		status:   o.withJob(job).running(bound, hello, p.Path),
-		messages: []message{{to: p.Runner, assign: assignment}},
+		status:   o.withJob(job).running(bound, hello, host.PathOf(job)),
+		messages: []message{{to: runner, assign: assignment}},
 		release:  true,
 	}
 	if jobspec.PoolOf(job) != "" || o.startedLate(job) {
@@ -256,12 +252,17 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 	return e, nil
 }
 
-// createFailed says what follows when the API server didn't take the call's Job.
-func (o *observation) createFailed(ctx context.Context, cause error) effects {
-	if apicache.IsRefused(cause) {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
+// createFailed says what follows when the API server didn't take the call's Job, or, with a job, the Secret with the token of its pod. The
+// Job isn't recorded before the Secret is there, so that the next pass tries again.
+func (o *observation) createFailed(ctx context.Context, what string, job *batchv1.Job, cause error) (e effects) {
+	if job != nil {
+		e.remove = []*batchv1.Job{job}
 	}
-	reason, why := whyNotCreated(ctx, "the call's Job", cause)
+	if apicache.IsRefused(cause) {
+		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause))
+		return e
+	}
+	reason, why := host.WhyNotCreated(ctx, what, cause)
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
@@ -273,33 +274,10 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	limit := o.decision.StartTimeout()
 	left := o.heardUntil(since.Add(limit)).Sub(o.now)
 	if left <= 0 {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
+		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause))
+		return e
 	}
-	return effects{
-		status: o.notStarted(reason, why),
-		wake:   min(left, retryAfter(o.now.Sub(since))),
-	}
-}
-
-// credentialFailed says what follows when the API server didn't take the Secret with the token of the call's pod. The
-// Job isn't recorded before the Secret is there, so that the next pass tries again.
-func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, cause error) effects {
-	if apicache.IsRefused(cause) {
-		return effects{
-			status: o.withJob(job).fail(v1alpha1.ReasonPodRejected, "the API server refused the Secret with the token of the call's pod: "+cause.Error()),
-			remove: []*batchv1.Job{job},
-		}
-	}
-	return effects{status: o.withJob(nil).notStarted(whyNotCreated(ctx, "the Secret with the token of the call's pod", cause)), wake: soonestRetry}
-}
-
-// whyNotCreated is what a call waits for that something can't be created for at the moment.
-func whyNotCreated(ctx context.Context, what string, cause error) (reason, message string) {
-	if quota := apicache.FullQuota(cause.Error()); quota != "" {
-		return v1alpha1.ReasonQuotaExceeded, what + " waits: " + quota
-	}
-	ctrl.LoggerFrom(ctx).Error(cause, "The call has no pod yet", "lacks", what)
-	return v1alpha1.ReasonNotStarted, what + " can't be created yet; it is tried again: " + cause.Error()
+	return effects{status: o.withJob(nil).notStarted(reason, why), wake: min(left, retryAfter(o.now.Sub(since)))}
 }
 
 // maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.

@@ -151,12 +151,12 @@ func troubles() map[string]error {
 func TestAJobThatIsRefusedEndsItsCall(t *testing.T) {
 	t.Parallel()
 	for name, cause := range refusals() {
-		e := observed(decided).createFailed(context.Background(), cause)
+		e := observed(decided).createFailed(context.Background(), "the Job", nil, cause)
 		if e.status.Phase != v1alpha1.PhaseFailed || e.status.Reason != v1alpha1.ReasonPodRejected || !*e.status.RetrySafe || e.wake != 0 {
 			t.Errorf("%s: %+v", name, e.status)
 		}
 		job := observed(withJob).job
-		e = observed(decided).credentialFailed(context.Background(), job, cause)
+		e = observed(decided).createFailed(context.Background(), "the Secret", job, cause)
 		if e.status.Phase != v1alpha1.PhaseFailed || e.status.Reason != v1alpha1.ReasonPodRejected || e.status.Job != job.Name || len(e.remove) != 1 || e.remove[0] != job {
 			t.Errorf("the Secret: %s: %+v", name, e)
 		}
@@ -167,13 +167,15 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 	t.Parallel()
 	failing := said(func(o *observation) *v1alpha1.ToolCallStatus {
 		decided(o)
-		return o.createFailed(context.Background(), errors.New("x")).status
+		return o.createFailed(context.Background(), "the Job", nil, errors.New("x")).status
 	})
 	queued := said(func(o *observation) *v1alpha1.ToolCallStatus {
 		decided(o)
 		return o.pending(v1alpha1.ReasonQueued, "x")
 	})
-	failed := func(o *observation) { o.call.Status = *o.createFailed(context.Background(), errors.New("x")).status }
+	failed := func(o *observation) {
+		o.call.Status = *o.createFailed(context.Background(), "the Job", nil, errors.New("x")).status
+	}
 	fresh := func(o *observation) { decided(o); o.decision.AcceptedMicroseconds = o.now.UnixMicro() }
 	for cause, err := range troubles() {
 		for name, tc := range map[string]struct {
@@ -191,7 +193,7 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 			"after a wait for a guard":            {observed(said((*observation).undecided), later(59*time.Second), fresh), soonestRetry, false},
 			"a while after one for a guard":       {observed(said((*observation).undecided), later(59*time.Second), fresh, failed, later(8*time.Second)), 4 * time.Second, false},
 		} {
-			e := tc.o.createFailed(context.Background(), err)
+			e := tc.o.createFailed(context.Background(), "the Job", nil, err)
 			if e.wake != tc.wake || (e.status.Phase == v1alpha1.PhaseFailed) != tc.ended {
 				t.Errorf("%s, %s: looked at after %s, %s", cause, name, e.wake, e.status.Phase)
 			}
@@ -208,7 +210,7 @@ func TestAMissingTokenIsMadeInTheNextPass(t *testing.T) {
 	t.Parallel()
 	for cause, err := range troubles() {
 		o := observed(withJob)
-		e := o.credentialFailed(context.Background(), o.job, err)
+		e := o.createFailed(context.Background(), "the Secret", o.job, err)
 		if e.status.Phase != v1alpha1.PhasePending || e.status.Job != "" || e.wake != soonestRetry || len(e.remove) != 0 {
 			t.Errorf("%s: %+v", cause, e)
 		}
@@ -224,7 +226,7 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 	for path, pool := range map[v1alpha1.Path]string{v1alpha1.PathCold: "", v1alpha1.PathWarm: "env"} {
 		job := o.job.DeepCopy()
 		job.Annotations = map[string]string{jobspec.AnnotationPool: pool}
-		e, err := r.bindTo(t.Context(), o, o.call, job, &host.Placement{Path: path, Runner: session})
+		e, err := r.bindTo(t.Context(), o, o.call, job, session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,13 +249,35 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 	}
 }
 
+// What waits was admitted by the environment's first queue alone.
+func TestACallThatChoosesItsQueueTakesNoWaitingPod(t *testing.T) {
+	t.Parallel()
+	for queue, served := range map[string]bool{"": true, "slow": true, "fast": false, "unknown": true} {
+		op := startOperator(t)
+		op.connect(t, "job", "")
+		o := observed(decided)
+		env := o.decision.In
+		env.Spec.WarmPool, env.Spec.Queues = &v1alpha1.WarmPool{Size: 1}, []string{"slow", "fast"}
+		o.call.Labels = map[string]string{jobspec.LabelQueue: queue}
+		r := NewReconciler(Options{Hosts: host.NewRegistry(op.hub)})
+		_, template, err := host.PoolTemplate(env, nil, nil, nil, r.Runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Hosts.Offer("job-uid", template)
+		if runner, err := r.claimWaiting(o, o.call); (runner != nil) != served || err != nil {
+			t.Errorf("queue %q: %v, %v", queue, runner, err)
+		}
+	}
+}
+
 func TestADecisionThatIsTooLargeEndsTheCall(t *testing.T) {
 	t.Parallel()
 	op := startOperator(t)
 	session, _ := op.connect(t, "job", "")
 	o := observed(withJob)
 	o.decision.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", decide.MaxStoredBytes)
-	e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, o.call, o.job, &host.Placement{Path: v1alpha1.PathWarm, Runner: session})
+	e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, o.call, o.job, session)
 	if err != nil || e.status.Reason != v1alpha1.ReasonInvalidEnvironment || len(e.messages) != 0 || e.status.Runner != nil {
 		t.Errorf("got %+v, %v", e, err)
 	}
@@ -267,7 +291,7 @@ func TestACallWithoutItsInputIsNotHandedOver(t *testing.T) {
 	o := observed(withJob)
 	slim := o.call.DeepCopy()
 	slim.Spec.Shell = nil
-	if e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, slim, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: session}); err == nil || e.status != nil || len(e.messages) != 0 {
+	if e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, slim, o.job, session); err == nil || e.status != nil || len(e.messages) != 0 {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 // called on it is an effect, which apply.go alone carries out.
 var asks = map[string][]string{
 	"Client":       nil,
-	"Queue":        {"Announce", "Admit", "FirstSeen", "IsWaiting"},
+	"Queue":        {"Admit", "IsWaiting"},
 	"Budgets":      {"Seed", "Ask"},
-	"SessionQueue": {"Position", "Ahead", "HandedIn"},
+	"SessionQueue": {"Place", "Ahead"},
 	"Earlier":      {"Has"},
 	"Hub":          {"Since", "RunnerByKey", "Runner", "Result", "HoldsOther"},
-	"Hosts":        {"Claimed", "Release"},
+	"Hosts":        {"ClaimFitting", "Release"},
 	"Nodes":        nil,
 	"Pools":        nil,
 	"Outputs":      {"Finish"},

@@ -13,8 +13,11 @@ import (
 )
 
 // environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
-// time to write; empty when it has none.
+// time to write; empty when it has none, as a session's call.
 func (r *decider) environmentOf(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
+	if call.Spec.SessionRef != nil {
+		return "", nil
+	}
 	if call.Status.Job != "" && call.Status.Environment != nil {
 		return call.Status.Environment.Name, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/snapshot"
 	"toolcall.dev/operator/internal/tracing"
@@ -77,9 +78,9 @@ type Options struct {
 	Reviews    *access.Reviews
 	Identity   *dispatch.Identity
 	Hub        *dispatch.Hub
-	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
+	// Hosts holds the claims on waiting runners. Runtime goes into every pod.
 	Hosts   *host.Registry
-	Placers []host.Placer
+	Runtime jobspec.Runtime
 	// Nodes learns what the node of each cold call's runner can hold.
 	Nodes *host.Nodes
 	// Queue holds calls back whose environment runs as many as it may, and refuses those of a requester who has too many pending.

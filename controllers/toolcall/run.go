@@ -139,44 +139,73 @@ func (r *observer) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (int,
 	return encodedSize(&v1alpha1.ToolCall{TypeMeta: whole.TypeMeta, ObjectMeta: whole.ObjectMeta, Spec: whole.Spec}), nil
 }
 
-// finish ends the call with what its runner reports, and acknowledges that once it is written.
-func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error) {
+// finish ends the call with what its runner, or its session's, reports, and acknowledges that once it is written. A runner that doesn't
+// hear this sends the result again, and is answered when the call is finished.
+func (r *Reconciler) finish(ctx context.Context, o *observation) (_ effects, err error) {
 	if o.session != nil {
-		return r.finishInSession(ctx, o)
+		if o, err = r.withItsAction(ctx, o); err != nil {
+			return effects{}, err
+		}
 	}
 	if err := o.result.Validate(); err != nil {
-		e := effects{forgetResult: true, reported: metrics.ReportRefused}
-		if o.runner != nil {
-			e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + err.Error()}}
-		}
+		return o.refuseResult(err), nil
+	}
+	e := effects{forgetResult: true, reported: metrics.ReportRecorded}
+	if o.session.goesOn(&o.result.Outcome) {
+		e.status, e.messages = o.waitsAgain(), o.acknowledge()
 		return e, nil
 	}
 	specBytes, err := r.specBytes(ctx, o.call)
 	if err != nil {
 		return effects{}, err
 	}
-	reported, wait, err := r.explained(ctx, o, types.NamespacedName{Namespace: o.call.Namespace, Name: o.call.Status.Pod}, o.call.Status.Runner.PodUID)
+	reported, wait, err := r.explained(ctx, o)
 	if err != nil || wait > 0 {
 		return effects{wake: wait}, err
 	}
-	e := effects{status: o.withResult(reported, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
+	e.status = o.withResult(reported, specBytes)
 	if left := r.storeOutput(o, &e, false); left > 0 {
 		return effects{wake: left}, nil
 	}
-	switch {
-	case o.runner != nil && output.IsStoring(e.status):
+	e.messages = o.acknowledge()
+	if o.session != nil {
+		// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
+		return e, nil
+	}
+	if isStoring := output.IsStoring(e.status); isStoring && o.runner != nil {
 		e.messages = []message{{to: o.runner, record: string(o.call.UID)}}
-	case o.runner != nil:
-		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
-		e.messages = []message{{to: o.runner, ack: string(o.call.UID)}}
+	} else if !isStoring && e.status.Phase == v1alpha1.PhaseCancelled {
+		e.remove = o.ownJob()
 	}
 	if o.job != nil && jobspec.PoolOf(o.job) != "" {
 		e.adopt = o.job
 	}
-	if e.status.Phase == v1alpha1.PhaseCancelled && !output.IsStoring(e.status) {
-		e.remove = o.ownJob()
-	}
 	return e, nil
+}
+
+// acknowledge tells the runner that its result is recorded, if it is connected.
+func (o *observation) acknowledge() []message {
+	runner := o.runner
+	if o.session != nil {
+		runner = o.session.runner()
+	}
+	if runner == nil {
+		return nil
+	}
+	return []message{{to: runner, ack: string(o.call.UID)}}
+}
+
+// refuseResult is what follows from a result that isn't valid: a runner of one call is turned away, and a session's goes on.
+func (o *observation) refuseResult(why error) effects {
+	e := effects{forgetResult: true, reported: metrics.ReportRefused}
+	switch {
+	case o.session != nil:
+		e.status = o.fail(v1alpha1.ReasonPodLost, "the result that the session's pod sent isn't valid: "+why.Error()+"; the command may have run")
+		e.messages = o.acknowledge()
+	case o.runner != nil:
+		e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + why.Error()}}
+	}
+	return e
 }
 
 // podEndWait is how long after a command's end the kubelet may take to say why it ended the pod.
@@ -184,11 +213,21 @@ const podEndWait = 3 * time.Second
 
 // explained is what the runner reports, with the kubelet's word where all that the runner knows is that its pod ends. wait is when
 // to look again, while that word may still come. Where the node's clock isn't ours, nothing waits for it.
-func (r *observer) explained(ctx context.Context, o *observation, pod types.NamespacedName, uid string) (reported *wire.Result, wait time.Duration, err error) {
-	if o.result.Outcome.Reason != result.PodLost {
+func (r *observer) explained(ctx context.Context, o *observation) (reported *wire.Result, wait time.Duration, err error) {
+	pod, bound := o.call.Status.Pod, o.call.Status.Runner
+	if o.session != nil {
+		pod, bound = o.session.Session.Status.Pod, o.session.Session.Status.Runner
+	}
+	switch reason := o.result.Outcome.Reason; {
+	case o.session != nil && reason == result.SessionEnded && o.result.Outcome.Started:
+		// The end of a session cancels what runs in it.
+		cancelled := *o.result
+		cancelled.Outcome.Reason = result.CancelRequested
+		return &cancelled, 0, nil
+	case reason != result.PodLost:
 		return o.result, 0, nil
 	}
-	why, known, err := host.WhyEnded(ctx, r.Objects, pod, uid)
+	why, known, err := host.WhyEnded(ctx, r.Objects, types.NamespacedName{Namespace: o.call.Namespace, Name: pod}, bound.PodUID)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,16 +23,15 @@ func (r *decider) seed(ctx context.Context) error {
 	if r.isSeeded {
 		return nil
 	}
-	calls := &v1alpha1.ToolCallList{}
-	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the calls that have not ended: %w", err)
+	calls, err := r.Objects.CallsInFlight(ctx, "", apicache.All)
+	if err != nil {
+		return err
 	}
 	within, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
 	var queued []*v1alpha1.ToolCall
-	for i := range calls.Items {
-		call := &calls.Items[i]
-		in, err := r.environmentBefore(within, call)
+	for _, call := range calls {
+		in, err := r.environmentOf(within, call)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Can't read the environment of a call: its own pass counts it", "call", client.ObjectKeyFromObject(call))
 		}
@@ -53,12 +51,4 @@ func (r *decider) seed(ctx context.Context) error {
 	}
 	r.isSeeded = true
 	return nil
-}
-
-// environmentBefore is the environment in which a call without a session has a place; empty for none.
-func (r *decider) environmentBefore(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
-	if call.Spec.SessionRef != nil {
-		return "", nil
-	}
-	return r.environmentOf(ctx, call)
 }

@@ -50,13 +50,13 @@ func (r *observer) observeSession(ctx context.Context, o *observation) error {
 	if v.Serving, err = r.Sessions.Look(ctx, v.name, ref.UID); err != nil {
 		return err
 	}
-	r.observeProcess(o)
+	place, isKnown := r.SessionQueue.Place(o.name, o.call.UID)
+	r.observeProcess(o, place.HandedIn)
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
-	position, isExcluded, known := r.SessionQueue.Position(o.name, o.call.UID)
-	if v.isInLine, v.isExcluded = known, isExcluded; known {
-		o.created = position.FirstSeen
+	if v.isInLine, v.isExcluded = isKnown && place.HandedIn == "", place.IsExcluded; v.isInLine {
+		o.created = place.FirstSeen
 	}
 	var session types.UID
 	if v.Session != nil {
@@ -75,10 +75,10 @@ func (v *inSession) hasArrived(call types.UID) bool {
 	return has
 }
 
-// observeProcess looks for the call among those of the process that the session records.
-func (r *observer) observeProcess(o *observation) {
+// observeProcess looks for the call among those of the process that the session records. handedIn is the session that this operator handed
+// the call over in; empty for none.
+func (r *observer) observeProcess(o *observation, handedIn types.UID) {
 	v, uid := o.session, o.call.UID
-	handedIn := r.SessionQueue.HandedIn(o.name, uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
 	switch {
 	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (callSession(o.call).Incarnation > 0 || r.Earlier.Has(uid)):

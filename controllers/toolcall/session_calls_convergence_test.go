@@ -141,7 +141,7 @@ func (s *callStory) clear() {
 // checkMemory says that the operator remembers nothing of what is gone.
 func (s *callStory) checkMemory() {
 	for what, of := range map[string]any{
-		"queue.calls": s.Queue, "queue.lines": s.Queue, "earlier.uids": s.Earlier, "pending.calls": field(s.Reconciler.Queue, "pending"), "hub.objects": s.Hub,
+		"queue.calls": s.Queue, "queue.lines": s.Queue, "pending.calls": field(s.Reconciler.Queue, "pending"), "hub.objects": s.Hub,
 	} {
 		_, name, _ := strings.Cut(what, ".")
 		if n := s.entries(field(of, name)); n > 0 {

@@ -74,7 +74,7 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 	stage := stageOf(o)
 	switch stage {
 	case Gone:
-		return r.leave(ctx, o)
+		return effects{forgetName: true}, nil
 	case Deleting:
 		return r.dismiss(ctx, o)
 	case Finished:
@@ -99,8 +99,12 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 		return r.takeTurn(ctx, o)
 	case New:
 		return r.place(ctx, o)
-	case Waiting, Queued:
-		return r.wait(ctx, o)
+	case Waiting:
+		// It holds nothing of its budgets.
+		return effects{leaveQueue: true}, nil
+	case Queued:
+		// It is decided about when its place is free, and what it may do then counts.
+		return effects{}, nil
 	}
 	return effects{}, fmt.Errorf("no handler for the stage %s", stage)
 }

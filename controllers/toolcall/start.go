@@ -5,7 +5,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +35,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	if err != nil {
 		return effects{}, err
 	}
-	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, o.runner)
 	e.hello = &hello
 	return e, err
 }
@@ -57,47 +56,36 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 }
 
 func (r *Reconciler) lookAtStart(ctx context.Context, o *observation) (effects, error) {
-	if left := o.decision.Accepted().Add(acceptWait).Sub(o.now); left > 0 && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 && !jobspec.IsSuspended(o.job) && host.DiagnoseJob(o.job) == nil {
-		pod, err := r.currentPod(ctx, o.job)
-		if err != nil {
-			return effects{}, err
-		}
-		if pod == nil || host.DiagnosePod(pod, o.job.Name) == nil {
-			return effects{wake: left}, nil
-		}
-	}
-	var e effects
-	o, err := r.withItsAction(ctx, o)
+	found, again, err := host.Diagnose(ctx, r.Objects, o.job, o.now)
 	if err != nil {
 		return effects{}, err
 	}
+	isSuspended, left := jobspec.IsSuspended(o.job), o.decision.Accepted().Add(acceptWait).Sub(o.now)
+	if left > 0 && found == nil && !isSuspended && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 {
+		return effects{wake: left}, nil
+	}
+	if o, err = r.withItsAction(ctx, o); err != nil {
+		return effects{}, err
+	}
+	e := effects{decided: o, status: o.accepted()}
 	if o.call.Status.Job == "" {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
 	}
-	e.decided = o
-	if jobspec.IsSuspended(o.job) {
-		e.status = o.accepted()
+	switch {
+	case !isSuspended:
+		return r.watchPod(ctx, o, e, found, again)
+	case found != nil:
+		return o.cannotStart(found), nil
+	default:
 		// No time limit runs meanwhile: only the Job's end ends the call, or its cancellation.
-		if found := host.DiagnoseJob(o.job); found != nil {
-			return o.cannotStart(found), nil
-		}
 		return e, nil
 	}
-	return r.watchPod(ctx, o, e)
 }
 
 // watchPod looks at what keeps the pod from starting. While the environment is suspended no time limit runs.
-func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (effects, error) {
+func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects, found *host.Problem, again time.Duration) (effects, error) {
 	held, err := r.isHeld(ctx, o)
-	if err != nil {
-		return effects{}, err
-	}
-	pod, err := r.currentPod(ctx, o.job)
-	if err != nil {
-		return effects{}, err
-	}
-	found, err := host.Diagnose(ctx, r.Objects, o.job, pod, o.now)
 	if err != nil {
 		return effects{}, err
 	}
@@ -127,11 +115,11 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 	case !o.now.Before(deadline):
 		return o.cannotStart(host.StartTimeout("the command", o.decision.StartTimeoutSeconds, found)), nil
 	}
-	e.status, e.wake = o.accepted(), deadline.Sub(o.now)
+	e.wake = deadline.Sub(o.now)
 	if found != nil && found.Reason != v1alpha1.ReasonStartTimeout {
 		e.status = o.notStarted(found.Reason, found.Message)
 	}
-	if again := host.LookAgain(pod, found, o.now); again > 0 {
+	if again > 0 {
 		e.wakeIn(again)
 	}
 	return e, nil
@@ -139,13 +127,4 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 
 func (o *observation) cannotStart(why *host.Problem) effects {
 	return effects{status: o.fail(why.Reason, why.Message), remove: []*batchv1.Job{o.job}}
-}
-
-// currentPod is the Job's pod of the time since the Job could start.
-func (r *observer) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
-	pod, err := r.Objects.PodOf(ctx, job)
-	if err != nil || pod == nil || host.IsFromBefore(pod, job) {
-		return nil, err
-	}
-	return pod, nil
 }

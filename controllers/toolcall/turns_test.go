@@ -8,11 +8,7 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -227,44 +223,6 @@ func TestWhatMayNotRunAnyMoreWhenItsTurnComesDoesNot(t *testing.T) {
 	if !slices.Contains(w.Woken, "third") {
 		t.Errorf("a denied call keeps its turn; woken: %q", w.Woken)
 	}
-}
-
-// A review of the first call that takes long doesn't let the second go before it.
-func TestACallWaitsUntilItsCallersEarlierOneIsJudged(t *testing.T) {
-	w := fixture.NewWorld(t)
-	who := w.Asker()
-	for tool, may := range map[string]bool{"ls": true, "cat": false} {
-		w.Environment(tool, judged, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.MaxConcurrentCalls = ptr.To[int32](1) })
-		in := func(c *v1alpha1.ToolCall) { c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: tool} }
-		first := w.Asked(who, tool+"-first", in, func(c *v1alpha1.ToolCall) { c.Spec.Structured.Binary = tool })
-		second := w.Asked(who, tool+"-second", in)
-		w.Woken = nil
-		w.AnswerReviews(&reviews{
-			SubjectAccessReviewInterface: kubernetes.NewForConfigOrDie(fixture.ApiServer).AuthorizationV1().SubjectAccessReviews(),
-			meanwhile:                    func() { w.Reconcile(second) },
-		})
-		w.Reconcile(first)
-		if w.HasJob(first) != may || w.HasJob(second) || !queued(w.Get(second)) {
-			t.Errorf("%s: the first has a Job: %t, the second: %t, %+v", tool, w.HasJob(first), w.HasJob(second), w.Get(second).Status)
-		}
-		if woken := slices.Contains(w.Woken, second.Name); woken == may {
-			t.Errorf("%s: woken %q", tool, w.Woken)
-		}
-	}
-}
-
-// reviews are the API server's, before the first of which something else happens.
-type reviews struct {
-	authorizationv1client.SubjectAccessReviewInterface
-	meanwhile func()
-}
-
-func (r *reviews) Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
-	if happens := r.meanwhile; happens != nil {
-		r.meanwhile = nil
-		happens()
-	}
-	return r.SubjectAccessReviewInterface.Create(ctx, review, o)
 }
 
 func TestAWarmCallTakesATurnToo(t *testing.T) {

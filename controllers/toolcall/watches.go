@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -90,15 +89,14 @@ func (r *watches) onEnvironments() handler.EventHandler {
 }
 
 func (r *watches) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
-	calls := &v1alpha1.ToolCallList{}
-	if r.Objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
+	calls, err := r.Objects.CallsInFlight(ctx, env.GetNamespace(), func(call *v1alpha1.ToolCall) bool {
+		return call.Status.Runner == nil && environmentOf(call) == env.GetName()
+	})
+	if err != nil {
 		return
 	}
-	for i := range calls.Items {
-		call := &calls.Items[i]
-		if call.Status.Runner == nil && call.Status.Environment != nil && call.Status.Environment.Name == env.GetName() {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
-		}
+	for _, call := range calls {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
 	}
 }
 

@@ -159,22 +159,22 @@ func (r *Options) liveClaim(ctx context.Context, o *observation) (*corev1.Persis
 	return claim, nil
 }
 
-// foundJob is what follows when there is a Job of the name already. If a pass made it whose answer was lost, the cache is behind: the next
-// pass goes on with that.
+// foundJob is what follows when there is a Job of the name already.
 func (r *applier) foundJob(ctx context.Context, o *observation, job *batchv1.Job) (effects, error) {
-	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
-	if err != nil {
+	isTaken, err := host.IsTaken(ctx, r.Objects, job, func(there *batchv1.Job) bool {
+		_, ours := jobspec.ReadOrigin(there, o.session, r.Identity)
+		return ours
+	})
+	switch {
+	case err != nil:
 		return effects{}, err
+	case isTaken:
+		next := *o
+		next.foreignJob = job.Name
+		return next.noPod(v1alpha1.ReasonPodRejected, next.foreignJobMessage(), nil), nil
+	default:
+		return effects{wake: apicache.Lag}, nil
 	}
-	if there != nil {
-		// The cache never shows one without the label.
-		if _, ours := jobspec.ReadOrigin(there, o.session, r.Identity); !ours || there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
-			next := *o
-			next.foreignJob = job.Name
-			return next.noPod(v1alpha1.ReasonPodRejected, next.foreignJobMessage(), nil), nil
-		}
-	}
-	return effects{wake: apicache.Lag}, nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. It returns the observation of the session as

@@ -3,11 +3,8 @@ package toolsession
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/host"
@@ -45,14 +42,13 @@ func (r *observer) diagnoseClaim(ctx context.Context, o *observation) (*host.Pro
 	if err != nil || claim == nil || claim.Status.Phase == corev1.ClaimBound {
 		return nil, err
 	}
-	events := &corev1.EventList{}
-	err = r.Objects.Live.List(ctx, events, client.InNamespace(o.session.Namespace), client.Limit(50), client.MatchingFieldsSelector{
-		Selector: fields.OneTermEqualSelector("involvedObject.uid", string(claim.UID)),
-	})
+	last, err := host.LastEvent(ctx, r.Objects, claim, bindingFailures...)
 	if err != nil {
-		return nil, fmt.Errorf("list the claim's Events: %w", err)
+		return nil, err
 	}
-	last := lastFailure(events.Items)
+	if last == nil {
+		last = &corev1.Event{}
+	}
 	return &host.Problem{
 		Reason:  v1alpha1.ReasonUnschedulable,
 		Message: host.Sentence(fmt.Sprintf("PersistentVolumeClaim %s is %s", claim.Name, claim.Status.Phase), last.Reason, last.Message),
@@ -61,14 +57,3 @@ func (r *observer) diagnoseClaim(ctx context.Context, o *observation) (*host.Pro
 
 // bindingFailures are the reasons of Events by which the control plane and provisioners say that a claim gets no volume.
 var bindingFailures = []string{"ProvisioningFailed", "FailedBinding"}
-
-// lastFailure is the newest Event that says why a claim gets no volume; empty when none does.
-func lastFailure(events []corev1.Event) corev1.Event {
-	var last corev1.Event
-	for _, e := range events {
-		if slices.Contains(bindingFailures, e.Reason) && !e.LastTimestamp.Before(&last.LastTimestamp) {
-			last = e
-		}
-	}
-	return last
-}

@@ -23,13 +23,11 @@ const (
 )
 
 // end ends a session that somebody wants to end, or whose time is up.
-func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
-	switch {
-	case o.session.DeletionTimestamp != nil, o.session.Spec.End:
-		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session)), nil
-	default:
-		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(o.session.MaxLifetime().Seconds()))), nil
+func (o *observation) end() effects {
+	if o.session.DeletionTimestamp != nil || o.session.Spec.End {
+		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session))
 	}
+	return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(o.session.MaxLifetime().Seconds())))
 }
 
 // endNow writes the end, and then tells the runner. The next passes do the rest. Somebody may have taken the finalizer away,
@@ -43,17 +41,12 @@ func (o *observation) endNow(reason, message string) effects {
 // dismiss tells the runner that serves the session to end, and turns one away that waits. One that another object has by now is that
 // one's.
 func (o *observation) dismiss(e *effects, reason string) {
-	if o.runner != nil {
-		switch {
-		case !o.runner.MayServe(string(o.session.UID)):
-		case o.isBound() && !o.runner.IsWaiting():
-			e.messages = append(e.messages, message{to: o.runner, end: reason})
-		default:
-			e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})
-		}
-	}
-	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: "the session ended: " + reason})
+	switch {
+	case o.runner == nil || !o.runner.MayServe(string(o.session.UID)):
+	case o.isBound() && !o.runner.IsWaiting():
+		e.messages = append(e.messages, message{to: o.runner, end: reason})
+	default:
+		e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})
 	}
 }
 

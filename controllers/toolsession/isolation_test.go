@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -17,7 +18,7 @@ func readyWith(support *rules.Support) *v1alpha1.ToolSessionStatus {
 	o := sight{}.observation()
 	env := &v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{RuntimeClassName: ptr.To("gvisor")}}
 	o.origin = &decide.Origin{Context: decide.Context{Named: env}}
-	return o.ready(&v1alpha1.RunnerBinding{}, wire.Hello{Pod: "pod", Support: support}, "job", v1alpha1.PathCold)
+	return o.ready(&v1alpha1.RunnerBinding{}, wire.Hello{Pod: "pod", Support: support}, &batchv1.Job{})
 }
 
 func TestASessionSaysWhatItsRunnerFound(t *testing.T) {

@@ -37,8 +37,6 @@ type observation struct {
 	origin *decide.Origin
 	// runner is the connected runner of the session: the one that is recorded, or else the one of the session's Job.
 	runner *dispatch.Runner
-	// claimed is a waiting runner that the session claimed.
-	claimed *dispatch.Runner
 	// calls are those of the session that have not ended.
 	calls calls
 }
@@ -69,7 +67,7 @@ func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*obse
 	case r.Earlier.IsBehind(session):
 		return nil, ErrBehind
 	}
-	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(session.UID))}
+	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since()}
 	o.created = session.CreationTimestamp.Time
 	if o.now.Sub(o.created) <= time.Second {
 		// It has whole seconds.
@@ -78,14 +76,8 @@ func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*obse
 	if err := r.observeCalls(ctx, o); err != nil {
 		return nil, err
 	}
-	if bound := session.Status.Runner; bound != nil {
-		sealed, err := r.Objects.SealedOrigin(ctx, session)
-		if err != nil {
-			return nil, err
-		}
-		if origin, ok := jobspec.UnsealOrigin(r.Identity, sealed, sealContext(session, bound)...); ok {
-			o.origin = origin
-		}
+	if o.origin, err = originOf(ctx, r.Objects, r.Identity, session); err != nil {
+		return nil, err
 	}
 	if o.isBound() {
 		o.runner = r.Hub.RunnerByKey(session.Status.Runner.KeyHash)

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -97,7 +98,7 @@ func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *deci
 		return effects{}, err
 	}
 	if !hasPlace(env, o.session, sessions) {
-		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: waitInLine(o.session, sessions)}, nil
+		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: wait.Jitter(seldom, 0.5)}, nil
 	}
 	e, err := r.giveHost(ctx, o, s)
 	if err == nil && e.create != nil {
@@ -170,13 +171,12 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	if err != nil {
 		return nil, err
 	}
-	template, hash, err := host.PoolTemplate(s.Effective(), s.DefaultEnvironment(), policy, compiled.EnvBlocklist(), r.Runtime)
-	if err != nil || !host.Covers(template.Refs, o.origin.Refs) {
+	runner, err := r.Hosts.ClaimFitting(host.Need{
+		Environment: s.Effective(), Default: s.DefaultEnvironment(), Policy: policy, Blocklist: compiled.EnvBlocklist(),
+		Refs: o.origin.Refs, Runtime: r.Runtime,
+	}, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
+	if err != nil || runner == nil {
 		return nil, err
-	}
-	runner := r.Hosts.Claim(hash, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
-	if runner == nil {
-		return nil, nil
 	}
 	job, err := host.WaitingJob(ctx, r.Objects, o.session.Namespace, runner)
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 		return e, nil
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
-	e, err := r.bindTo(ctx, o, job, runner, v1alpha1.PathWarm)
+	e, err := r.bindTo(ctx, o, job, runner)
 	return &e, err
 }
 
@@ -216,7 +216,7 @@ func (o *observation) startTimeout() time.Duration {
 
 // bindTo records which process takes the session's calls, and only then tells it so. The pod says on which node it is: a
 // runner that names a node that isn't there would prove that it is gone.
-func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Runner, path v1alpha1.Path) (effects, error) {
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Runner) (effects, error) {
 	hello := runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
@@ -231,7 +231,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	if pod != nil {
 		hello.Node = pod.Spec.NodeName
 	}
-	e := effects{holdLater: true, status: o.ready(bound, hello, job.Name, path)}
+	e := effects{holdLater: true, status: o.ready(bound, hello, job)}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
 	if jobspec.PoolOf(job) != "" {
 		e.adopt = job
@@ -272,12 +272,7 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 	if apicache.IsRefused(cause) {
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause), remove)
 	}
-	why := fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause)
-	if quota := apicache.FullQuota(cause.Error()); quota != "" {
-		why = fmt.Sprintf("%s waits: %s", what, quota)
-	} else {
-		ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
-	}
+	_, why := host.WhyNotCreated(ctx, what, cause)
 	status := o.pending(v1alpha1.ReasonSessionStarting, why)
 	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause), remove)

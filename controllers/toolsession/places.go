@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,36 +18,48 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/host"
 )
 
 // hasPlace says whether an environment has room for a session, and for as many as come before it too. sessions are those of the
 // environment that have not ended. A place is taken by the write of the status that says so: the caller lets nobody else in until then.
 func hasPlace(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
-	t := &taken{limits: env.Spec.Sessions, by: map[string]int{}}
+	t := takenOf(env.Spec.Sessions, sessions)
+	if !t.hasRoom(requesterOf(session)) {
+		// Nobody is put in order: there may be thousands.
+		return false
+	}
+	t.letIn(sessions, func(other *v1alpha1.ToolSession) bool { return isBefore(other, session) })
+	return t.hasRoom(requesterOf(session))
+}
+
+// takenOf counts the places that sessions of an environment have.
+func takenOf(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *taken {
+	t := &taken{limits: limits, by: map[string]int{}}
 	for i := range sessions {
 		if HoldsPlace(&sessions[i]) {
 			t.take(requesterOf(&sessions[i]))
 		}
 	}
-	if !t.hasRoom(requesterOf(session)) {
-		// Nobody is put in order: there may be thousands.
-		return false
-	}
-	var earlier []*v1alpha1.ToolSession
+	return t
+}
+
+// letIn gives what is free to sessions that wait and may enter, in the order of their creation. It returns those that get a place.
+func (t *taken) letIn(sessions []v1alpha1.ToolSession, mayEnter func(*v1alpha1.ToolSession) bool) (in []*v1alpha1.ToolSession) {
+	var waiting []*v1alpha1.ToolSession
 	for i := range sessions {
-		other := &sessions[i]
-		if isWaiting(other) && !HoldsPlace(other) && other.DeletionTimestamp == nil && isBefore(other, session) && t.hasRoom(requesterOf(other)) {
-			earlier = append(earlier, other)
+		s := &sessions[i]
+		if isWaiting(s) && !HoldsPlace(s) && s.DeletionTimestamp == nil && mayEnter(s) && t.hasRoom(requesterOf(s)) {
+			waiting = append(waiting, s)
 		}
 	}
-	slices.SortFunc(earlier, compare)
-	for _, other := range earlier {
-		if t.hasRoom(requesterOf(other)) {
-			t.take(requesterOf(other))
+	slices.SortFunc(waiting, compare)
+	for _, s := range waiting {
+		if t.hasRoom(requesterOf(s)) {
+			t.take(requesterOf(s))
+			in = append(in, s)
 		}
 	}
-	return t.hasRoom(requesterOf(session))
+	return in
 }
 
 // taken counts the places of an environment that somebody has.
@@ -64,6 +76,9 @@ func (t *taken) take(requester string) {
 
 // hasRoom says whether another session of a requester may have a pod.
 func (t *taken) hasRoom(requester string) bool {
+	if t.limits == nil {
+		return true
+	}
 	most, each := t.limits.Max, t.limits.MaxPerCaller
 	return (most == nil || t.all < int(*most)) && (each == nil || t.by[requester] < int(*each))
 }
@@ -94,66 +109,37 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-// maxWoken bounds how many waiting sessions one free place has looked at, and maxWokenEach how many of one requester: those
-// that are over their own limit must not hide the others. The others look again by themselves, and seldom: there may be
-// thousands, and each look goes through all.
-const (
-	maxWoken     = 100
-	maxWokenEach = 20
-	seldom       = 5 * time.Minute
-)
+// seldom is about how often a session that waits for a place looks again that nobody wakes: there may be thousands, and each look goes
+// through all.
+const seldom = 5 * time.Minute
 
-// waitInLine is how long a session waits that nobody wakes.
-func waitInLine(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) time.Duration {
-	ahead := 0
-	for i := range sessions {
-		if isWaiting(&sessions[i]) && isBefore(&sessions[i], session) {
-			ahead++
-		}
+// waitingIn are the sessions that wait for an environment and may have a place there now.
+func (r *watches) waitingIn(ctx context.Context, o client.Object) []reconcile.Request {
+	env := &v1alpha1.ExecutionEnvironment{}
+	name := client.ObjectKeyFromObject(o)
+	if client.IgnoreNotFound(r.Objects.Get(ctx, name, env, client.DisableReadYourWritesConsistency)) != nil {
+		return nil
 	}
-	if ahead < maxWoken {
-		return host.RetryPause
-	}
-	return wait.Jitter(seldom, 0.5)
-}
-
-// waitingIn are the sessions that wait for an environment, the oldest first.
-func (r *watches) waitingIn(ctx context.Context, env client.Object) []reconcile.Request {
-	return r.waiting(ctx, client.ObjectKeyFromObject(env))
-}
-
-func (r *watches) waiting(ctx context.Context, env types.NamespacedName) []reconcile.Request {
-	sessions, err := r.Objects.SessionsIn(ctx, env)
+	sessions, err := r.Objects.SessionsIn(ctx, name)
 	if err != nil {
 		return nil
 	}
-	var waiting []*v1alpha1.ToolSession
-	for i := range sessions {
-		if isWaiting(&sessions[i]) {
-			waiting = append(waiting, &sessions[i])
-		}
-	}
-	slices.SortFunc(waiting, compare)
 	var names []types.NamespacedName
-	woken := map[string]int{}
-	for _, session := range waiting {
-		if by := requesterOf(session); woken[by] < maxWokenEach && len(names) < maxWoken {
-			woken[by]++
-			names = append(names, client.ObjectKeyFromObject(session))
-		}
+	for _, session := range takenOf(env.Spec.Sessions, sessions).letIn(sessions, func(*v1alpha1.ToolSession) bool { return true }) {
+		names = append(names, client.ObjectKeyFromObject(session))
 	}
 	return requests(names)
 }
 
-// onPlaces has the sessions looked at that wait for the place of one that has none any more.
+// onPlaces has the sessions looked at that may have the place of one that has none any more, or that doesn't wait for one before them.
 func (r *watches) onPlaces() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	left := func(ctx context.Context, o client.Object, q queue) {
-		session, ok := o.(*v1alpha1.ToolSession)
-		if !ok || session.Status.Environment == nil {
+	left := func(ctx context.Context, session *v1alpha1.ToolSession, q queue) {
+		if session.Status.Environment == nil {
 			return
 		}
-		for _, request := range r.waiting(ctx, types.NamespacedName{Namespace: session.Namespace, Name: session.Status.Environment.Name}) {
+		env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: session.Namespace, Name: session.Status.Environment.Name}}
+		for _, request := range r.waitingIn(ctx, env) {
 			q.Add(request)
 		}
 	}
@@ -161,12 +147,12 @@ func (r *watches) onPlaces() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
 			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
-			if ok && isSession && HoldsPlace(before) && !HoldsPlace(after) {
+			if ok && isSession && !HoldsPlace(after) && (HoldsPlace(before) || isWaiting(before) && !isWaiting(after)) {
 				left(ctx, after, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && HoldsPlace(session) {
+			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && (HoldsPlace(session) || isWaiting(session)) {
 				left(ctx, session, q)
 			}
 		},

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/host"
 )
 
 // crowd are the sessions of a full environment, and n that wait. The last one waits for the longest.
@@ -44,14 +43,16 @@ func TestALookAtAFullEnvironmentCostsTheSameHoweverManyWait(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstInLineLookOften(t *testing.T) {
-	_, all := crowd(maxWoken + 1)
-	first, last := &all[10], &all[len(all)-1]
-	if pause := waitInLine(first, all); pause != host.RetryPause {
-		t.Errorf("the first looks again in %s", pause)
+func TestWhatIsFreeWakesThoseWhoMayHaveIt(t *testing.T) {
+	env, all := crowd(100)
+	env.Spec.Sessions.Max = ptr.To[int32](12)
+	everybody := func(*v1alpha1.ToolSession) bool { return true }
+	in := takenOf(env.Spec.Sessions, all).letIn(all, everybody)
+	if len(in) != 2 || in[0].Name != "s10" || in[1].Name != "s11" {
+		t.Errorf("woken are %d", len(in))
 	}
-	if pause := waitInLine(last, all); pause < seldom {
-		t.Errorf("one behind %d others looks again in %s", maxWoken, pause)
+	if in := takenOf(nil, all).letIn(all, everybody); len(in) != 100 {
+		t.Errorf("without limits, %d are woken", len(in))
 	}
 }
 

@@ -82,15 +82,22 @@ func (l *Servings) find(ctx context.Context, name types.NamespacedName) (*v1alph
 
 // Origin is what a session began with; nil before that, and after its end.
 func (l *Servings) Origin(ctx context.Context, session *v1alpha1.ToolSession) (*decide.Origin, error) {
+	return originOf(ctx, l.Objects, l.Identity, session)
+}
+
+func originOf(ctx context.Context, objects apicache.Reader, identity *dispatch.Identity, session *v1alpha1.ToolSession) (*decide.Origin, error) {
 	bound := session.Status.Runner
 	if bound == nil {
 		return nil, nil
 	}
-	sealed, err := l.Objects.SealedOrigin(ctx, session)
+	sealed, err := objects.SealedOrigin(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	origin, _ := jobspec.UnsealOrigin(l.Identity, sealed, sealContext(session, bound)...)
+	origin, ok := jobspec.UnsealOrigin(identity, sealed, sealContext(session, bound)...)
+	if !ok {
+		return nil, nil
+	}
 	return origin, nil
 }
 

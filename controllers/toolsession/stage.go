@@ -85,13 +85,13 @@ func (r *Reconciler) handle(ctx context.Context, o *observation, stage Stage) (e
 	case Ended:
 		return r.retire(ctx, o)
 	case Ending:
-		return r.end(ctx, o)
+		return o.end(), nil
 	case Stopping:
 		return r.stop(ctx, o)
 	case Suspended:
-		return r.rest(ctx, o)
+		return o.rest(), nil
 	case Suspending:
-		return r.suspend(ctx, o)
+		return o.suspendNow(v1alpha1.ReasonSessionSuspended, suspendedMessage), nil
 	case Ready:
 		return r.serve(ctx, o)
 	case Unheard:

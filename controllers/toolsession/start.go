@@ -26,7 +26,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this session's Job"})
 		return e, err
 	}
-	return r.bindTo(ctx, o, o.job, o.runner, v1alpha1.PathCold)
+	return r.bindTo(ctx, o, o.job, o.runner)
 }
 
 // watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
@@ -37,23 +37,16 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
 	}
+	found, again, err := host.Diagnose(ctx, r.Objects, o.job, o.now)
+	if err != nil {
+		return effects{}, err
+	}
 	if jobspec.IsSuspended(o.job) {
 		// No time limit runs meanwhile.
-		if found := host.DiagnoseJob(o.job); found != nil {
+		if found != nil {
 			return o.cannotStart(found), nil
 		}
 		return e, nil
-	}
-	pod, err := r.Objects.PodOf(ctx, o.job)
-	if err != nil {
-		return effects{}, err
-	}
-	if pod != nil && host.IsFromBefore(pod, o.job) {
-		pod = nil
-	}
-	found, err := host.Diagnose(ctx, r.Objects, o.job, pod, o.now)
-	if err != nil {
-		return effects{}, err
 	}
 	if found != nil && found.NoCredential {
 		e.credential, found = o.job, nil
@@ -73,7 +66,7 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	if found != nil {
 		e.status = o.startingWith(o.job, found.Message)
 	}
-	if again := host.LookAgain(pod, found, o.now); again > 0 {
+	if again > 0 {
 		e.wakeIn(again)
 	}
 	return e, nil

@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -93,9 +94,9 @@ func unplaced(s *v1alpha1.ToolSessionStatus) *v1alpha1.ToolSessionStatus {
 }
 
 // ready says which process takes the session's calls. It is replaced only after each of them has ended.
-func (o *observation) ready(bound *v1alpha1.RunnerBinding, hello wire.Hello, job string, path v1alpha1.Path) *v1alpha1.ToolSessionStatus {
+func (o *observation) ready(bound *v1alpha1.RunnerBinding, hello wire.Hello, job *batchv1.Job) *v1alpha1.ToolSessionStatus {
 	s := o.serving()
-	s.Runner, s.Job, s.Pod, s.Node = bound, job, hello.Pod, hello.Node
+	s.Runner, s.Job, s.Pod, s.Node = bound, job.Name, hello.Pod, hello.Node
 	s.Isolation = isolationOf(hello.Support, o.origin.Effective())
 	s.Incarnation++
 	if s.Calls != nil {
@@ -103,7 +104,7 @@ func (o *observation) ready(bound *v1alpha1.RunnerBinding, hello wire.Hello, job
 	}
 	if s.Timings.ReadyMilliseconds == nil {
 		s.Timings.ReadyMilliseconds = ptr.To(max(o.now.Sub(o.created).Milliseconds(), 0))
-		s.Timings.Path = path
+		s.Timings.Path = host.PathOf(job)
 	}
 	return s
 }

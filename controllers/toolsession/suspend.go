@@ -7,11 +7,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// suspend suspends a session because somebody wants it.
-func (r *Reconciler) suspend(_ context.Context, o *observation) (effects, error) {
-	return o.suspendNow(v1alpha1.ReasonSessionSuspended, suspendedMessage), nil
-}
-
 const suspendedMessage = "the session is suspended: calls wait until its spec.suspend is false"
 
 // suspendNow writes the suspension, and then tells the runner. The next passes do the rest.
@@ -46,11 +41,10 @@ func (r *Reconciler) stop(ctx context.Context, o *observation) (effects, error) 
 }
 
 // rest leaves a suspended session alone.
-func (r *Reconciler) rest(_ context.Context, o *observation) (effects, error) {
-	e := effects{}
+func (o *observation) rest() (e effects) {
 	if o.session.Spec.Suspend {
 		e.status = o.suspended(v1alpha1.ReasonSessionSuspended, suspendedMessage)
 	}
 	e.wakeAt(o, o.lifetimeEnds())
-	return e, nil
+	return e
 }

@@ -69,15 +69,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	by := host.Claimant{Kind: wire.KindSession, NamespacedName: req.NamespacedName}
 	if o == nil {
 		r.Hub.DismissSession(req.Namespace, req.Name, "", deletedSession)
-		r.releaseClaims(req.NamespacedName, "")
+		r.Hosts.ReleaseOthers(by, "")
 		r.Budgets.Release(req.NamespacedName, queue.Sessions)
 		return ctrl.Result{}, nil
 	}
 	// A session that had this name before is gone.
 	r.Hub.DismissSession(req.Namespace, req.Name, string(o.session.UID), deletedSession)
-	r.releaseClaims(req.NamespacedName, string(o.session.UID))
+	r.Hosts.ReleaseOthers(by, string(o.session.UID))
 	e, err := r.runStage(ctx, o)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -86,14 +87,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 const deletedSession = "the ToolSession was deleted"
-
-// releaseClaims ends the claims of sessions of a name which are gone, all but the one with a UID. A runner that is
-// recorded by then goes with its session's Job.
-func (r *applier) releaseClaims(session types.NamespacedName, except string) {
-	for _, runner := range r.Hosts.ReleaseOthers(host.Claimant{Kind: wire.KindSession, NamespacedName: session}, except) {
-		runner.Refuse(deletedSession)
-	}
-}
 
 // sessionsOfPod maps a pod to the session whose Job it belongs to, or that records its Job.
 func (r *watches) sessionsOfPod(ctx context.Context, o client.Object) []reconcile.Request {

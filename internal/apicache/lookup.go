@@ -220,17 +220,33 @@ func (r Reader) listBy(ctx context.Context, list client.ObjectList, namespace, i
 	return nil
 }
 
-// CountCalls counts the calls of an index, IndexInFlight or IndexAwaiting, by environment; none while the cache isn't filled. A call that
-// isn't decided about yet counts for the environment that it names.
-func CountCalls(reader client.Reader, index string) map[types.NamespacedName]int {
-	counts, calls := map[types.NamespacedName]int{}, &v1alpha1.ToolCallList{}
-	err := reader.List(context.Background(), calls, client.MatchingFields{index: "true"},
-		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+// CallsInFlight are the calls of a namespace, or of all, that have not ended, and that is says true of. They are not to be changed.
+func (r Reader) CallsInFlight(ctx context.Context, namespace string, is func(*v1alpha1.ToolCall) bool, options ...client.ListOption) ([]*v1alpha1.ToolCall, error) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.List(ctx, calls, append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	var all []*v1alpha1.ToolCall
+	for i := range calls.Items {
+		if call := &calls.Items[i]; !call.Status.Phase.Terminal() && is(call) {
+			all = append(all, call)
+		}
+	}
+	return all, nil
+}
+
+// All is true of every call.
+func All(*v1alpha1.ToolCall) bool { return true }
+
+// CountCalls counts the calls in flight that is says true of, by environment; none while the cache isn't filled. A call that isn't decided
+// about yet counts for the environment that it names.
+func CountCalls(reader client.Reader, is func(*v1alpha1.ToolCall) bool) map[types.NamespacedName]int {
+	counts := map[types.NamespacedName]int{}
+	calls, err := Reader{Reader: reader}.CallsInFlight(context.Background(), "", is, client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return counts
 	}
-	for i := range calls.Items {
-		call := &calls.Items[i]
+	for _, call := range calls {
 		counts[environmentOf(call.Namespace, call.Status.Environment, call.Spec.EnvironmentRef)]++
 	}
 	return counts

@@ -131,8 +131,6 @@ const (
 	IndexPodOwner = "pod.owner"
 	// IndexActive has the environment of a call that holds one of its places and has not ended.
 	IndexActive = "call.active"
-	// IndexInFlight has "true" for a call that has not ended.
-	IndexInFlight = "call.inFlight"
 	// IndexCallJob has the name of the Job that is recorded in a call that has not ended.
 	IndexCallJob = "call.job"
 	// IndexPool has the name of the environment whose warm pool a Job belongs to.
@@ -143,8 +141,6 @@ const (
 	IndexCallSession = "call.session"
 	// IndexApprovalCall has the name of the call that a ToolCallApproval is about.
 	IndexApprovalCall = "approval.call"
-	// IndexAwaiting has "true" for a call that waits for people to decide about it.
-	IndexAwaiting = "call.awaitingApproval"
 	// IndexSessionJob has the name of the Job that is recorded in a session that has not ended.
 	IndexSessionJob = "session.job"
 	// IndexSessionEnvironment has the environment of a session that has not ended.
@@ -164,13 +160,11 @@ func Setup(objects cache.Cache) error {
 		{&v1alpha1.ExecutionPolicy{}, IndexDefault, defaultValue(v1alpha1.AnnotationDefaultPolicy)},
 		{&corev1.Pod{}, IndexPodOwner, podOwner},
 		{&v1alpha1.ToolCall{}, IndexActive, activeEnvironment},
-		{&v1alpha1.ToolCall{}, IndexInFlight, inFlight},
 		{&v1alpha1.ToolCall{}, IndexCallJob, jobOfCall},
 		{&batchv1.Job{}, IndexPool, poolOf},
 		{&batchv1.Job{}, IndexJobCall, ownerCall},
 		{&v1alpha1.ToolCall{}, IndexCallSession, sessionOfCall},
 		{&v1alpha1.ToolCallApproval{}, IndexApprovalCall, callOfApproval},
-		{&v1alpha1.ToolCall{}, IndexAwaiting, awaitingApproval},
 		{&v1alpha1.ToolSession{}, IndexSessionJob, jobOfSession},
 		{&v1alpha1.ToolSession{}, IndexSessionEnvironment, environmentOfSession},
 	} {
@@ -249,18 +243,8 @@ var (
 		}
 		return resolvedName(call.Status.Environment)
 	})
-	// inFlight is "true" for a call that has not ended.
-	inFlight = ofCall(func(*v1alpha1.ToolCall) string { return "true" })
 	// jobOfCall is the Job that is recorded in a call that has not ended.
 	jobOfCall = ofCall(func(call *v1alpha1.ToolCall) string { return call.Status.Job })
-
-	// awaitingApproval is "true" for a call that waits for people to decide about it.
-	awaitingApproval = ofCall(func(call *v1alpha1.ToolCall) string {
-		if !call.AwaitsApproval() {
-			return ""
-		}
-		return "true"
-	})
 	// callOfApproval is the call that a decision is about.
 	callOfApproval = indexBy(func(a *v1alpha1.ToolCallApproval) string { return a.Spec.CallRef.Name })
 

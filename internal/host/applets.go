@@ -26,19 +26,11 @@ type applets struct {
 func (n *Nodes) SetApplets(env types.NamespacedName, held *rules.Rules, programs Applets) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found := n.applets[env]
 	if len(programs.Unheld) == 0 && len(programs.NamesOnly) == 0 {
-		delete(found, held.Programs.Own)
+		delete(n.of(env, false).applets, held.Programs.Own)
 		return
 	}
-	if found == nil {
-		if len(n.applets) >= maxProblems {
-			clear(n.applets)
-		}
-		found = map[string]applets{}
-		n.applets[env] = found
-	}
-	found[held.Programs.Own] = applets{held.Policy, programs}
+	n.of(env, true).applets[held.Programs.Own] = applets{held.Policy, programs}
 }
 
 // Applets are the multi-call programs that calls of an environment can start under a policy, as far as is known.
@@ -46,7 +38,7 @@ func (n *Nodes) Applets(env types.NamespacedName, held *rules.Rules) Applets {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	unheld, namesOnly := map[string]bool{}, map[string]bool{}
-	for _, found := range n.applets[env] {
+	for _, found := range n.of(env, false).applets {
 		if found.policy != held.Policy || held.Programs == nil {
 			continue
 		}

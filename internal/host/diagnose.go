@@ -43,8 +43,32 @@ var containerReasons = map[string]bool{
 	"ContainerCannotRun": true, "StartError": true, "PreCreateHookError": true, "PreStartHookError": true,
 }
 
-// Diagnose says what keeps a Job from starting its runner; nil when nothing is known to. The pod is nil when there is none.
-func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
+// CurrentPod is a Job's pod of the time since the Job could start; nil when there is none.
+func CurrentPod(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (*corev1.Pod, error) {
+	pod, err := objects.PodOf(ctx, job)
+	if err != nil || pod == nil || IsFromBefore(pod, job) {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// Diagnose says what keeps a Job from starting its runner, nil when nothing is known to, and when to look again for what changes without a
+// word, 0 for never. Of a suspended Job only its own status counts.
+func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, now time.Time) (found *Problem, again time.Duration, err error) {
+	if jobspec.IsSuspended(job) {
+		return DiagnoseJob(job), 0, nil
+	}
+	pod, err := CurrentPod(ctx, objects, job)
+	if err != nil {
+		return nil, 0, err
+	}
+	if found, err = diagnose(ctx, objects, job, pod, now); err != nil {
+		return nil, 0, err
+	}
+	return found, lookAgain(pod, found, now), nil
+}
+
+func diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
 		found := DiagnosePod(pod, job.Name)
 		if found == nil && !isNew(pod, now) && isBeingSetUp(pod) {
@@ -55,25 +79,37 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, po
 	if found := DiagnoseJob(job); found != nil {
 		return found, nil
 	}
-	if now.Sub(jobspec.StartsFrom(job)) < PodWait {
+	if now.Sub(jobspec.StartsFrom(job)) < podWait {
 		return nil, nil
 	}
-	events := &corev1.EventList{}
-	err := objects.Live.List(ctx, events, client.InNamespace(job.Namespace), client.Limit(10), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.uid": string(job.UID), "reason": "FailedCreate"}.AsSelector(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the Job's Events: %w", err)
+	last, err := LastEvent(ctx, objects, job, "FailedCreate")
+	if err != nil || last == nil {
+		return nil, err
 	}
-	if len(events.Items) == 0 {
-		return nil, nil
-	}
-	return podRefused(newest(events.Items).Message), nil
+	return podRefused(last.Message), nil
 }
 
-// newest is the last of some Events.
-func newest(events []corev1.Event) corev1.Event {
-	return slices.MaxFunc(events, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+// maxEvents bounds the Events about an object that are looked through.
+const maxEvents = 50
+
+// LastEvent is the newest Event about an object that has one of some reasons; nil when there is none.
+func LastEvent(ctx context.Context, objects apicache.Reader, of client.Object, reasons ...string) (last *corev1.Event, err error) {
+	about := fields.Set{"involvedObject.uid": string(of.GetUID())}
+	if len(reasons) == 1 {
+		about["reason"] = reasons[0]
+	}
+	events := &corev1.EventList{}
+	err = objects.Live.List(ctx, events, client.InNamespace(of.GetNamespace()), client.Limit(maxEvents),
+		client.MatchingFieldsSelector{Selector: about.AsSelector()})
+	if err != nil {
+		return nil, fmt.Errorf("list the Events about %s: %w", of.GetName(), err)
+	}
+	for i := range events.Items {
+		if e := &events.Items[i]; slices.Contains(reasons, e.Reason) && (last == nil || last.LastTimestamp.Before(&e.LastTimestamp)) {
+			last = e
+		}
+	}
+	return last, nil
 }
 
 func isNew(pod *corev1.Pod, now time.Time) bool {
@@ -93,18 +129,10 @@ var setUpReasons = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolum
 
 // heldUp says why a pod isn't set up; nil when nobody says it.
 func heldUp(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
-	events := &corev1.EventList{}
-	err := objects.Live.List(ctx, events, client.InNamespace(pod.Namespace), client.Limit(50), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the pod's Events: %w", err)
+	last, err := LastEvent(ctx, objects, pod, setUpReasons...)
+	if err != nil || last == nil {
+		return nil, err
 	}
-	said := slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return !slices.Contains(setUpReasons, e.Reason) })
-	if len(said) == 0 {
-		return nil, nil
-	}
-	last := newest(said)
 	return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod's start is held up", last.Reason, last.Message)}, nil
 }
 
@@ -291,15 +319,12 @@ func WhyEnded(ctx context.Context, objects apicache.Reader, name types.Namespace
 		return why, true, nil
 	}
 	// The kubelet's Event comes before the pod's status.
-	evicted := &corev1.EventList{}
-	err = objects.Live.List(ctx, evicted, client.InNamespace(name.Namespace), client.Limit(1), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.uid": uid, "reason": "Evicted"}.AsSelector(),
-	})
+	evicted, err := LastEvent(ctx, objects, pod, "Evicted")
 	if err != nil {
-		return "", false, fmt.Errorf("list the pod's Events: %w", err)
+		return "", false, err
 	}
-	if len(evicted.Items) > 0 {
-		return Sentence("Evicted", evicted.Items[0].Message, ""), true, nil
+	if evicted != nil {
+		return Sentence("Evicted", evicted.Message, ""), true, nil
 	}
 	return "", pod.DeletionTimestamp != nil || HasPodEnded(pod), nil
 }

@@ -27,7 +27,7 @@ func listAt(revision string, objects ...metav1.PartialObjectMetadata) client.Rea
 	})
 }
 
-func TestEarlierCallsAreForgottenWhenTheyEndOrAreGone(t *testing.T) {
+func TestEarlierCallsAreThoseOfTheStart(t *testing.T) {
 	t.Parallel()
 	call := func(name, uid string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
@@ -41,19 +41,6 @@ func TestEarlierCallsAreForgottenWhenTheyEndOrAreGone(t *testing.T) {
 	}
 	if !e.Has("a1") || !e.Has("b1") || e.Has("later") {
 		t.Error("it isn't known which they are")
-	}
-	e.Forget(named("a"), "a2")
-	if !e.Has("a1") {
-		t.Error("the end of another call of the name counts")
-	}
-	e.Forget(named("a"), "a1")
-	e.ForgetName(named("b"))
-	e.ForgetName(named("nobody"))
-	if e.Has("a1") || e.Has("b1") || !e.Has("c1") {
-		t.Error("what has ended or is gone is still known, or what isn't is forgotten")
-	}
-	if len(e.uids) != 1 || len(e.names) != 1 {
-		t.Errorf("%d UIDs and %d names are left of one call", len(e.uids), len(e.names))
 	}
 }
 

@@ -2,8 +2,7 @@
 // session's.
 //
 // A Host is a Job, its pod and the connection of its runner, as they were observed. The Registry holds the claims that
-// calls and sessions have on waiting hosts. Placers find or make a host for a call that was decided about: a cold start
-// and a warm pool, behind one interface. A call in a session isn't placed: FindSessionHost finds the host of its session.
+// calls and sessions have on waiting hosts. A call in a session has no claim: FindSessionHost finds the host of its session.
 //
 // A claim is in memory only. It becomes durable with the write that records the runner in the status of the call or the
 // session; an operator that ends before that leaves a host that waits, and a call or a session that has none. The package

@@ -21,17 +21,25 @@ const (
 	maxNodes = 256
 )
 
+// maxEnvironments bounds the environments that something is known of: nobody may look after some any more.
+const maxEnvironments = 10000
+
 // Nodes holds what nodes give the runners of each environment for holding rules, as the runners said when they
 // connected, what calls found out about the image's programs, and why the last runner didn't start. Its methods may be called at the same time.
 //
 // After a restart it is empty: the environments' status says what was found before, until a runner connects.
 type Nodes struct {
 	mu  sync.Mutex
-	all map[types.NamespacedName]map[string]Node
-	// problems are those of environments of which no runner has started since.
-	problems map[types.NamespacedName]Problem
+	all map[types.NamespacedName]*facts
+}
+
+// facts are what is known of one environment.
+type facts struct {
+	nodes map[string]Node
+	// problem is why no runner has started since; nil for none.
+	problem *Problem
 	// applets are by the shell or interpreter that the environment gives a call; empty for none.
-	applets map[types.NamespacedName]map[string]applets
+	applets map[string]applets
 }
 
 // Node is what a node gives.
@@ -43,15 +51,22 @@ type Node struct {
 }
 
 // NewNodes makes an empty one.
-func NewNodes() *Nodes {
-	return &Nodes{
-		all: map[types.NamespacedName]map[string]Node{}, problems: map[types.NamespacedName]Problem{},
-		applets: map[types.NamespacedName]map[string]applets{},
-	}
-}
+func NewNodes() *Nodes { return &Nodes{all: map[types.NamespacedName]*facts{}} }
 
-// maxProblems bounds the problems of environments that nobody may look after any more.
-const maxProblems = 10000
+// of needs the lock. With isKept, what is added is kept.
+func (n *Nodes) of(env types.NamespacedName, isKept bool) *facts {
+	known := n.all[env]
+	if known == nil {
+		known = &facts{nodes: map[string]Node{}, applets: map[string]applets{}}
+		if isKept {
+			if len(n.all) >= maxEnvironments {
+				clear(n.all)
+			}
+			n.all[env] = known
+		}
+	}
+	return known
+}
 
 // SetProblem keeps why a pod of an environment can't start, if that is the environment's: its image, or what its pods refer to.
 func (n *Nodes) SetProblem(env types.NamespacedName, why *Problem) (kept bool) {
@@ -60,10 +75,7 @@ func (n *Nodes) SetProblem(env types.NamespacedName, why *Problem) (kept bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.problems) >= maxProblems {
-		clear(n.problems)
-	}
-	n.problems[env] = *why
+	n.of(env, true).problem = why
 	return true
 }
 
@@ -76,31 +88,22 @@ func IsEnvironments(reason string) bool {
 func (n *Nodes) Problem(env types.NamespacedName) *Problem {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if why, known := n.problems[env]; known {
-		return &why
-	}
-	return nil
+	return n.of(env, false).problem
 }
 
 // Add takes in what a runner of an environment said. What its node gave before counts no more.
 func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.problems, env)
+	known := n.of(env, hello.Support != nil)
+	known.problem = nil
 	if hello.Support == nil {
 		return
 	}
-	nodes := n.all[env]
-	if nodes == nil {
-		// A call may have its runner after its environment is gone.
-		maps.DeleteFunc(n.all, func(_ types.NamespacedName, nodes map[string]Node) bool { return len(current(nodes, now)) == 0 })
-		nodes = map[string]Node{}
-		n.all[env] = nodes
-	}
-	nodes[hello.Node] = Node{hello.Node, *hello.Support, now.Add(nodeMemory)}
-	if len(nodes) > maxNodes {
-		oldest := slices.MinFunc(slices.Collect(maps.Values(nodes)), func(a, b Node) int { return a.Until.Compare(b.Until) })
-		delete(nodes, oldest.Name)
+	known.nodes[hello.Node] = Node{hello.Node, *hello.Support, now.Add(nodeMemory)}
+	if len(known.nodes) > maxNodes {
+		oldest := slices.MinFunc(slices.Collect(maps.Values(known.nodes)), func(a, b Node) int { return a.Until.Compare(b.Until) })
+		delete(known.nodes, oldest.Name)
 	}
 }
 
@@ -108,14 +111,9 @@ func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
 func (n *Nodes) Of(env types.NamespacedName, now time.Time) []Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	nodes := current(n.all[env], now)
-	return slices.SortedFunc(maps.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// current drops the nodes that count no more.
-func current(nodes map[string]Node, now time.Time) map[string]Node {
+	nodes := n.of(env, false).nodes
 	maps.DeleteFunc(nodes, func(_ string, node Node) bool { return !now.Before(node.Until) })
-	return nodes
+	return slices.SortedFunc(maps.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Forget drops what is known for an environment, which is gone or has changed.
@@ -123,6 +121,4 @@ func (n *Nodes) Forget(env types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.all, env)
-	delete(n.problems, env)
-	delete(n.applets, env)
 }

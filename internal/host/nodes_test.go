@@ -51,15 +51,13 @@ func TestNodesAreBounded(t *testing.T) {
 	}
 }
 
-func TestNodesOfEnvironmentsThatAreGoneAreForgotten(t *testing.T) {
+func TestEnvironmentsThatNobodyForgetsAreBounded(t *testing.T) {
 	t.Parallel()
-	start := time.Unix(1000, 0)
 	n := NewNodes()
-	for i := range 10 {
-		hello := wire.Hello{Node: "node", Support: &rules.Support{}}
-		n.Add(types.NamespacedName{Name: fmt.Sprint(i)}, hello, start.Add(time.Duration(i)*time.Hour))
+	for i := range maxEnvironments + 10 {
+		n.Add(types.NamespacedName{Name: fmt.Sprint(i)}, wire.Hello{Node: "node", Support: &rules.Support{}}, time.Unix(1000, 0))
 	}
-	if len(n.all) != 1 {
+	if len(n.all) != 10 {
 		t.Errorf("%d environments are remembered", len(n.all))
 	}
 }

@@ -4,73 +4,50 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// Placement is the host that a call gets.
-type Placement struct {
-	Path v1alpha1.Path
-	// Create is the Job to make; nil for a host that is there.
-	Create *batchv1.Job
-	// Runner is the connected runner that the call claimed; nil for a host that is to be made.
-	Runner *dispatch.Runner
-}
-
-// Placer finds or makes a host for a call. A nil Placement means that it has none to give, and the next placer is
-// asked. The error is the user's: no host can be made from what the environment asks for.
-type Placer interface {
-	Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error)
-}
-
-// Cold makes a host for the call alone.
-type Cold struct {
+// Need is what a waiting host has to be made from, and to have.
+type Need struct {
+	// Environment is the one whose pool it waits in, Default the namespace's default environment, Policy the one in effect; the latter
+	// two may be nil. Blocklist is the policy's.
+	Environment, Default *v1alpha1.ExecutionEnvironment
+	Policy               *v1alpha1.ExecutionPolicy
+	Blocklist            []string
+	// Refs are the variables that the kubelet has to have resolved.
+	Refs    []corev1.EnvVar
 	Runtime jobspec.Runtime
-	Sealer  jobspec.Sealer
 }
 
-// Place builds the call's Job.
-func (c *Cold) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error) {
-	job, err := jobspec.Build(jobspec.Input{Call: call, Decision: decision, Runtime: c.Runtime, Sealer: c.Sealer})
-	if err != nil {
-		return nil, err
-	}
-	return &Placement{Path: v1alpha1.PathCold, Create: job}, nil
-}
-
-// Warm gives the call a host of the environment's pool.
-type Warm struct {
-	Runtime  jobspec.Runtime
-	Registry *Registry
-}
-
-// Place claims a waiting runner. A call never waits for the pool.
-func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error) {
-	if PoolSize(decision.In) == 0 || jobspec.ChosenQueue(decision.In, call) != "" {
-		// A queue that the call chooses hasn't admitted what waits.
+// ClaimFitting claims a waiting runner whose pod has what is needed; nil when there is none. Nobody waits for a pool. The runner may be
+// on its way out.
+func (r *Registry) ClaimFitting(n Need, by Claimant, uid string) (*dispatch.Runner, error) {
+	if PoolSize(n.Environment) == 0 {
 		return nil, nil
 	}
-	template, hash, err := PoolTemplate(decision.In, decision.Default, decision.Policy, decision.Plan.Blocklist, w.Runtime)
-	if err != nil || !Covers(template.Refs, decision.Refs) {
+	template, hash, err := PoolTemplate(n.Environment, n.Default, n.Policy, n.Blocklist, n.Runtime)
+	if err != nil || !covers(template.Refs, n.Refs) {
 		return nil, err
 	}
-	runner := w.Registry.Claim(hash, Claimant{wire.KindCall, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}}, string(call.UID))
-	if runner == nil {
-		return nil, nil
-	}
-	return &Placement{Path: v1alpha1.PathWarm, Runner: runner}, nil
+	return r.Claim(hash, by, uid), nil
 }
 
-// Covers says whether a pod that has these references has all that a call or a session needs.
-func Covers(have, need []corev1.EnvVar) bool {
+// PathOf says how the host with a Job comes to its call or session.
+func PathOf(job *batchv1.Job) v1alpha1.Path {
+	if jobspec.PoolOf(job) != "" {
+		return v1alpha1.PathWarm
+	}
+	return v1alpha1.PathCold
+}
+
+// covers says whether a pod that has these references has all that a call or a session needs.
+func covers(have, need []corev1.EnvVar) bool {
 	return !slices.ContainsFunc(need, func(v corev1.EnvVar) bool {
 		return !slices.ContainsFunc(have, func(other corev1.EnvVar) bool { return other.Name == v.Name })
 	})

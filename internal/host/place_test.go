@@ -1,11 +1,9 @@
 package host
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -89,56 +87,37 @@ func (p *placing) template(t *testing.T) string {
 	return hash
 }
 
-func TestAColdPlacementIsAJobToMake(t *testing.T) {
-	t.Parallel()
-	o := startOperator(t)
-	p := newPlacing()
-	decision := p.decide(t)
-	got, err := (&Cold{Runtime: runtime, Sealer: o.identity}).Place(p.call, decision)
+// need is what the call needs of a waiting host.
+func (p *placing) need(t *testing.T) Need {
+	t.Helper()
+	d := p.decide(t)
+	return Need{Environment: d.In, Default: d.Default, Policy: d.Policy, Blocklist: d.Plan.Blocklist, Refs: d.Refs, Runtime: runtime}
+}
+
+// claim claims a waiting runner for the call.
+func (p *placing) claim(t *testing.T, registry *Registry) *dispatch.Runner {
+	t.Helper()
+	runner, err := registry.ClaimFitting(p.need(t), aCall(p.call.Name), string(p.call.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Path != v1alpha1.PathCold || got.Runner != nil || got.Create.Name != jobspec.Name(p.call) || got.Create.Namespace != "ns" {
-		t.Errorf("got %+v", got)
-	}
-	jobspec.Slim(got.Create)
-	if read, ok := jobspec.ReadDecision(got.Create, p.call, o.identity); !ok || read.Environment != "env" {
-		t.Errorf("the Job's decision is %+v, %t", read, ok)
-	}
+	return runner
 }
 
-func TestAnEnvironmentWithTooManyVariablesHasNoPlace(t *testing.T) {
+func TestACallGetsTheSameWaitingRunnerAgain(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
-	p := newPlacing(func(p *placing) {
-		p.env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: strings.Repeat("x", decide.MaxStoredBytes)}}
-	})
-	got, err := (&Cold{Runtime: runtime, Sealer: o.identity}).Place(p.call, p.decide(t))
-	if err == nil || got != nil || !strings.Contains(err.Error(), "at most") {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-func TestAWarmPlacementIsAWaitingRunner(t *testing.T) {
-	t.Parallel()
-	o := startOperator(t)
-	warm := &Warm{Runtime: runtime, Registry: NewRegistry(o.hub)}
+	registry := NewRegistry(o.hub)
 	p := newPlacing()
 	runner, _ := o.connectRunner(t, "a")
-	warm.Registry.Offer("a-uid", p.template(t))
-	want := &Placement{Path: v1alpha1.PathWarm, Runner: runner}
+	registry.Offer("a-uid", p.template(t))
 	for range 2 {
-		got, err := warm.Place(p.call, p.decide(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *dispatch.Runner) bool { return a == b })); diff != "" {
-			t.Error(diff)
+		if got := p.claim(t, registry); got != runner {
+			t.Errorf("got %v", got)
 		}
 	}
-	other := newPlacing(func(p *placing) { p.call.UID = "other" })
-	if got, err := warm.Place(other.call, other.decide(t)); got != nil || err != nil {
-		t.Errorf("another call got %+v, %v", got, err)
+	if got := newPlacing(func(p *placing) { p.call.UID = "other" }).claim(t, registry); got != nil {
+		t.Errorf("another call got %v", got)
 	}
 }
 
@@ -168,30 +147,11 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		o.connectRunner(t, "a")
 		registry.Offer("a-uid", offered.template(t))
 		p := newPlacing(change)
-		got, err := (&Warm{Runtime: runtime, Registry: registry}).Place(p.call, p.decide(t))
-		if got != nil || err != nil {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if got := p.claim(t, registry); got != nil {
+			t.Errorf("%s: %+v", name, got)
 		}
-		if registry.Claimed(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
+		if registry.claimedBy(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
 			t.Errorf("%s: the runner was claimed all the same", name)
-		}
-	}
-}
-
-// What waits was admitted by the environment's first queue alone.
-func TestAPoolHasNothingForACallThatChoosesItsQueue(t *testing.T) {
-	t.Parallel()
-	for queue, served := range map[string]bool{"": true, "slow": true, "fast": false, "unknown": true} {
-		o := startOperator(t)
-		registry := NewRegistry(o.hub)
-		o.connectRunner(t, "a")
-		p := newPlacing(func(p *placing) {
-			p.env.Spec.Queues = []string{"slow", "fast"}
-			p.call.Labels = map[string]string{jobspec.LabelQueue: queue}
-		})
-		registry.Offer("a-uid", p.template(t))
-		if got, err := (&Warm{Runtime: runtime, Registry: registry}).Place(p.call, p.decide(t)); (got != nil) != served || err != nil {
-			t.Errorf("queue %q: %+v, %v", queue, got, err)
 		}
 	}
 }
@@ -214,9 +174,8 @@ func TestAPoolServesACallThatNeedsNoMoreThanOthers(t *testing.T) {
 		runner, _ := o.connectRunner(t, "a")
 		registry.Offer("a-uid", newPlacing().template(t))
 		p := newPlacing(change)
-		got, err := (&Warm{Runtime: runtime, Registry: registry}).Place(p.call, p.decide(t))
-		if err != nil || got == nil || got.Runner != runner {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if got := p.claim(t, registry); got != runner {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -22,6 +22,8 @@ type Runners interface {
 // and sessions says which runners they have.
 type Registry struct {
 	runners Runners
+	// Back has a pool looked at whose runner waits again. Its controller offers the runner, unless an object records it.
+	Back func(pool types.NamespacedName)
 
 	mu sync.Mutex
 	// offers are the Jobs that calls may claim, the oldest offer first.
@@ -47,7 +49,7 @@ type Claimant struct {
 
 // NewRegistry makes an empty one.
 func NewRegistry(runners Runners) *Registry {
-	return &Registry{runners: runners, claims: map[string]claim{}}
+	return &Registry{runners: runners, Back: func(types.NamespacedName) {}, claims: map[string]claim{}}
 }
 
 // Offer lets calls claim a Job's runner, if it is connected and waits. Offering it twice is fine.
@@ -94,36 +96,33 @@ func (r *Registry) claim(template string, by Claimant, uid string) (runner, outd
 	}
 }
 
-// Claimed is the runner that a call claimed and that isn't recorded as the call's yet; nil when there is none.
-func (r *Registry) Claimed(callUID string) *dispatch.Runner {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.claimed(callUID)
-}
-
-// Release ends a call's claim: its runner is recorded as the call's, or refused. It is never offered again by this.
+// Release ends a call's claim: its runner is recorded as the call's, or the call has ended. It is never offered again by this.
 func (r *Registry) Release(callUID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.claims, callUID)
+	r.release(func(uid string, _ Claimant) bool { return uid == callUID })
 }
 
-// ReleaseOthers ends the claims of all calls of a name but the one with a UID, and returns their runners, which may have
-// to be refused.
-func (r *Registry) ReleaseOthers(by Claimant, except string) []*dispatch.Runner {
+// ReleaseOthers ends the claims of all calls of a name but the one with a UID.
+func (r *Registry) ReleaseOthers(by Claimant, except string) {
+	r.release(func(uid string, c Claimant) bool { return c == by && uid != except })
+}
+
+// release ends the claims that isMeant says true of.
+func (r *Registry) release(isMeant func(uid string, by Claimant) bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	var runners []*dispatch.Runner
+	var waiting []*dispatch.Runner
 	for uid, c := range r.claims {
-		if c.Claimant != by || uid == except {
+		if !isMeant(uid, c.Claimant) {
 			continue
 		}
-		if s := r.claimed(uid); s != nil {
-			runners = append(runners, s)
+		if s := r.claimed(uid); s != nil && s.IsWaiting() {
+			waiting = append(waiting, s)
 		}
 		delete(r.claims, uid)
 	}
-	return runners
+	r.mu.Unlock()
+	for _, s := range waiting {
+		r.Back(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
+	}
 }
 
 // Withdraw ends the offer of a Job's runner, so that its pod may be removed. It says false when a call has it.

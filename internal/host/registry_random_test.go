@@ -177,7 +177,7 @@ func checkAgainst(t *testing.T, at string, r *Registry, m *model, jobs []string)
 	holders := map[*dispatch.Runner]string{}
 	for i := range calls {
 		call := fmt.Sprint("call-", i)
-		got, want := r.Claimed(call), m.claimed(call)
+		got, want := r.claimedBy(call), m.claimed(call)
 		if got != want {
 			t.Fatalf("%s: %s has %s, not %s", at, call, name(got), name(want))
 		}

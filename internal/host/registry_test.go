@@ -17,6 +17,20 @@ func aCall(name string) Claimant { return Claimant{wire.KindCall, named(name)} }
 
 func aSession(name string) Claimant { return Claimant{wire.KindSession, named(name)} }
 
+// claimedBy is the runner that a call claimed.
+func (r *Registry) claimedBy(callUID string) *dispatch.Runner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claimed(callUID)
+}
+
+// back collects the pools that runners come back to.
+func back(r *Registry) *[]string {
+	var pools []string
+	r.Back = func(pool types.NamespacedName) { pools = append(pools, pool.String()) }
+	return &pools
+}
+
 // claimFor claims for a call whose name is its UID.
 func claimFor(r *Registry, template, call string) *dispatch.Runner {
 	return r.Claim(template, aCall(call), call)
@@ -41,13 +55,13 @@ func TestAWaitingRunnerIsClaimedByOneCallAndKeptForIt(t *testing.T) {
 	if claimed != first {
 		t.Error("the one that was offered first was not given")
 	}
-	if claimFor(r, "t", "c1") != first || r.Claimed("c1") != first {
+	if claimFor(r, "t", "c1") != first || r.claimedBy("c1") != first {
 		t.Error("the same call got another runner the second time")
 	}
 	if claimFor(r, "t", "c2") != second {
 		t.Error("another call did not get the other runner")
 	}
-	if claimFor(r, "t", "c3") != nil || r.Claimed("c3") != nil {
+	if claimFor(r, "t", "c3") != nil || r.claimedBy("c3") != nil {
 		t.Error("a third call got a runner of two")
 	}
 	if r.Withdraw("a-uid") || !r.IsBusy("a-uid") {
@@ -58,7 +72,7 @@ func TestAWaitingRunnerIsClaimedByOneCallAndKeptForIt(t *testing.T) {
 		t.Error("a runner that a call claimed was offered again")
 	}
 	r.Release("c1")
-	if r.Claimed("c1") != nil || r.Waiting("t") != 0 {
+	if r.claimedBy("c1") != nil || r.Waiting("t") != 0 {
 		t.Error("the claim was not released, or the runner is offered by that")
 	}
 }
@@ -138,7 +152,7 @@ func TestAClaimHoldsWhileItsRunnerTakesTheCall(t *testing.T) {
 	if err := s.Begin(wire.BeginCall("c1", "call")); err != nil {
 		t.Fatal(err)
 	}
-	if r.Claimed("c1") != s || claimFor(r, "t", "c1") != s || claimFor(r, "t", "c2") != nil {
+	if r.claimedBy("c1") != s || claimFor(r, "t", "c1") != s || claimFor(r, "t", "c2") != nil {
 		t.Error("the claim is lost, or another call has it")
 	}
 }
@@ -181,7 +195,7 @@ func TestAClaimFollowsTheRunnerToItsNextConnection(t *testing.T) {
 	r.Offer("a-uid", "t")
 	claimFor(r, "t", "c1")
 	next := p.connect(t)
-	if r.Claimed("c1") != next || claimFor(r, "t", "c1") != next {
+	if r.claimedBy("c1") != next || claimFor(r, "t", "c1") != next {
 		t.Error("the claim did not follow")
 	}
 }
@@ -200,7 +214,7 @@ func TestAClaimIsKeptForACallThatHasNotNoticedTheDisconnection(t *testing.T) {
 	if claimFor(r, "t", "c2") != nil || !r.IsBusy("a-uid") {
 		t.Error("another call got it meanwhile")
 	}
-	if r.Claimed("c1") != next {
+	if r.claimedBy("c1") != next {
 		t.Error("the call lost it")
 	}
 }
@@ -213,11 +227,11 @@ func TestAClaimEndsWithItsConnection(t *testing.T) {
 	r.Offer("a-uid", "t")
 	claimFor(r, "t", "c1")
 	p.disconnect(t)
-	if r.Claimed("c1") != nil || r.IsBusy("a-uid") {
+	if r.claimedBy("c1") != nil || r.IsBusy("a-uid") {
 		t.Error("a runner that isn't there is claimed")
 	}
 	p.connect(t)
-	if r.Claimed("c1") != nil {
+	if r.claimedBy("c1") != nil {
 		t.Error("the claim came back")
 	}
 	r.Offer("a-uid", "t")
@@ -236,7 +250,7 @@ func TestAnotherProcessOfTheJobDoesNotInheritTheClaim(t *testing.T) {
 	claimFor(r, "t", "c1")
 	p.disconnect(t)
 	o.connectRunner(t, "a")
-	if r.Claimed("c1") != nil || claimFor(r, "t", "c1") != nil {
+	if r.claimedBy("c1") != nil || claimFor(r, "t", "c1") != nil {
 		t.Error("another process has the claim of the first")
 	}
 	if r.IsBusy("a-uid") {
@@ -283,22 +297,23 @@ func TestClaimsOfCallsThatAreGoneAreReleased(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
 	r := NewRegistry(o.hub)
-	gone, _ := o.connectRunner(t, "a")
+	o.connectRunner(t, "a")
 	stays, _ := o.connectRunner(t, "b")
 	r.Offer("a-uid", "t")
 	r.Offer("b-uid", "t")
 	r.Claim("t", aCall("c"), "gone")
 	r.Claim("t", aCall("c"), "stays")
-	if got := r.ReleaseOthers(aCall("c"), "stays"); len(got) != 1 || got[0] != gone {
-		t.Errorf("released %v", got)
+	pools := back(r)
+	r.ReleaseOthers(aCall("c"), "stays")
+	if r.IsBusy("a-uid") || r.claimedBy("stays") != stays || len(*pools) != 1 {
+		t.Errorf("the wrong claim was released; looked at are %q", *pools)
 	}
-	if r.IsBusy("a-uid") || r.Claimed("stays") != stays {
-		t.Error("the wrong claim was released")
+	r.ReleaseOthers(aCall("other"), "")
+	if r.claimedBy("stays") != stays {
+		t.Error("the claim of another name was released")
 	}
-	if got := r.ReleaseOthers(aCall("other"), ""); len(got) != 0 || r.Claimed("stays") != stays {
-		t.Errorf("of another name: %v", got)
-	}
-	if got := r.ReleaseOthers(aCall("c"), ""); len(got) != 1 || got[0] != stays {
-		t.Errorf("released %v", got)
+	r.ReleaseOthers(aCall("c"), "")
+	if r.claimedBy("stays") != nil || len(*pools) != 2 {
+		t.Errorf("a claim is left; looked at are %q", *pools)
 	}
 }

@@ -184,14 +184,17 @@ func TestARunnerOfASessionIsNotOfferedToCalls(t *testing.T) {
 	r := NewRegistry(o.hub)
 	runner, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	if r.Claim("t", aSession("session"), "s1") != runner || r.Claimed("s1") != runner {
+	if r.Claim("t", aSession("session"), "s1") != runner || r.claimedBy("s1") != runner {
 		t.Fatal("a session claims no waiting runner")
 	}
-	if len(r.ReleaseOthers(aCall("session"), "")) != 0 || r.Claimed("s1") != runner {
+	if r.ReleaseOthers(aCall("session"), ""); r.claimedBy("s1") != runner {
 		t.Error("a call of that name releases the session's claim")
 	}
 	begin(t, runner)
-	r.Release("s1")
+	pools := back(r)
+	if r.Release("s1"); len(*pools) != 0 {
+		t.Errorf("a runner that serves a session goes back to %q", *pools)
+	}
 	r.Offer("a-uid", "t")
 	if r.IsOffered("a-uid") || r.Waiting("t") != 0 || claimFor(r, "t", "c1") != nil {
 		t.Error("a session's runner is offered")
@@ -211,10 +214,11 @@ func TestClaimsOfSessionsThatAreGoneAreReleased(t *testing.T) {
 	r.Offer("b-uid", "t")
 	r.Claim("t", aSession("c"), "gone")
 	claimFor(r, "t", "c")
-	if got := r.ReleaseOthers(aSession("c"), "here"); len(got) != 1 || got[0] != a {
-		t.Errorf("released %v", got)
+	if r.claimedBy("gone") != a {
+		t.Fatal("nothing is claimed")
 	}
-	if r.IsBusy("a-uid") || r.Claimed("c") != b {
+	r.ReleaseOthers(aSession("c"), "here")
+	if r.IsBusy("a-uid") || r.claimedBy("c") != b {
 		t.Error("the wrong claim was released")
 	}
 }

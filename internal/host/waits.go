@@ -8,8 +8,8 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 )
 
-// PodWait is how long a Job may have no pod before its Events are asked why.
-const PodWait = time.Second
+// podWait is how long a Job may have no pod before its Events are asked why.
+const podWait = time.Second
 
 // RetryPause is when to look again at what may change without a word.
 const RetryPause = 10 * time.Second
@@ -17,12 +17,12 @@ const RetryPause = 10 * time.Second
 // setUpWait is how long a pod may take until its Events are asked why.
 const setUpWait = 5 * time.Second
 
-// LookAgain is when to look again at a Job without a runner, for what changes without a word: the Job's own pod, nil for none, says
+// lookAgain is when to look again at a Job without a runner, for what changes without a word: the Job's own pod, nil for none, says
 // itself whatever else becomes of it. found is what was found now; 0 is never.
-func LookAgain(pod *corev1.Pod, found *Problem, now time.Time) time.Duration {
+func lookAgain(pod *corev1.Pod, found *Problem, now time.Time) time.Duration {
 	switch {
 	case pod == nil && found == nil:
-		return PodWait
+		return podWait
 	case pod == nil:
 		return RetryPause
 	case !isBeingSetUp(pod):

@@ -152,8 +152,7 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 	job.OwnerReferences = ownedBy("ToolSession", session)
 	metav1.SetMetaDataLabel(&job.ObjectMeta, LabelSession, string(session.UID))
 	job.Spec.TTLSecondsAfterFinished = nil
-	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))
+	setDeadline(job, now, RunSeconds(session.MaxLifetime().Milliseconds()))
 }
 
 // BuildClaim makes a session's PersistentVolumeClaim. One that is kept belongs to nobody. Another one is the session's, so that
@@ -211,12 +210,8 @@ func SessionCreated(job *batchv1.Job) (time.Time, bool) {
 
 // UnsealOrigin reads a sealed origin back. ok is false when the operator didn't seal it in that context.
 func UnsealOrigin(sealer Sealer, sealed string, context ...string) (origin *decide.Origin, ok bool) {
-	raw, err := sealer.Decrypt(sealed, context...)
-	if err != nil {
-		return nil, false
-	}
-	origin, err = decide.DecodeOrigin(raw)
-	return origin, err == nil && origin.Effective() != nil
+	origin, ok = unseal(sealer, sealed, decide.DecodeOrigin, context)
+	return origin, ok && origin.Effective() != nil
 }
 
 // SessionOf is the name of the session that a Job belongs to; empty for other Jobs.

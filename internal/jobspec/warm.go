@@ -127,10 +127,13 @@ func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
 func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, decision *decide.Decision, now time.Time) {
 	job.OwnerReferences = ownedBy("ToolCall", call)
 	metav1.SetMetaDataLabel(&job.ObjectMeta, v1alpha1.LabelCall, string(call.UID))
-	if decision == nil {
-		return
+	if decision != nil {
+		setDeadline(job, now, deadlineSeconds(decision))
 	}
-	// The Job controller counts its deadline from the Job's start.
+}
+
+// setDeadline has the Job controller, which counts from the Job's start, end a Job's pod after some seconds from now.
+func setDeadline(job *batchv1.Job, now time.Time, seconds int64) {
 	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + deadlineSeconds(decision))
+	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + seconds)
 }

@@ -23,8 +23,8 @@ type accounts struct {
 	held    [resources]map[types.NamespacedName]*holding
 	// waiting are those that asked and got nothing, in order.
 	waiting [resources][]*holding
-	// spent is the CPU of the last hour, by minute and user.
-	spent map[spender]int64
+	// spent is the CPU of the last hour, by minute.
+	spent map[int64]*expenses
 }
 
 // account is a budget and what is in use of it. cpu has what was spent in each minute.
@@ -44,13 +44,8 @@ type holding struct {
 	budgets []*account
 }
 
-type spender struct {
-	minute       int64
-	user, groups string
-}
-
 func newAccounts() *accounts {
-	a := &accounts{budgets: map[string]*account{}, removed: map[string]struct{}{}, spent: map[spender]int64{}}
+	a := &accounts{budgets: map[string]*account{}, removed: map[string]struct{}{}, spent: map[int64]*expenses{}}
 	for what := range a.held {
 		a.held[what], a.released[what] = map[types.NamespacedName]*holding{}, map[types.NamespacedName]struct{}{}
 	}
@@ -77,11 +72,30 @@ func (a *accounts) count() {
 			a.enter(Resource(what), h)
 		}
 	}
-	for s, milliseconds := range a.spent {
-		for _, b := range a.budgets {
-			if b.Covers(s.user, strings.Split(s.groups, "\x00")) {
-				b.cpu[s.minute] += milliseconds
-			}
+	for minute, in := range a.spent {
+		for s, milliseconds := range in.by {
+			a.addCPU(minute, s, milliseconds)
+		}
+	}
+}
+
+// countAnew does so after budgets have changed. All have to look again who waited, since what they are told has changed.
+func (a *accounts) countAnew(now time.Time) (w woken) {
+	for what := range a.waiting {
+		w[what] = a.waitingFor(Resource(what))
+	}
+	a.count()
+	for what := range a.waiting {
+		a.grant(Resource(what), now)
+	}
+	return w
+}
+
+// addCPU counts what a user spent in a minute in the budgets that cover the user.
+func (a *accounts) addCPU(minute int64, s spender, milliseconds int64) {
+	for _, b := range a.budgets {
+		if b.Covers(s.user, strings.Split(s.groups, "\x00")) {
+			b.cpu[minute] += milliseconds
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 // environment is the queue of one environment. Its methods need the lock of Queues.
 type environment struct {
 	name types.NamespacedName
-	// removed says that the environment was deleted.
-	removed bool
 	// limit is how many calls may run at once, 0 for any number, unknownLimit for none yet.
 	limit      int
 	running    map[types.NamespacedName]Holder
@@ -22,13 +20,11 @@ type environment struct {
 	tick uint64
 }
 
-// requester is one that has running, waiting or announced calls.
+// requester is one that has running or waiting calls.
 type requester struct {
 	running int
 	// line holds the waiting calls, in order.
 	line []position
-	// announced are calls that may be about to join the line, possibly in front of others.
-	announced map[types.NamespacedName]Holder
 	// lastAdmitted is the tick of the requester's last admission.
 	lastAdmitted uint64
 }
@@ -56,7 +52,7 @@ func newEnvironment(name types.NamespacedName) *environment {
 func (e *environment) requester(name string) *requester {
 	r := e.requesters[name]
 	if r == nil {
-		r = &requester{announced: map[types.NamespacedName]Holder{}}
+		r = &requester{}
 		e.requesters[name] = r
 	}
 	return r
@@ -87,14 +83,6 @@ func (r *requester) index(entry Holder) int {
 	return i
 }
 
-// withdraw ends the announcement of a call.
-func (e *environment) withdraw(entry Holder) {
-	if r := e.requesters[entry.User]; r != nil && r.announced[entry.Name].UID == entry.UID {
-		delete(r.announced, entry.Name)
-		e.forgetIfIdle(entry.User)
-	}
-}
-
 func (e *environment) remove(call types.NamespacedName) {
 	if entry, ok := e.running[call]; ok {
 		delete(e.running, call)
@@ -113,17 +101,8 @@ func (e *environment) remove(call types.NamespacedName) {
 // forgetIfIdle drops a requester without calls. Its next call begins to wait after its last admission, so nothing
 // that decides the order is lost.
 func (e *environment) forgetIfIdle(name string) {
-	if r := e.requesters[name]; r != nil && r.running == 0 && len(r.line) == 0 && len(r.announced) == 0 {
+	if r := e.requesters[name]; r != nil && r.running == 0 && len(r.line) == 0 {
 		delete(e.requesters, name)
-	}
-}
-
-func (e *environment) setFirstSeen(entry Holder) {
-	for _, calls := range []map[types.NamespacedName]Holder{e.running, e.waiting} {
-		if known, ok := calls[entry.Name]; ok && known.FirstSeen.IsZero() {
-			known.FirstSeen = entry.FirstSeen
-			calls[entry.Name] = known
-		}
 	}
 }
 
@@ -151,23 +130,11 @@ func (e *environment) admitWaiting() []types.NamespacedName {
 func (e *environment) next() *requester {
 	var best *requester
 	for _, r := range e.requesters {
-		// Without a limit nobody takes a slot from anybody, so announced calls hold up nothing.
-		ready := len(r.line) > 0 && (e.limit == 0 || !r.hasEarlierAnnounced())
-		if ready && (best == nil || goesBefore(r, best)) {
+		if len(r.line) > 0 && (best == nil || goesBefore(r, best)) {
 			best = r
 		}
 	}
 	return best
-}
-
-// hasEarlierAnnounced reports whether a call is announced that was created before the first of the line.
-func (r *requester) hasEarlierAnnounced() bool {
-	for _, entry := range r.announced {
-		if compareCreation(entry, r.line[0].Holder) < 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // goesBefore compares requesters with waiting calls. The last comparisons only make the order a total one.

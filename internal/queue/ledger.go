@@ -76,117 +76,109 @@ func NewLedger(now func() time.Time, wake func(Resource, types.NamespacedName)) 
 	return &Ledger{now: now, wake: wake, namespaces: map[string]*accounts{}}
 }
 
-// Ask gives a holder an amount of calls, sessions or pending bytes, or says which budget it waits for; nil for what it has. Asking again
-// changes nothing. Seed has to succeed for the namespace before.
-func (l *Ledger) Ask(what Resource, holder Holder, amount int64) *Excess {
+// woken are those to be woken, by what they ask for.
+type woken [resources][]types.NamespacedName
+
+// with does something with the accounts of a namespace that has budgets, and then wakes those whom it names.
+func (l *Ledger) with(namespace string, do func(*accounts) woken) {
 	l.mu.Lock()
-	a := l.namespaces[holder.Name.Namespace]
-	if a == nil {
-		l.mu.Unlock()
-		return nil
-	}
-	if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.isAssumed {
-		l.mu.Unlock()
-		return nil
-	}
-	now := l.now()
-	a.join(what, holder, amount)
-	granted := a.grant(what, now)
-	excess := a.excess(what, holder.Name, now)
-	if excess != nil && excess.Never {
-		a.leave(what, holder.Name)
-		granted = append(granted, a.grant(what, now)...)
+	var all woken
+	if a := l.namespaces[namespace]; a != nil {
+		all = do(a)
 	}
 	l.mu.Unlock()
-	l.wakeAll(what, slices.DeleteFunc(granted, func(name types.NamespacedName) bool { return name == holder.Name }))
+	for what, names := range all {
+		for _, name := range names {
+			l.wake(Resource(what), name)
+		}
+	}
+}
+
+// Ask gives a holder an amount of calls, sessions or pending bytes, or says which budget it waits for; nil for what it has. Asking again
+// changes nothing. Seed has to succeed for the namespace before.
+func (l *Ledger) Ask(what Resource, holder Holder, amount int64) (excess *Excess) {
+	l.with(holder.Name.Namespace, func(a *accounts) (w woken) {
+		if h := a.held[what][holder.Name]; h != nil && h.UID == holder.UID && !h.isAssumed {
+			return w
+		}
+		now := l.now()
+		a.join(what, holder, amount)
+		granted := a.grant(what, now)
+		if excess = a.excess(what, holder.Name, now); excess != nil && excess.Never {
+			a.leave(what, holder.Name)
+			granted = append(granted, a.grant(what, now)...)
+		}
+		w[what] = slices.DeleteFunc(granted, func(name types.NamespacedName) bool { return name == holder.Name })
+		return w
+	})
 	return excess
 }
 
 // SetRunning says that a call runs already, whatever the limits are.
 func (l *Ledger) SetRunning(holder Holder) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.namespaces[holder.Name.Namespace]
-	if a == nil {
-		return
-	}
-	if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
-		h.isAssumed = false
-		return
-	}
-	a.leave(Calls, holder.Name)
-	a.hold(Calls, &holding{Holder: holder, amount: 1})
+	l.with(holder.Name.Namespace, func(a *accounts) (w woken) {
+		if h := a.held[Calls][holder.Name]; h != nil && h.UID == holder.UID {
+			h.isAssumed = false
+			return w
+		}
+		a.leave(Calls, holder.Name)
+		a.hold(Calls, &holding{Holder: holder, amount: 1})
+		return w
+	})
 }
 
 // Release says that somebody doesn't have, or want, something any more.
 func (l *Ledger) Release(name types.NamespacedName, whats ...Resource) {
-	for _, what := range whats {
-		l.update(name, what, func(a *accounts) bool {
+	l.with(name.Namespace, func(a *accounts) (w woken) {
+		for _, what := range whats {
 			if a.seeding {
 				a.released[what][name] = struct{}{}
 			}
-			return a.leave(what, name)
-		})
-	}
+			if a.leave(what, name) {
+				w[what] = a.grant(what, l.now())
+			}
+		}
+		return w
+	})
 }
 
-// update does something that may make room, and gives that to those that wait.
-func (l *Ledger) update(name types.NamespacedName, what Resource, do func(*accounts) (makesRoom bool)) {
-	l.mu.Lock()
-	a := l.namespaces[name.Namespace]
-	if a == nil {
-		l.mu.Unlock()
-		return
-	}
-	var granted []types.NamespacedName
-	if do(a) {
-		granted = a.grant(what, l.now())
-	}
-	l.mu.Unlock()
-	l.wakeAll(what, granted)
-}
-
-// Spend counts the CPU of a call that has ended. Calls that wait are woken when that is the last of a budget's: what they wait for from
-// now on is a time.
-func (l *Ledger) Spend(user string, groups []string, namespace string, ended time.Time, milliseconds int64) {
-	l.mu.Lock()
-	var woken []types.NamespacedName
-	a := l.namespaces[namespace]
-	if a != nil && milliseconds > 0 && a.spend(Spent{User: user, Groups: groups, Ended: ended, Milliseconds: milliseconds}, l.now()) {
-		woken = a.waitingFor(Calls)
-	}
-	l.mu.Unlock()
-	l.wakeAll(Calls, woken)
+// Spend counts the CPU of a call that has ended, however often it is said. Calls that wait are woken when that is the last of a budget's:
+// what they wait for from now on is a time.
+func (l *Ledger) Spend(namespace string, s Spent) {
+	l.with(namespace, func(a *accounts) (w woken) {
+		if a.spend(s, l.now()) {
+			w[Calls] = a.waitingFor(Calls)
+		}
+		return w
+	})
 }
 
 // Used is what is in use of a budget; not ok when the ledger doesn't know it.
 func (l *Ledger) Used(budget types.NamespacedName) (used Amounts, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.namespaces[budget.Namespace]
-	if a == nil || a.budgets[budget.Name] == nil {
-		return used, false
-	}
-	b := a.budgets[budget.Name]
-	used = b.used
-	used[CPUMilliseconds] = b.spent(l.now())
-	return used, true
+	l.with(budget.Namespace, func(a *accounts) (w woken) {
+		if b := a.budgets[budget.Name]; b != nil {
+			used, ok = b.used, true
+			used[CPUMilliseconds] = b.spent(l.now())
+		}
+		return w
+	})
+	return used, ok
 }
 
 // SetBudget makes a namespace's budget known, or known anew, once the namespace is seeded.
 func (l *Ledger) SetBudget(namespace string, rule Rule) {
-	l.change(namespace, func(a *accounts) bool {
+	l.with(namespace, func(a *accounts) (w woken) {
 		if known := a.budgets[rule.Name]; known != nil && known.Version == rule.Version {
-			return false
+			return w
 		}
 		a.setBudget(rule)
-		return true
+		return a.countAnew(l.now())
 	})
 }
 
 // RemoveBudget says that a budget was deleted. A namespace without budgets is forgotten.
 func (l *Ledger) RemoveBudget(budget types.NamespacedName) {
-	l.change(budget.Namespace, func(a *accounts) bool {
+	l.with(budget.Namespace, func(a *accounts) woken {
 		if a.seeding {
 			a.removed[budget.Name] = struct{}{}
 		}
@@ -194,34 +186,6 @@ func (l *Ledger) RemoveBudget(budget types.NamespacedName) {
 		if a.seeded && len(a.budgets) == 0 {
 			delete(l.namespaces, budget.Namespace)
 		}
-		return true
+		return a.countAnew(l.now())
 	})
-}
-
-// change has all look again who wait in a namespace, since what they are told has changed.
-func (l *Ledger) change(namespace string, do func(*accounts) bool) {
-	l.mu.Lock()
-	a := l.namespaces[namespace]
-	if a == nil || !do(a) {
-		l.mu.Unlock()
-		return
-	}
-	var woken [resources][]types.NamespacedName
-	for what := range a.waiting {
-		woken[what] = a.waitingFor(Resource(what))
-	}
-	a.count()
-	for what := range a.waiting {
-		a.grant(Resource(what), l.now())
-	}
-	l.mu.Unlock()
-	for what, names := range woken {
-		l.wakeAll(Resource(what), names)
-	}
-}
-
-func (l *Ledger) wakeAll(what Resource, names []types.NamespacedName) {
-	for _, name := range names {
-		l.wake(what, name)
-	}
 }

@@ -51,6 +51,13 @@ func holder(user string, n int) Holder {
 	return Holder{Name: named(name), UID: types.UID(name), User: user, Revision: int64(n)}
 }
 
+var spenders atomic.Int64
+
+// spent is the CPU of another call of a user.
+func spent(user string, ended time.Time, milliseconds int64) Spent {
+	return Spent{Call: types.UID(fmt.Sprint("spender", spenders.Add(1))), User: user, Ended: ended, Milliseconds: milliseconds}
+}
+
 func (b *books) ask(user string, n int) bool { return b.Ask(Calls, holder(user, n), 1) == nil }
 
 func (b *books) used(t *testing.T, budget string) Amounts {
@@ -192,7 +199,7 @@ func TestCPUTimeOfTheLastHourKeepsCallsWaiting(t *testing.T) {
 	if err := b.Seed(t.Context(), "ns", func(context.Context) (LedgerSnapshot, error) {
 		return LedgerSnapshot{
 			Rules: []Rule{rule("b", "u", func(a *Amounts) { a[CPUMilliseconds] = 10_000 })},
-			Spent: []Spent{{User: "u", Ended: at.Add(-2 * time.Hour), Milliseconds: 99_000}, {User: "u", Ended: at.Add(-30 * time.Minute), Milliseconds: 9_000}, {User: "v", Ended: at, Milliseconds: 99_000}},
+			Spent: []Spent{spent("u", at.Add(-2*time.Hour), 99_000), spent("u", at.Add(-30*time.Minute), 9_000), spent("v", at, 99_000)},
 		}, nil
 	}); err != nil {
 		t.Fatal(err)
@@ -200,7 +207,7 @@ func TestCPUTimeOfTheLastHourKeepsCallsWaiting(t *testing.T) {
 	if !b.ask("u", 1) {
 		t.Fatal("9 of 10 seconds are used, and a call has to wait")
 	}
-	b.Spend("u", nil, "ns", at.Add(10*time.Second), 2_000)
+	b.Spend("ns", spent("u", at.Add(10*time.Second), 2_000))
 	if used := b.used(t, "b")[CPUMilliseconds]; used != 11_000 {
 		t.Errorf("%d ms are used", used)
 	}
@@ -221,9 +228,36 @@ func TestCPUTimeOfTheLastHourKeepsCallsWaiting(t *testing.T) {
 	if used := b.used(t, "b")[CPUMilliseconds]; used != 0 {
 		t.Errorf("after an hour, %d ms are used", used)
 	}
-	b.Spend("u", nil, "ns", b.at, 1)
+	b.Spend("ns", spent("u", b.at, 1))
 	if a := b.namespaces["ns"]; len(a.spent) != 1 || len(a.budgets["b"].cpu) != 1 {
 		t.Errorf("left are %v, %v", a.spent, a.budgets["b"].cpu)
+	}
+}
+
+// A call's end is seen by the pass that writes it, by those that find it written, and by the read of what has ended, in any order.
+func TestTheCPUTimeOfACallCountsOnce(t *testing.T) {
+	t.Parallel()
+	rules := []Rule{rule("b", "", func(a *Amounts) { a[CPUMilliseconds] = 10_000 })}
+	b := newBooks(t, LedgerSnapshot{})
+	before, during, after := spent("u", b.at, 1), spent("u", b.at, 20), spent("u", b.at, 300)
+	if err := b.Seed(t.Context(), "ns", func(context.Context) (LedgerSnapshot, error) {
+		b.Spend("ns", during)
+		return LedgerSnapshot{Rules: rules, Spent: []Spent{before, before, during}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for minutes := range 60 {
+		b.at = b.at.Add(time.Duration(minutes%2) * time.Minute)
+		for _, s := range []Spent{before, during, after} {
+			b.Spend("ns", s)
+		}
+		if used := b.used(t, "b")[CPUMilliseconds]; used != 321 {
+			t.Fatalf("%d ms are used", used)
+		}
+	}
+	b.SetBudget("ns", rule("b", "", func(a *Amounts) { a[CPUMilliseconds] = 9_000 }))
+	if used := b.used(t, "b")[CPUMilliseconds]; used != 321 {
+		t.Errorf("by a budget that has changed, %d ms are used", used)
 	}
 }
 
@@ -412,12 +446,12 @@ func TestCallsThatWaitLearnThatTheCPUTimeIsUsedUp(t *testing.T) {
 	}})
 	b.ask("a", 1)
 	b.ask("a", 2)
-	b.Spend("a", nil, "ns", b.at, 600)
+	b.Spend("ns", spent("a", b.at, 600))
 	if want := []string{"a2"}; !slices.Equal(b.woken, want) {
 		t.Errorf("woken: %q, want %q", b.woken, want)
 	}
 	b.woken = nil
-	b.Spend("a", nil, "ns", b.at, 100)
+	b.Spend("ns", spent("a", b.at, 100))
 	if len(b.woken) > 0 {
 		t.Errorf("woken for nothing: %q", b.woken)
 	}
@@ -426,7 +460,7 @@ func TestCallsThatWaitLearnThatTheCPUTimeIsUsedUp(t *testing.T) {
 		t.Fatalf("it waits for %+v", excess)
 	}
 	b.at = b.at.Add(5 * time.Minute)
-	b.Spend("a", nil, "ns", b.at, 5000)
+	b.Spend("ns", spent("a", b.at, 5000))
 	b.Release(named("a1"), Calls)
 	excess = b.Ask(Calls, holder("a", 2), 1)
 	if excess == nil || excess.Resource != CPUMilliseconds || !excess.Until.Equal(b.at.Add(61*time.Minute)) {

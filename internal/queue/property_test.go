@@ -51,16 +51,14 @@ func (c *cluster) start(entry Holder) {
 // create has a call created and checked, which denies some of them.
 func (c *cluster) create() {
 	entry := newEntry(fmt.Sprint("requester", c.random.IntN(5)), int(c.tick().Unix()))
-	withdraw := c.Announce(env, entry)
-	denied := c.random.IntN(4) == 0
-	if !denied {
-		// An admitted call is woken only when it had to wait, and starts by this answer otherwise.
-		c.waiting[entry.Name.Name] = entry
-		if c.Admit(env, c.limit, entry) {
-			c.wake(entry.Name)
-		}
+	if denied := c.random.IntN(4) == 0; denied {
+		return
 	}
-	withdraw()
+	// An admitted call is woken only when it had to wait, and starts by this answer otherwise.
+	c.waiting[entry.Name.Name] = entry
+	if c.Admit(env, c.limit, entry) {
+		c.wake(entry.Name)
+	}
 }
 
 // end has some call end, or go away while it waits.

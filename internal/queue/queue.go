@@ -20,6 +20,7 @@ package queue
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +38,6 @@ type Holder struct {
 	// Created and then Revision order those that wait: the creation timestamp, which has whole seconds, and the resource version.
 	Created  time.Time
 	Revision int64
-	// FirstSeen is when the operator first looked at a call; zero when unknown.
-	FirstSeen time.Time
 }
 
 // compareCreation orders holders of one namespace.
@@ -67,68 +66,42 @@ func New(bounds PendingOptions, wake func(types.NamespacedName)) *Queues {
 	}
 }
 
+// change does something to the queues, and then wakes the calls that it admits.
+func (q *Queues) change(do func() (admitted []types.NamespacedName)) {
+	q.mu.Lock()
+	admitted := do()
+	q.mu.Unlock()
+	for _, call := range admitted {
+		q.wake(call)
+	}
+}
+
 // Admit reports whether the call may run now. A call that may not waits, and is woken when it is admitted. Asking
 // again changes nothing: an admitted call stays admitted and a waiting call keeps its position. limit is how many
 // calls of the environment may run at once, 0 for any number.
-func (q *Queues) Admit(name types.NamespacedName, limit int, entry Holder) bool {
-	q.mu.Lock()
-	e := q.environment(name)
-	e.limit, e.removed = limit, false
-	var admitted []types.NamespacedName
-	if q.holds(e, entry) {
-		e.setFirstSeen(entry)
-	} else {
-		if old := q.in[entry.Name]; old != nil {
-			q.remove(entry.Name)
-			admitted = old.admitWaiting()
+func (q *Queues) Admit(name types.NamespacedName, limit int, entry Holder) (ok bool) {
+	q.change(func() (admitted []types.NamespacedName) {
+		e := q.environment(name)
+		e.limit = limit
+		if !q.holds(e, entry) {
+			admitted = q.enter(e, entry, func() { e.enqueue(entry, e.tick+1) })
 		}
-		e.enqueue(entry, e.tick+1)
-		e.withdraw(entry)
-		q.in[entry.Name] = e
-	}
-	admitted = append(admitted, e.admitWaiting()...)
-	_, ok := e.running[entry.Name]
-	q.mu.Unlock()
-	q.wakeAll(admitted, entry.Name)
+		admitted = append(admitted, e.admitWaiting()...)
+		_, ok = e.running[entry.Name]
+		return slices.DeleteFunc(admitted, func(call types.NamespacedName) bool { return call == entry.Name })
+	})
 	return ok
-}
-
-// Announce says that a call will ask to be admitted, or not, once its guards have answered. Until the caller runs
-// withdraw, later calls of the same requester wait for it. withdraw is to be called in either case.
-func (q *Queues) Announce(name types.NamespacedName, entry Holder) (withdraw func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := q.environment(name)
-	if q.holds(e, entry) {
-		return func() {}
-	}
-	e.requester(entry.User).announced[entry.Name] = entry
-	return func() {
-		q.mu.Lock()
-		e.withdraw(entry)
-		admitted := e.admitWaiting()
-		q.mu.Unlock()
-		q.wakeAll(admitted, types.NamespacedName{})
-	}
 }
 
 // SetRunning says that a call runs already, whatever the limit is.
 func (q *Queues) SetRunning(name types.NamespacedName, entry Holder) {
-	q.mu.Lock()
-	e, old := q.environment(name), q.in[entry.Name]
-	if old == e && e.running[entry.Name].UID == entry.UID {
-		q.mu.Unlock()
-		return
-	}
-	q.remove(entry.Name)
-	e.setRunning(entry)
-	q.in[entry.Name] = e
-	var admitted []types.NamespacedName
-	if old != nil {
-		admitted = old.admitWaiting()
-	}
-	q.mu.Unlock()
-	q.wakeAll(admitted, types.NamespacedName{})
+	q.change(func() []types.NamespacedName {
+		e := q.environment(name)
+		if q.in[entry.Name] == e && e.running[entry.Name].UID == entry.UID {
+			return nil
+		}
+		return q.enter(e, entry, func() { e.setRunning(entry) })
+	})
 }
 
 // SetWaiting says that an earlier process told a call to wait. It gets its place in the order, and nothing is admitted before
@@ -145,47 +118,26 @@ func (q *Queues) SetWaiting(name types.NamespacedName, entry Holder) {
 
 // Release says that a call has ended, or was deleted. The next call takes its slot.
 func (q *Queues) Release(call types.NamespacedName) {
-	q.mu.Lock()
-	e := q.in[call]
-	if e == nil {
-		q.mu.Unlock()
-		return
-	}
-	q.remove(call)
-	admitted := e.admitWaiting()
-	q.forgetIfUnused(e)
-	q.mu.Unlock()
-	q.wakeAll(admitted, types.NamespacedName{})
+	q.change(func() (admitted []types.NamespacedName) {
+		if e := q.in[call]; e != nil {
+			q.remove(call)
+			admitted = e.admitWaiting()
+		}
+		return admitted
+	})
 }
 
-// SetLimit changes how many calls of an environment may run at once, 0 for any number. It stops no running call.
+// SetLimit changes how many calls of an environment may run at once, 0 for any number, as for one that is gone: the next passes of those
+// who wait find that out. It stops no running call.
 func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
-	q.mu.Lock()
-	e := q.environments[name]
-	if e == nil {
-		q.mu.Unlock()
-		return
-	}
-	e.limit = limit
-	admitted := e.admitWaiting()
-	q.mu.Unlock()
-	q.wakeAll(admitted, types.NamespacedName{})
-}
-
-// RemoveEnvironment says that an environment was deleted. It admits the calls that wait there, so that their next
-// pass finds that out. The queue is forgotten with its last call.
-func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
-	q.mu.Lock()
-	e := q.environments[name]
-	if e == nil {
-		q.mu.Unlock()
-		return
-	}
-	e.limit, e.removed = 0, true
-	admitted := e.admitWaiting()
-	q.forgetIfUnused(e)
-	q.mu.Unlock()
-	q.wakeAll(admitted, types.NamespacedName{})
+	q.change(func() []types.NamespacedName {
+		e := q.environments[name]
+		if e == nil {
+			return nil
+		}
+		e.limit = limit
+		return e.admitWaiting()
+	})
 }
 
 // IsWaiting reports whether the call waits to be admitted. While the limit isn't known it has to ask.
@@ -194,22 +146,6 @@ func (q *Queues) IsWaiting(call types.NamespacedName, uid types.UID) bool {
 	defer q.mu.Unlock()
 	e := q.in[call]
 	return e != nil && e.limit != unknownLimit && e.waiting[call].UID == uid
-}
-
-// FirstSeen returns when the operator first looked at a call that runs or waits.
-func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.Time, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := q.in[call]
-	if e == nil {
-		return time.Time{}, false
-	}
-	for _, entry := range []Holder{e.running[call], e.waiting[call]} {
-		if entry.UID == uid {
-			return entry.FirstSeen, !entry.FirstSeen.IsZero()
-		}
-	}
-	return time.Time{}, false
 }
 
 // Waiting returns how many calls wait, by environment.
@@ -230,17 +166,26 @@ func (q *Queues) holds(e *environment, entry Holder) bool {
 	return q.in[entry.Name] == e && (e.running[entry.Name].UID == entry.UID || e.waiting[entry.Name].UID == entry.UID)
 }
 
-// remove needs the lock.
-func (q *Queues) remove(call types.NamespacedName) {
-	if e := q.in[call]; e != nil {
-		delete(q.in, call)
-		e.remove(call)
+// enter takes a call from where it was into an environment, and admits those who waited for it there. It needs the lock.
+func (q *Queues) enter(e *environment, entry Holder, enter func()) (admitted []types.NamespacedName) {
+	old := q.in[entry.Name]
+	q.remove(entry.Name)
+	enter()
+	q.in[entry.Name], q.environments[e.name] = e, e
+	if old != nil {
+		admitted = old.admitWaiting()
 	}
+	return admitted
 }
 
-// forgetIfUnused needs the lock.
-func (q *Queues) forgetIfUnused(e *environment) {
-	if e.removed && len(e.running)+len(e.waiting) == 0 {
+// remove forgets a call, and with its last one an environment. It needs the lock.
+func (q *Queues) remove(call types.NamespacedName) {
+	e := q.in[call]
+	if e == nil {
+		return
+	}
+	delete(q.in, call)
+	if e.remove(call); len(e.running)+len(e.waiting) == 0 {
 		delete(q.environments, e.name)
 	}
 }
@@ -253,12 +198,4 @@ func (q *Queues) environment(name types.NamespacedName) *environment {
 		q.environments[name] = e
 	}
 	return e
-}
-
-func (q *Queues) wakeAll(calls []types.NamespacedName, except types.NamespacedName) {
-	for _, call := range calls {
-		if call != except {
-			q.wake(call)
-		}
-	}
 }

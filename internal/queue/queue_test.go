@@ -120,68 +120,6 @@ func TestCallsOfOneSecondStartInTheOrderOfTheirRevisions(t *testing.T) {
 	}
 }
 
-func TestALaterCallWaitsForAnAnnouncedEarlierOne(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		// decide says what becomes of the announced call.
-		decide   func(r *recorder, withdraw func()) (admitted bool)
-		admitted bool
-		woken    []string
-	}{
-		"that is admitted":           {func(r *recorder, _ func()) bool { return r.admit(1, newEntry("a", 0)) }, true, nil},
-		"that is denied":             {func(_ *recorder, withdraw func()) bool { withdraw(); return false }, false, []string{"a-1"}},
-		"until there is no limit":    {func(r *recorder, _ func()) bool { r.SetLimit(env, 0); return false }, false, []string{"a-1", "a-2"}},
-		"that takes an earlier slot": {func(r *recorder, _ func()) bool { r.SetRunning(env, newEntry("a", 0)); return true }, true, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRecorder()
-			withdraw := r.Announce(env, newEntry("a", 0))
-			for n := 1; n < 3; n++ {
-				if r.admit(1, newEntry("a", n)) {
-					t.Fatalf("call %d is admitted before the first", n)
-				}
-			}
-			if admitted := test.decide(r, withdraw); admitted != test.admitted || !slices.Equal(r.woken, test.woken) {
-				t.Errorf("the first is admitted: %t; woken %q", admitted, r.woken)
-			}
-			withdraw()
-			for n := range 3 {
-				r.Release(newEntry("a", n).Name)
-			}
-			r.expectEmpty(t)
-		})
-	}
-}
-
-func TestAnAnnouncedCallDelaysNoOtherRequesterAndNoEarlierCall(t *testing.T) {
-	t.Parallel()
-	r := newRecorder()
-	defer r.Announce(env, newEntry("a", 1))()
-	if !r.admit(2, newEntry("b", 2)) || !r.admit(2, newEntry("a", 0)) {
-		t.Error("a call waits for an announced one that isn't before it")
-	}
-	// An announcement of a call that runs already has no effect.
-	r.Announce(env, newEntry("a", 0))
-	r.Release(newEntry("b", 2).Name)
-	if r.admit(2, newEntry("a", 3)) {
-		t.Error("a later call is admitted before the announced one")
-	}
-}
-
-func TestWithdrawingAnOldCallLeavesTheNewOneOfThatNameAnnounced(t *testing.T) {
-	t.Parallel()
-	r := newRecorder()
-	old, again := newEntry("a", 0), newEntry("a", 0)
-	again.UID = "another"
-	withdraw := r.Announce(env, old)
-	defer r.Announce(env, again)()
-	withdraw()
-	if r.admit(1, newEntry("a", 1)) {
-		t.Error("the later call is admitted before the announced one")
-	}
-}
-
 func TestAskingAgainKeepsTheSlotAndThePosition(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
@@ -268,7 +206,7 @@ func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T)
 	for n := range 3 {
 		r.admit(1, newEntry("a", n))
 	}
-	r.RemoveEnvironment(env)
+	r.SetLimit(env, 0)
 	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) {
 		t.Errorf("woken %q", r.woken)
 	}
@@ -281,7 +219,7 @@ func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T)
 	if len(r.environments) != 0 {
 		t.Error("the queue is still known")
 	}
-	r.RemoveEnvironment(env)
+	r.SetLimit(env, 0)
 }
 
 func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
@@ -309,35 +247,5 @@ func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
 				t.Error("the call stayed in its old environment")
 			}
 		})
-	}
-}
-
-func TestFirstSeenIsKeptWhileACallRunsOrWaits(t *testing.T) {
-	t.Parallel()
-	r := newRecorder()
-	running, waiting := newEntry("a", 0), newEntry("a", 1)
-	running.FirstSeen, waiting.FirstSeen = time.Unix(100, 0), time.Unix(200, 0)
-	r.SetRunning(env, newEntry("a", 0))
-	if _, ok := r.FirstSeen(running.Name, running.UID); ok {
-		t.Error("a call without a time has one")
-	}
-	for _, e := range []Holder{running, waiting} {
-		r.admit(1, e)
-		later := e
-		later.FirstSeen = time.Unix(300, 0)
-		r.admit(1, later)
-		if at, ok := r.FirstSeen(e.Name, e.UID); !ok || !at.Equal(e.FirstSeen) {
-			t.Errorf("%s: first seen at %s, %t", e.Name.Name, at, ok)
-		}
-		if _, ok := r.FirstSeen(e.Name, "another"); ok {
-			t.Errorf("%s: an earlier call's time counts", e.Name.Name)
-		}
-	}
-	r.Release(running.Name)
-	if at, ok := r.FirstSeen(waiting.Name, waiting.UID); !ok || !at.Equal(waiting.FirstSeen) {
-		t.Errorf("after it was admitted it was first seen at %s, %t", at, ok)
-	}
-	if _, ok := r.FirstSeen(running.Name, running.UID); ok {
-		t.Error("a call that ended is still known")
 	}
 }

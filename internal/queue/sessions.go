@@ -32,18 +32,23 @@ type Position struct {
 	FirstSeen time.Time
 }
 
+// Place is where a call is.
+type Place struct {
+	Position
+	// HandedIn is the UID of the session that this operator handed the call over in; empty while it waits. IsExcluded says that the
+	// session doesn't take the call: it has lost its place, waits for nothing, and Add gives it back.
+	HandedIn   types.UID
+	IsExcluded bool
+}
+
 // queuedCall is a call that waits in the line of its session, or that was handed over.
 type queuedCall struct {
-	Position
+	Place
 	name, session types.NamespacedName
-	// handedIn is the UID of the session that the call was handed over in; empty while it waits. isExcluded says that the
-	// session doesn't take the call: it waits for nothing.
-	handedIn   types.UID
-	isExcluded bool
 }
 
 // isInLine says that a call waits for its turn.
-func (c *queuedCall) isInLine() bool { return c.handedIn == "" && !c.isExcluded }
+func (c *queuedCall) isInLine() bool { return c.HandedIn == "" && !c.IsExcluded }
 
 // line are the calls that wait for one session, and those that were handed over in it.
 type line struct {
@@ -88,22 +93,21 @@ func (q *SessionQueue) add(session, call types.NamespacedName, at Position) (bef
 		at = has.Position
 	}
 	q.forget(call)
-	one := &queuedCall{Position: at, name: call, session: session}
+	one := &queuedCall{Place{Position: at}, call, session}
 	q.calls[call] = one
 	q.enter(one)
 	return before
 }
 
-// Position is the place of a call that was not handed over; ok is false where it isn't known here. isExcluded says that it has lost
-// its place, and that Add gives it back.
-func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Position, isExcluded, ok bool) {
+// Place is what is known of a call; ok is false where that is nothing.
+func (q *SessionQueue) Place(call types.NamespacedName, uid types.UID) (p Place, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.calls[call]
-	if one == nil || one.UID != uid || one.handedIn != "" {
-		return Position{}, false, false
+	if one == nil || one.UID != uid {
+		return Place{}, false
 	}
-	return one.Position, one.isExcluded, true
+	return one.Place, true
 }
 
 // Ahead is how many calls come before one that waits; none before one that doesn't. Those that were handed over in the session
@@ -119,7 +123,7 @@ func (q *SessionQueue) Ahead(call types.NamespacedName, sessionUID types.UID, ha
 	l := q.lines[one.session]
 	ahead, _ := slices.BinarySearchFunc(*l.of(one.Background), one, comparePositions)
 	for other := range l.handed {
-		if other.handedIn == sessionUID && other.Background == one.Background && comparePositions(other, one) < 0 && !has(other.UID) {
+		if other.HandedIn == sessionUID && other.Background == one.Background && comparePositions(other, one) < 0 && !has(other.UID) {
 			ahead++
 		}
 	}
@@ -132,7 +136,7 @@ func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
 	defer q.mu.Unlock()
 	if one := q.calls[call]; one != nil {
 		q.leave(one)
-		one.handedIn, one.isExcluded = sessionUID, false
+		one.HandedIn, one.IsExcluded = sessionUID, false
 		q.enter(one)
 	}
 }
@@ -144,18 +148,8 @@ func (q *SessionQueue) Exclude(call types.NamespacedName) {
 	defer q.mu.Unlock()
 	if one := q.calls[call]; one != nil && one.isInLine() {
 		q.leave(one)
-		one.isExcluded = true
+		one.IsExcluded = true
 	}
-}
-
-// HandedIn is the UID of the session that this operator handed a call over in; empty when it didn't.
-func (q *SessionQueue) HandedIn(call types.NamespacedName, uid types.UID) types.UID {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if one := q.calls[call]; one != nil && one.UID == uid {
-		return one.handedIn
-	}
-	return ""
 }
 
 // Forget drops a call that has ended or is gone. It returns the session in whose line the call was, or that it was handed over in: the
@@ -163,7 +157,7 @@ func (q *SessionQueue) HandedIn(call types.NamespacedName, uid types.UID) types.
 func (q *SessionQueue) Forget(call types.NamespacedName) (session types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if one := q.calls[call]; one != nil && !one.isExcluded {
+	if one := q.calls[call]; one != nil && !one.IsExcluded {
 		session = one.session
 	}
 	q.forget(call)
@@ -223,7 +217,7 @@ func (q *SessionQueue) enter(one *queuedCall) {
 		l = &line{handed: map[*queuedCall]struct{}{}}
 		q.lines[one.session] = l
 	}
-	if one.handedIn != "" {
+	if one.HandedIn != "" {
 		l.handed[one] = struct{}{}
 		return
 	}

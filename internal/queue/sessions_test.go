@@ -31,6 +31,11 @@ func ahead(q *SessionQueue, call types.NamespacedName) int {
 	return q.Ahead(call, "", func(types.UID) bool { return true })
 }
 
+func handedIn(q *SessionQueue, call types.NamespacedName, uid types.UID) types.UID {
+	at, _ := q.Place(call, uid)
+	return at.HandedIn
+}
+
 func waitingIn(q *SessionQueue) (n int) {
 	for _, waiting := range q.Waiting() {
 		n += waiting
@@ -67,7 +72,7 @@ func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 	q.addOne("s", 1, false)
 	q.addOne("s", 2, false)
 	q.Hand(named("c1"), "s-uid")
-	if ahead(q, named("c2")) != 0 || q.HandedIn(named("c1"), "c1-uid") != "s-uid" || q.HandedIn(named("c1"), "another") != "" || waitingIn(q) != 1 {
+	if ahead(q, named("c2")) != 0 || handedIn(q, named("c1"), "c1-uid") != "s-uid" || handedIn(q, named("c1"), "another") != "" || waitingIn(q) != 1 {
 		t.Error("it waits, or isn't known as handed over")
 	}
 	q.Wake(named("s"), true, true)
@@ -76,7 +81,7 @@ func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 	}
 	// It didn't arrive: the cache shows it with another resource version by now.
 	q.Add(named("s"), named("c1"), Position{UID: "c1-uid", Sequence: 9})
-	if ahead(q, named("c1")) != 0 || ahead(q, named("c2")) != 1 || q.HandedIn(named("c1"), "c1-uid") != "" {
+	if ahead(q, named("c1")) != 0 || ahead(q, named("c2")) != 1 || handedIn(q, named("c1"), "c1-uid") != "" {
 		t.Error("a call that didn't arrive has lost its place")
 	}
 }
@@ -92,7 +97,7 @@ func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
 	}
 	q.Hand(named("c1"), "s-uid")
 	q.Add(named("other"), named("c1"), Position{UID: "third", Sequence: 4})
-	if q.HandedIn(named("c1"), "third") != "" || waitingIn(q) != 2 {
+	if handedIn(q, named("c1"), "third") != "" || waitingIn(q) != 2 {
 		t.Error("it counts as handed over")
 	}
 }
@@ -190,12 +195,12 @@ func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
 	if n := q.Ahead(named("c"), "s1", has); n != 1 {
 		t.Errorf("%d calls are ahead", n)
 	}
-	if q.HandedIn(named("a"), "a") != "s1" || q.HandedIn(named("b"), "b") != "s1" {
+	if handedIn(q, named("a"), "a") != "s1" || handedIn(q, named("b"), "b") != "s1" {
 		t.Error("a question changed who was handed over")
 	}
 	// It is found out that the call didn't arrive.
 	q.Add(named("s"), named("b"), Position{UID: "b", Sequence: 9})
-	if at, _, ok := q.Position(named("b"), "b"); !ok || at.Sequence != 1 || q.HandedIn(named("b"), "b") != "" || q.Ahead(named("c"), "s1", has) != 1 {
+	if at, ok := q.Place(named("b"), "b"); !ok || at.Sequence != 1 || handedIn(q, named("b"), "b") != "" || q.Ahead(named("c"), "s1", has) != 1 {
 		t.Errorf("the call has place %+v again", at)
 	}
 	if diff := cmp.Diff([]types.NamespacedName{named("b")}, q.first(named("s"), true, true)); diff != "" {
@@ -213,7 +218,7 @@ func TestACallOfASessionThatIsGoneDoesNotReturn(t *testing.T) {
 	if q.Ahead(named("b"), "s2", never) != 0 || q.Ahead(named("b"), "s1", never) != 1 {
 		t.Error("the call waits again")
 	}
-	if _, _, known := q.Position(named("a"), "a"); known {
+	if handedIn(q, named("a"), "a") != "s1" {
 		t.Error("a call that was handed over has a place in the line")
 	}
 }
@@ -246,7 +251,7 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 		t.Errorf("woken are %q", *woken)
 	}
 	// It is taken after all, and has its place again.
-	if _, isExcluded, known := q.Position(named("refused"), "refused"); !known || !isExcluded {
+	if at, known := q.Place(named("refused"), "refused"); !known || !at.IsExcluded {
 		t.Error("it isn't known as excluded")
 	}
 	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 9})

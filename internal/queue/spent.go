@@ -7,30 +7,48 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // windowMinutes is for how many whole minutes CPU counts after the one in which it was spent: for an hour at least.
 const windowMinutes = 60
 
-// Spent is the CPU of a call that has ended.
+// Spent is the CPU of a call that has ended. It counts once, by the call's UID.
 type Spent struct {
+	Call         types.UID
 	User         string
 	Groups       []string
 	Ended        time.Time
 	Milliseconds int64
 }
 
+// expenses are the CPU that was spent in one minute, by user, and the calls that it was spent by.
+type expenses struct {
+	calls map[types.UID]struct{}
+	by    map[spender]int64
+}
+
+// spender is a user, with the groups joined.
+type spender struct{ user, groups string }
+
 func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
-// spend counts CPU, and forgets what is too long ago. What a wall clock says too early counts from now. It says whether that was the last
-// of a budget's.
+// spend counts the CPU of a call that isn't counted yet, and forgets what is too long ago. What a wall clock says too early counts from
+// now. It says whether that was the last of a budget's.
 func (a *accounts) spend(s Spent, now time.Time) (exhausts bool) {
 	minute, first := min(minuteOf(s.Ended), minuteOf(now)), minuteOf(now)-windowMinutes
-	maps.DeleteFunc(a.spent, func(s spender, _ int64) bool { return s.minute < first })
-	if minute < first {
+	maps.DeleteFunc(a.spent, func(minute int64, _ *expenses) bool { return minute < first })
+	if minute < first || a.isCounted(s.Call) {
 		return false
 	}
-	a.spent[spender{minute, s.User, strings.Join(s.Groups, "\x00")}] += s.Milliseconds
+	in := a.spent[minute]
+	if in == nil {
+		in = &expenses{map[types.UID]struct{}{}, map[spender]int64{}}
+		a.spent[minute] = in
+	}
+	in.calls[s.Call] = struct{}{}
+	in.by[spender{s.User, strings.Join(s.Groups, "\x00")}] += s.Milliseconds
 	for _, b := range a.budgets {
 		maps.DeleteFunc(b.cpu, func(minute, _ int64) bool { return minute < first })
 		if b.Covers(s.User, s.Groups) {
@@ -40,6 +58,16 @@ func (a *accounts) spend(s Spent, now time.Time) (exhausts bool) {
 		}
 	}
 	return exhausts
+}
+
+// isCounted says that the CPU of a call counts already.
+func (a *accounts) isCounted(call types.UID) bool {
+	for _, in := range a.spent {
+		if _, counted := in.calls[call]; counted {
+			return true
+		}
+	}
+	return false
 }
 
 // spent is the CPU of the last hour.
