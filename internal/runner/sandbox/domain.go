@@ -141,8 +141,8 @@ func (d *Domain) Isolation() *result.Isolation {
 	return i
 }
 
-// AskMultiCall returns which of the listed multi-call programs run their applets without executing them. ask runs a command in a domain, which
-// it closes, and returns how the command ended.
+// AskMultiCall returns which of the listed multi-call programs run their applets without executing them. ask runs a command in a domain,
+// which it closes, and returns how the command ended.
 func (d *Domain) AskMultiCall(ask func(d *Domain, argv []string) result.Outcome) (unheld []string, err error) {
 	if d.programs == nil {
 		return nil, nil

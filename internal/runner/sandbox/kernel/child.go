@@ -10,8 +10,8 @@ import (
 // childTrapped is the first code of a child that has stopped and not ended.
 const childTrapped = 4
 
-// Peek returns a child that has changed its state, without taking that away; 0 for none. It has ended, and can be reaped, or a trace holds it
-// for a moment: waiting for it would take that from the trace. The error is ECHILD when there is no child.
+// Peek returns a child that has changed its state, without taking that away; 0 for none. It has ended, and can be reaped, or a trace
+// holds it for a moment: waiting for it would take that from the trace. The error is ECHILD when there is no child.
 func Peek() (pid int, hasEnded bool, err error) { return peek(-1, unix.WNOHANG) }
 
 // peek is Peek of one child, or of any if of is -1.

@@ -28,8 +28,8 @@ type Tracer struct {
 	memory atomic.Int64
 }
 
-// NewTracer traces a process that waits for its command. On a worker, mayRun is called before the first instruction of each program, and wake
-// when a child may have ended.
+// NewTracer traces a process that waits for its command. On a worker, mayRun is called before the first instruction of each program,
+// and wake when a child may have ended.
 func NewTracer(pid int, mayRun func(pid int) bool, wake func()) (*Tracer, error) {
 	t := &Tracer{leader: pid, mayRun: mayRun, wake: wake, first: make(chan struct{}), over: make(chan struct{})}
 	seized := make(chan error)

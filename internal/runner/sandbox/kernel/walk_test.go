@@ -42,7 +42,8 @@ func TestPathsStartAtTheRootOfTheThread(t *testing.T) {
 	if err := unix.Stat(filepath.Join(root, "in/file"), &want); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/in/file", "/absolute", "/in/upward", "/../../in/file", "file", "upward", "../absolute", "../../../in/file"} {
+	paths := []string{"/in/file", "/absolute", "/in/upward", "/../../in/file", "file", "upward", "../absolute", "../../../in/file"}
+	for _, path := range paths {
 		fd, errno := own.Open(unix.AT_FDCWD, path, 0)
 		if errno != 0 {
 			t.Errorf("%s: %v", path, errno)

@@ -53,8 +53,8 @@ func readInterpreters(f *openFile) interpreters {
 // MaxScriptLine is how much of a file the kernel looks at for the line of a script.
 const MaxScriptLine = 256
 
-// ScriptInterpreter is the path in the #! line with which a file begins, as the kernel reads it, ended by white space. It is empty for other
-// files.
+// ScriptInterpreter is the path in the #! line with which a file begins, as the kernel reads it, ended by white space. It is empty for
+// other files.
 func ScriptInterpreter(head []byte) string {
 	line, isScript := strings.CutPrefix(string(head[:min(len(head), MaxScriptLine)]), "#!")
 	if !isScript {
