@@ -229,12 +229,16 @@ func Seal(sealer Sealer, decided interface{ Encode() ([]byte, error) }, context 
 
 // UnsealDecision reads a sealed decision back. ok is false when the operator didn't seal it in that context.
 func UnsealDecision(sealer Sealer, sealed string, context ...string) (decision *decide.Decision, ok bool) {
+	return unseal(sealer, sealed, decide.Decode, context)
+}
+
+func unseal[T any](sealer Sealer, sealed string, decode func([]byte) (*T, error), context []string) (*T, bool) {
 	raw, err := sealer.Decrypt(sealed, context...)
 	if err != nil {
 		return nil, false
 	}
-	decision, err = decide.Decode(raw)
-	return decision, err == nil
+	decided, err := decode(raw)
+	return decided, err == nil
 }
 
 // Credential builds the Secret that carries a Job's token to its pod, and that goes when the Job goes.

@@ -210,12 +210,8 @@ func SessionCreated(job *batchv1.Job) (time.Time, bool) {
 
 // UnsealOrigin reads a sealed origin back. ok is false when the operator didn't seal it in that context.
 func UnsealOrigin(sealer Sealer, sealed string, context ...string) (origin *decide.Origin, ok bool) {
-	raw, err := sealer.Decrypt(sealed, context...)
-	if err != nil {
-		return nil, false
-	}
-	origin, err = decide.DecodeOrigin(raw)
-	return origin, err == nil && origin.Effective() != nil
+	origin, ok = unseal(sealer, sealed, decide.DecodeOrigin, context)
+	return origin, ok && origin.Effective() != nil
 }
 
 // SessionOf is the name of the session that a Job belongs to; empty for other Jobs.
