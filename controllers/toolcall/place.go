@@ -204,8 +204,8 @@ func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1a
 	return e, nil
 }
 
-// claimWaiting claims a runner of the environment's pool; nil when there is none for the call. A queue that the call chooses hasn't admitted
-// what waits.
+// claimWaiting claims a runner of the environment's pool; nil when there is none for the call. A queue that the call chooses hasn't
+// admitted what waits.
 func (r *Reconciler) claimWaiting(o *observation, whole *v1alpha1.ToolCall) (*dispatch.Runner, error) {
 	d := o.decision
 	if jobspec.ChosenQueue(d.In, whole) != "" {
@@ -252,8 +252,8 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 	return e, nil
 }
 
-// createFailed says what follows when the API server didn't take the call's Job, or, with a job, the Secret with the token of its pod. The Job
-// isn't recorded before the Secret is there, so that the next pass tries again.
+// createFailed says what follows when the API server didn't take the call's Job, or, with a job, the Secret with the token of its pod. The
+// Job isn't recorded before the Secret is there, so that the next pass tries again.
 func (o *observation) createFailed(ctx context.Context, what string, job *batchv1.Job, cause error) (e effects) {
 	if job != nil {
 		e.remove = []*batchv1.Job{job}

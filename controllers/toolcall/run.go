@@ -139,8 +139,8 @@ func (r *observer) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (int,
 	return encodedSize(&v1alpha1.ToolCall{TypeMeta: whole.TypeMeta, ObjectMeta: whole.ObjectMeta, Spec: whole.Spec}), nil
 }
 
-// finish ends the call with what its runner, or its session's, reports, and acknowledges that once it is written. A runner that doesn't hear
-// this sends the result again, and is answered when the call is finished.
+// finish ends the call with what its runner, or its session's, reports, and acknowledges that once it is written. A runner that doesn't
+// hear this sends the result again, and is answered when the call is finished.
 func (r *Reconciler) finish(ctx context.Context, o *observation) (_ effects, err error) {
 	if o.session != nil {
 		if o, err = r.withItsAction(ctx, o); err != nil {

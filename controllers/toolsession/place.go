@@ -172,7 +172,8 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 		return nil, err
 	}
 	runner, err := r.Hosts.ClaimFitting(host.Need{
-		Environment: s.Effective(), Default: s.DefaultEnvironment(), Policy: policy, Blocklist: compiled.EnvBlocklist(), Refs: o.origin.Refs, Runtime: r.Runtime,
+		Environment: s.Effective(), Default: s.DefaultEnvironment(), Policy: policy, Blocklist: compiled.EnvBlocklist(),
+		Refs: o.origin.Refs, Runtime: r.Runtime,
 	}, host.Claimant{Kind: wire.KindSession, NamespacedName: o.key()}, string(o.session.UID))
 	if err != nil || runner == nil {
 		return nil, err

@@ -43,12 +43,12 @@ func takenOf(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *t
 	return t
 }
 
-// letIn gives what is free to those sessions that wait and that are some, in the order of their creation. It returns those that get a place.
-func (t *taken) letIn(sessions []v1alpha1.ToolSession, isSome func(*v1alpha1.ToolSession) bool) (in []*v1alpha1.ToolSession) {
+// letIn gives what is free to sessions that wait and may enter, in the order of their creation. It returns those that get a place.
+func (t *taken) letIn(sessions []v1alpha1.ToolSession, mayEnter func(*v1alpha1.ToolSession) bool) (in []*v1alpha1.ToolSession) {
 	var waiting []*v1alpha1.ToolSession
 	for i := range sessions {
 		s := &sessions[i]
-		if isWaiting(s) && !HoldsPlace(s) && s.DeletionTimestamp == nil && isSome(s) && t.hasRoom(requesterOf(s)) {
+		if isWaiting(s) && !HoldsPlace(s) && s.DeletionTimestamp == nil && mayEnter(s) && t.hasRoom(requesterOf(s)) {
 			waiting = append(waiting, s)
 		}
 	}
@@ -109,17 +109,18 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-// seldom is about how often a session that waits for a place looks again that nobody wakes: there may be thousands, and each look goes through
-// all.
+// seldom is about how often a session that waits for a place looks again that nobody wakes: there may be thousands, and each look goes
+// through all.
 const seldom = 5 * time.Minute
 
 // waitingIn are the sessions that wait for an environment and may have a place there now.
 func (r *watches) waitingIn(ctx context.Context, o client.Object) []reconcile.Request {
 	env := &v1alpha1.ExecutionEnvironment{}
-	if err := r.Objects.Get(ctx, client.ObjectKeyFromObject(o), env, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
+	name := client.ObjectKeyFromObject(o)
+	if client.IgnoreNotFound(r.Objects.Get(ctx, name, env, client.DisableReadYourWritesConsistency)) != nil {
 		return nil
 	}
-	sessions, err := r.Objects.SessionsIn(ctx, client.ObjectKeyFromObject(o))
+	sessions, err := r.Objects.SessionsIn(ctx, name)
 	if err != nil {
 		return nil
 	}

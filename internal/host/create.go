@@ -25,8 +25,8 @@ func CreateCredential(ctx context.Context, c client.Client, identity *dispatch.I
 	return nil
 }
 
-// IsTaken says that somebody else has the name of a Job which is there already. Otherwise a pass made it whose answer was lost, and the cache
-// is behind: the next pass goes on with that.
+// IsTaken says that somebody else has the name of a Job which is there already. Otherwise a pass made it whose answer was lost, and the
+// cache is behind: the next pass goes on with that.
 func IsTaken(ctx context.Context, objects apicache.Reader, job *batchv1.Job, isOurs func(*batchv1.Job) bool) (bool, error) {
 	there, err := objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
 	if err != nil || there == nil {

@@ -99,7 +99,8 @@ func LastEvent(ctx context.Context, objects apicache.Reader, of client.Object, r
 		about["reason"] = reasons[0]
 	}
 	events := &corev1.EventList{}
-	err = objects.Live.List(ctx, events, client.InNamespace(of.GetNamespace()), client.Limit(maxEvents), client.MatchingFieldsSelector{Selector: about.AsSelector()})
+	err = objects.Live.List(ctx, events, client.InNamespace(of.GetNamespace()), client.Limit(maxEvents),
+		client.MatchingFieldsSelector{Selector: about.AsSelector()})
 	if err != nil {
 		return nil, fmt.Errorf("list the Events about %s: %w", of.GetName(), err)
 	}

@@ -16,7 +16,8 @@ import (
 // handed any of them to its session's runner, which alone can say. What came later, nobody else has handed over.
 //
 // They are read once, past the cache, which may lack some of them for a while. So are the sessions: until the cache shows them
-// as they were then, it may show a process that another one has replaced. The UIDs of the calls are kept: nobody asks for one that has ended.
+// as they were then, it may show a process that another one has replaced. The UIDs of the calls are kept: nobody asks for one that has
+// ended.
 type EarlierCalls struct {
 	mu    sync.Mutex
 	known bool

@@ -106,12 +106,12 @@ func (r *Registry) ReleaseOthers(by Claimant, except string) {
 	r.release(func(uid string, c Claimant) bool { return c == by && uid != except })
 }
 
-// release ends some claims.
-func (r *Registry) release(isSome func(uid string, by Claimant) bool) {
+// release ends the claims that isMeant says true of.
+func (r *Registry) release(isMeant func(uid string, by Claimant) bool) {
 	r.mu.Lock()
 	var waiting []*dispatch.Runner
 	for uid, c := range r.claims {
-		if !isSome(uid, c.Claimant) {
+		if !isMeant(uid, c.Claimant) {
 			continue
 		}
 		if s := r.claimed(uid); s != nil && s.IsWaiting() {

@@ -127,8 +127,8 @@ func (q *Queues) Release(call types.NamespacedName) {
 	})
 }
 
-// SetLimit changes how many calls of an environment may run at once, 0 for any number, as for one that is gone: the next passes of those who
-// wait find that out. It stops no running call.
+// SetLimit changes how many calls of an environment may run at once, 0 for any number, as for one that is gone: the next passes of those
+// who wait find that out. It stops no running call.
 func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
 	q.change(func() []types.NamespacedName {
 		e := q.environments[name]

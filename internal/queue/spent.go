@@ -34,8 +34,8 @@ type spender struct{ user, groups string }
 
 func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
-// spend counts the CPU of a call that isn't counted yet, and forgets what is too long ago. What a wall clock says too early counts from now.
-// It says whether that was the last of a budget's.
+// spend counts the CPU of a call that isn't counted yet, and forgets what is too long ago. What a wall clock says too early counts from
+// now. It says whether that was the last of a budget's.
 func (a *accounts) spend(s Spent, now time.Time) (exhausts bool) {
 	minute, first := min(minuteOf(s.Ended), minuteOf(now)), minuteOf(now)-windowMinutes
 	maps.DeleteFunc(a.spent, func(minute int64, _ *expenses) bool { return minute < first })
