@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-include hack/make/*.mk
+CLUSTER = source hack/lib.sh; cluster
 
 .PHONY: help
 help: ## List the targets.
@@ -21,6 +21,38 @@ generate: ## Generate deep copies, CRDs, RBAC and docs/reference from the Go sou
 .PHONY: verify
 verify: ## Check generated files, format and modules, and lint.
 	@hack/verify.sh
+
+.PHONY: cluster-up
+cluster-up: ## Start the local Kubernetes node, after building its missing programs.
+	@$(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: ## Stop the local node and remove everything but the build cache.
+	@$(CLUSTER) down
+
+.PHONY: cluster-status
+cluster-status: ## List what runs on the local node.
+	@$(CLUSTER) status
+
+.PHONY: kubeconfig
+kubeconfig: ## Print the path of the local cluster's kubeconfig.
+	@$(CLUSTER) kubeconfig
+
+.PHONY: cluster-build
+cluster-build: ## Build the local node's programs into the cache.
+	@$(CLUSTER) build
+
+.PHONY: envtest-assets
+envtest-assets: ## Build etcd, kube-apiserver and kubectl, and print their folder (KUBEBUILDER_ASSETS).
+	@$(CLUSTER) assets
+
+.PHONY: image-tools
+image-tools: ## Build the tool image toolcall.dev/tools:dev, and print its tarball's path.
+	@source hack/lib.sh; go -C hack run ./images tool
+
+.PHONY: load-tools
+load-tools: build ## Build the tool image, with and without the runner, and one with bash and a few coreutils, and load them onto the local node.
+	@hack/load-tools.sh
 
 .PHONY: deploy
 deploy: build ## Build the images, load them onto the current cluster, and install the operator.

@@ -3,8 +3,7 @@
 # of kind, minikube or k3d, which the name of the kubeconfig's current context tells.
 #
 # For another cluster, push the images to a registry and set MANAGER_IMAGE and RUNNER_IMAGE to their names.
-# KUSTOMIZATION is another folder to install than config/default. OUTPUT_STORE is the output store's location: on the local
-# cluster that is toolcall-store, which is installed too, unless it is set; set to nothing, there is no store.
+# KUSTOMIZATION is another folder to install than config/default. On the local cluster an output store is installed, too.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 slow=${TOOLCALL_CLUSTER_SLOW:-1}
@@ -18,14 +17,12 @@ if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
 fi
 
 store=
-if is_local && [[ -z ${OUTPUT_STORE+set} ]]; then
+if is_local; then
   # Before the operator, which reads the store's credentials when it starts.
   "$KUBECTL" apply --server-side --force-conflicts -f config/manager/namespace.yaml -f config/manager/priority.yaml | sed 's/^/  /' >&2
   hack/deploy_store.sh
-  OUTPUT_STORE='s3://toolcall?endpoint=http://toolcall-store.toolcall-system.svc:9000'
+  store="s|^\\( *\\)- --runner-image=.*|&\\n\\1- '--output-store=s3://toolcall?endpoint=http://toolcall-store.toolcall-system.svc:9000'|"
 fi
-# The location's characters that mean something to sed are escaped.
-[[ -z ${OUTPUT_STORE:-} ]] || store="s|^\\( *\\)- --runner-image=.*|&\\n\\1- '--output-store=$(sed 's/[\\&|]/\\&/g' <<<"$OUTPUT_STORE")'|"
 
 say "installing the operator"
 "$KUBECTL" kustomize "${KUSTOMIZATION:-config/default}" |

@@ -2,19 +2,16 @@
 # Builds the output store's image, loads it onto the cluster, as deploy.sh does, and installs the store beside the operator.
 #
 # For another cluster, push the image to a registry and set STORE_IMAGE to its name. Where the operator is given a bucket
-# that is there already, none of this is needed. STORE_SIZE is the size of the claim, which the local node reserves on its disk:
-# 2Gi there, and what config/store says elsewhere.
+# that is there already, none of this is needed.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
 namespace=toolcall-system
 secret=toolcall-store
 
-if is_local; then
-  STORE_SIZE=${STORE_SIZE:-2Gi}
-fi
+# The local node reserves the size of the claim on its disk.
 size=
-[[ -z ${STORE_SIZE:-} ]] || size="s|^\\( *storage:\\) .*|\\1 $STORE_SIZE|"
+! is_local || size='s|^\( *storage:\) .*|\1 2Gi|'
 
 if [[ -z ${STORE_IMAGE:-} ]]; then
   [[ $(cluster_type) != other ]] || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"

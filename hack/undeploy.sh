@@ -22,9 +22,9 @@ for kind in toolcalls toolsessions executionenvironments; do
   fi
 done
 say "removing the console, the MCP server, the output store and the operator"
-"$KUBECTL" kustomize config/console | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
-"$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
-"$KUBECTL" kustomize config/store | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
+for beside in console mcp store; do
+  "$KUBECTL" kustomize "config/$beside" | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
+done
 "$KUBECTL" -n toolcall-system delete secret toolcall-store --ignore-not-found | sed 's/^/  /' >&2
 for ((tries = 6; ; tries--)); do
   if "$KUBECTL" kustomize config/default | only_served | "$KUBECTL" delete --ignore-not-found --wait --timeout=40s -f - | sed 's/^/  /' >&2; then

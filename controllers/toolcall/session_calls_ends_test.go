@@ -238,13 +238,13 @@ func testUnwrittenResult(t *testing.T) {
 	c := b.hand("c")
 	b.complete(c)
 	for _, fate := range []fixture.Failure{fixture.Conflicts, fixture.TimesOut, fixture.ArrivesLate} {
-		b.client.Fate = func() fixture.Failure { return fate }
+		b.client.Fail = func() fixture.Failure { return fate }
 		_, _ = b.Reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
 		if b.hearAll(); len(b.p.Calls) != 1 {
 			t.Fatal("a result that isn't written is acknowledged")
 		}
 	}
-	b.client.Fate = func() fixture.Failure { return fixture.Succeeds }
+	b.client.Fail = func() fixture.Failure { return fixture.Succeeds }
 	b.Restart()
 	b.p.Connect()
 	b.sayAll()

@@ -28,7 +28,7 @@ type callStory struct {
 	*history
 	random   *rand.Rand
 	plan     storyPlan
-	client   *fixture.Rough
+	client   *fixture.Flaky
 	broken   bool
 	env      *v1alpha1.ExecutionEnvironment
 	sessions []*v1alpha1.ToolSession
@@ -60,7 +60,7 @@ func newCallStory(t *testing.T, seed uint64, plan storyPlan, seen map[string]int
 		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(), seen: seen,
 	}
 	s.history.ledger = s.ledger
-	s.client = &fixture.Rough{Client: w.Client, Fate: func() fixture.Failure {
+	s.client = &fixture.Flaky{Client: w.Client, Fail: func() fixture.Failure {
 		if s.broken && s.random.IntN(6) == 0 {
 			return fixture.Failure(s.random.IntN(int(fixture.ArrivesLate) + 1))
 		}

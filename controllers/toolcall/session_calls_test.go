@@ -21,7 +21,7 @@ import (
 // callBench is a world with a session, and the process in its pod.
 type callBench struct {
 	*fixture.World
-	client  *fixture.Rough
+	client  *fixture.Flaky
 	ledger  *fixture.Ledger
 	session *v1alpha1.ToolSession
 	p       *fixture.Process
@@ -30,7 +30,7 @@ type callBench struct {
 // newCallBench makes a session that has no pod yet.
 func newCallBench(t *testing.T, change ...func(*v1alpha1.ToolSession)) *callBench {
 	w := fixture.NewWorld(t)
-	b := &callBench{World: w, client: &fixture.Rough{Client: w.Client, Fate: func() fixture.Failure { return fixture.Succeeds }}, ledger: newLedger()}
+	b := &callBench{World: w, client: &fixture.Flaky{Client: w.Client, Fail: func() fixture.Failure { return fixture.Succeeds }}, ledger: newLedger()}
 	w.Use = b.client
 	w.Rebuild()
 	w.Environment("env", fixture.AsDefault)

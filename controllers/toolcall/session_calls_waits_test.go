@@ -206,7 +206,7 @@ func testLeavingCallsWakeTheNext(t *testing.T) {
 	}
 	allow(false)
 	b.Woken = nil
-	b.client.Fate = func() fixture.Failure { return fixture.Conflicts }
+	b.client.Fail = func() fixture.Failure { return fixture.Conflicts }
 	for range 3 {
 		// Each pass fails, so that the tries have longer and longer pauses.
 		if _, err := b.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(refused)}); err == nil {
@@ -217,7 +217,7 @@ func testLeavingCallsWakeTheNext(t *testing.T) {
 		t.Errorf("after a refusal that couldn't be written, woken: %q", b.Woken)
 	}
 	// It is taken after all: it has its place again.
-	b.client.Fate = func() fixture.Failure { return fixture.Succeeds }
+	b.client.Fail = func() fixture.Failure { return fixture.Succeeds }
 	allow(true)
 	b.Reconcile(refused)
 	b.handed(refused)

@@ -20,7 +20,7 @@ func TestAProcessHearsNothingWhileTheCacheIsBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fixture.NewWorld(t)
-			cache := &fixture.Rough{Client: w.Client, Fate: func() fixture.Failure { return fixture.Succeeds }}
+			cache := &fixture.Flaky{Client: w.Client, Fail: func() fixture.Failure { return fixture.Succeeds }}
 			w.Use = cache
 			w.Rebuild()
 			w.Environment("env", fixture.AsDefault)

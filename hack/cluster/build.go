@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -113,22 +114,22 @@ func (a app) buildMissing(w workshop, only ...string) error {
 }
 
 func (a app) program(args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one program of the node")
+	}
 	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}
-	for _, r := range w.programs {
-		for _, p := range r.Programs {
-			if len(args) == 1 && p.Name == args[0] {
-				if err := a.buildMissing(w, p.Name); err != nil {
-					return err
-				}
-				fmt.Println(r.Path(p.Name))
-				return nil
-			}
-		}
+	path := programs.Find(w.programs, args[0])
+	if path == "" {
+		return fmt.Errorf("the node has no program %q", args[0])
 	}
-	return fmt.Errorf("the node has no program %q", args)
+	if err := a.buildMissing(w, args[0]); err != nil {
+		return err
+	}
+	fmt.Println(path)
+	return nil
 }
 
 func (a app) assets(args []string) error {

@@ -101,14 +101,16 @@ func (b *bringUp) prepareMachine() error {
 	if host.HasInterface(settings.HostInterface) {
 		return fmt.Errorf("the machine has an interface %s, which the cluster needs for itself: remove it with ip link del %s", settings.HostInterface, settings.HostInterface)
 	}
+	needs := append(machine.RuntimeNeeds(), b.workshop.buildNeeds()...)
+	if err := debian.Install(os.Stdout, needs, !b.app.settings.NoInstall); err != nil {
+		return err
+	}
 	used, err := machine.UsedNetworks()
 	if err != nil {
 		return err
 	}
-	if b.input.Subnet, err = machine.ChooseSubnet(append(used, blueprint.NodeNetworks()...)); err != nil {
-		return err
-	}
-	return debian.Install(os.Stdout, append(machine.RuntimeNeeds(), b.workshop.buildNeeds()...), !b.app.settings.NoInstall)
+	b.input.Subnet, err = machine.ChooseSubnet(append(used, blueprint.NodeNetworks()...))
+	return err
 }
 
 func existingParent(dir string) string {

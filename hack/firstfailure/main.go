@@ -1,14 +1,10 @@
 // Command firstfailure prints the output of the test that failed first, from the events of go test -json in the files that its
 // arguments name. It exits with 1 when no test failed.
-//
-// With -list it prints the failed tests instead, each with its package, without those that are parts of others. It exits with 1 when a
-// package failed otherwise: it doesn't compile, or it ended before its tests did, as after a panic.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,10 +19,8 @@ type event struct {
 }
 
 func main() {
-	list := flag.Bool("list", false, "print the failed tests")
-	flag.Parse()
 	var all []event
-	for _, path := range flag.Args() {
+	for _, path := range os.Args[1:] {
 		file, err := os.Open(path)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "error:", err)
@@ -34,14 +28,6 @@ func main() {
 		}
 		all = append(all, read(file)...)
 		file.Close()
-	}
-	if *list {
-		failed, isWhole := failures(all)
-		fmt.Print(failed)
-		if !isWhole {
-			os.Exit(1)
-		}
-		return
 	}
 	first, found := firstFailure(all)
 	if !found {
@@ -86,32 +72,4 @@ func firstFailure(all []event) (string, bool) {
 		}
 	}
 	return text.String(), true
-}
-
-// failures returns a line for each failed test that is no part of another: its package and its name. isWhole is false if a package
-// failed for another reason.
-func failures(all []event) (lines string, isWhole bool) {
-	var text strings.Builder
-	started, failed := map[string]bool{}, map[string]bool{}
-	isWhole = true
-	for _, e := range all {
-		test := e.Package + " " + e.Test
-		switch isPart := strings.Contains(e.Test, "/"); {
-		case strings.HasPrefix(e.Output, "panic: "):
-			isWhole = false
-		case isPart || e.Package == "":
-		case e.Action == "run":
-			started[test] = true
-		case e.Test != "" && (e.Action == "pass" || e.Action == "skip"):
-			delete(started, test)
-		case e.Action != "fail":
-		case e.Test == "":
-			isWhole = isWhole && failed[e.Package]
-		default:
-			delete(started, test)
-			failed[e.Package] = true
-			text.WriteString(test + "\n")
-		}
-	}
-	return text.String(), isWhole && len(started) == 0
 }

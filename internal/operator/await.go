@@ -32,8 +32,8 @@ const (
 type unsupportedError struct{ error }
 
 func isUnsupported(err error) bool {
-	var unsupported *unsupportedError
-	return errors.As(err, &unsupported)
+	_, is := errors.AsType[*unsupportedError](err)
+	return is
 }
 
 // await runs a check until it succeeds, finds the cluster unsupported or the context ends, and logs why it waits. When the context ends, the

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -44,16 +45,16 @@ func TestTheListenerComparesHellosWithTheCluster(t *testing.T) {
 	address := free.Addr().String()
 	free.Close()
 	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) { t.Error("a session was made") })
-	l := &listener{
-		address: address, identity: identity, hub: hub, records: &dispatch.Records{Cached: nothing{}, Live: nothing{}},
-		log: logr.Discard(),
+	r := &replica{
+		options: &Options{DispatchAddress: address}, identity: identity, memory: &controllers.Memory{Hub: hub},
+		records: &dispatch.Records{Cached: nothing{}, Live: nothing{}}, log: logr.Discard(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	defer stop()
 	serving.Go(func() {
-		if err := l.Start(ctx); err != nil {
+		if err := r.serveRunners(ctx); err != nil {
 			t.Error(err)
 		}
 	})

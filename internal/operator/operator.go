@@ -204,7 +204,7 @@ func (r *replica) work(ctx context.Context) error {
 // addControllers has the manager run all that the leader does. The Service is that for runners.
 func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, service *corev1.Service) error {
 	o := r.options
-	port, err := o.dispatchPort()
+	port, err := portOf("--dispatch-address", o.DispatchAddress)
 	if err != nil {
 		return err
 	}
@@ -215,8 +215,8 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 	if err := mgr.Add(around); err != nil {
 		return fmt.Errorf("add what keeps the addresses of the cluster up to date: %w", err)
 	}
-	runners := &listener{address: o.DispatchAddress, identity: r.identity, hub: r.memory.Hub, records: r.records, log: r.log.WithName("dispatch")}
-	if err := mgr.Add(runners); err != nil {
+	// The manager runs a function on the leader only.
+	if err := mgr.Add(manager.RunnableFunc(r.serveRunners)); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
 	if err := r.audit.join(mgr); err != nil {
@@ -331,30 +331,19 @@ func endpoints(podIP string, port int32, service *corev1.Service) []string {
 	return list
 }
 
-// listener serves runners while this replica is the leader: a runner that comes to another one is turned away
+// serveRunners serves runners while this replica is the leader: a runner that comes to another one is turned away
 // by the closed port and tries the next endpoint.
-type listener struct {
-	address  string
-	identity *dispatch.Identity
-	hub      *dispatch.Hub
-	records  *dispatch.Records
-	log      logr.Logger
-}
-
-// NeedLeaderElection makes the manager start it on the leader only.
-func (l *listener) NeedLeaderElection() bool { return true }
-
-// Start serves until the context ends.
-func (l *listener) Start(ctx context.Context) error {
-	conf, err := l.identity.ServerTLS(time.Now())
+func (r *replica) serveRunners(ctx context.Context) error {
+	conf, err := r.identity.ServerTLS(time.Now())
 	if err != nil {
 		return err
 	}
-	raw, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	raw, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.options.DispatchAddress)
 	if err != nil {
 		return fmt.Errorf("listen for runners: %w", err)
 	}
-	l.hub.Listening(time.Now())
-	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, Records: l.records, TLS: conf, Log: l.log}
+	hub := r.memory.Hub
+	hub.Listening(time.Now())
+	server := &dispatch.Server{Hub: hub, Authenticate: r.identity.CheckToken, Records: r.records, TLS: conf, Log: r.log.WithName("dispatch")}
 	return server.Serve(ctx, raw)
 }

@@ -124,7 +124,7 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 
 // Validate says what is missing or can't be.
 func (o *Options) Validate() error {
-	_, err := o.dispatchPort()
+	_, err := portOf("--dispatch-address", o.DispatchAddress)
 	wrong := []error{err, o.checkPprof()}
 	check := func(isGood bool, format string, args ...any) {
 		if !isGood {
@@ -172,10 +172,6 @@ func (o *Options) checkPprof() error {
 		return fmt.Errorf("--pprof-address %q must be on a loopback address, e.g. 127.0.0.1:6060", o.PprofAddress)
 	}
 	return nil
-}
-
-func (o *Options) dispatchPort() (int32, error) {
-	return portOf("--dispatch-address", o.DispatchAddress)
 }
 
 // portOf is the port of an address that a flag gives.

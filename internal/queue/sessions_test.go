@@ -36,6 +36,10 @@ func handedIn(q *SessionQueue, call types.NamespacedName, uid types.UID) types.U
 	return at.HandedIn
 }
 
+func queuedAt(uid string, sequence int64) *queuedCall {
+	return &queuedCall{Place: Place{Position: Position{UID: types.UID(uid), Sequence: sequence}}}
+}
+
 func waitingIn(q *SessionQueue) (n int) {
 	for _, waiting := range q.Waiting() {
 		n += waiting
@@ -158,7 +162,7 @@ func TestTurnsAgreeWithAModel(t *testing.T) {
 				model = slices.Delete(model, at, at+1)
 			}
 			slices.SortFunc(model, func(a, b place) int {
-				return comparePositions(&queuedCall{Position: Position{UID: types.UID(a.name), Sequence: a.sequence}}, &queuedCall{Position: Position{UID: types.UID(b.name), Sequence: b.sequence}})
+				return comparePositions(queuedAt(a.name, a.sequence), queuedAt(b.name, b.sequence))
 			})
 			for i, p := range model {
 				if got := ahead(q, named(p.name)); got != i {

@@ -53,45 +53,31 @@ var (
 // Validate says what is missing or can't be.
 func (o *Options) Validate() error {
 	var wrong []error
-	if _, err := semver.StrictNewVersion(strings.TrimPrefix(o.Version, "v")); err != nil || !strings.HasPrefix(o.Version, "v") {
-		wrong = append(wrong, fmt.Errorf("version %q: say a semantic version with a v, as in v1.2.3", o.Version))
-	}
-	if strings.Contains(o.Version, "+") {
-		wrong = append(wrong, fmt.Errorf("version %q: an image's tag can't have build metadata (+...)", o.Version))
-	}
-	if _, err := name.NewRepository(o.image("manager"), name.StrictValidation); err != nil || !registryPattern.MatchString(o.Registry) {
-		wrong = append(wrong, fmt.Errorf("registry %q: say where the images will be pulled from, as in registry.example.com/team", o.Registry))
-	}
-	if !commitPattern.MatchString(o.Commit) {
-		wrong = append(wrong, fmt.Errorf("commit %q: say the hash of the commit", o.Commit))
-	}
-	if len(o.Architectures) == 0 {
-		wrong = append(wrong, errors.New("no architectures: say amd64, arm64 or both"))
-	}
-	for _, arch := range o.Architectures {
-		if !slices.Contains(architectures, arch) {
-			wrong = append(wrong, fmt.Errorf("architecture %q: the runner's filter of system calls knows %v", arch, architectures))
+	check := func(isGood bool, format string, args ...any) {
+		if !isGood {
+			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
+	}
+	_, err := semver.StrictNewVersion(strings.TrimPrefix(o.Version, "v"))
+	check(err == nil && strings.HasPrefix(o.Version, "v"), "version %q: say a semantic version with a v, as in v1.2.3", o.Version)
+	check(!strings.Contains(o.Version, "+"), "version %q: an image's tag can't have build metadata (+...)", o.Version)
+	_, err = name.NewRepository(o.image("manager"), name.StrictValidation)
+	check(err == nil && registryPattern.MatchString(o.Registry),
+		"registry %q: say where the images will be pulled from, as in registry.example.com/team", o.Registry)
+	check(commitPattern.MatchString(o.Commit), "commit %q: say the hash of the commit", o.Commit)
+	check(len(o.Architectures) > 0, "no architectures: say amd64, arm64 or both")
+	for _, arch := range o.Architectures {
+		check(slices.Contains(architectures, arch), "architecture %q: the runner's filter of system calls knows %v", arch, architectures)
 	}
 	for _, platform := range o.PluginPlatforms {
-		if !platformPattern.MatchString(platform) {
-			wrong = append(wrong, fmt.Errorf("platform %q: say it as in linux/amd64", platform))
-		}
+		check(platformPattern.MatchString(platform), "platform %q: say it as in linux/amd64", platform)
 	}
 	for _, language := range o.Clients {
-		if !slices.Contains(languages, language) {
-			wrong = append(wrong, fmt.Errorf("client %q: there are clients for %v", language, languages))
-		}
+		check(slices.Contains(languages, language), "client %q: there are clients for %v", language, languages)
 	}
-	if o.DownloadURL != "" && !strings.HasPrefix(o.DownloadURL, "https://") {
-		wrong = append(wrong, fmt.Errorf("download address %q: krew takes https:// only", o.DownloadURL))
-	}
-	if !docsPattern.MatchString(o.DocsURL) {
-		wrong = append(wrong, fmt.Errorf("address of the documentation %q: say it as in https://example.com/docs", o.DocsURL))
-	}
-	if o.Out == "" || o.Source == "" {
-		wrong = append(wrong, errors.New("say the folder of the checkout and the folder to write"))
-	}
+	check(o.DownloadURL == "" || strings.HasPrefix(o.DownloadURL, "https://"), "download address %q: krew takes https:// only", o.DownloadURL)
+	check(docsPattern.MatchString(o.DocsURL), "address of the documentation %q: say it as in https://example.com/docs", o.DocsURL)
+	check(o.Out != "" && o.Source != "", "say the folder of the checkout and the folder to write")
 	return errors.Join(wrong...)
 }
 

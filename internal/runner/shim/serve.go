@@ -61,6 +61,9 @@ func serve() error {
 	KeepSmall()
 	// Only the pool ends a shim, and only the first process is told that the pod ends.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
 	conn, err := unixConn(kernel.ControlFD)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	running, err := os.ReadFile(s.guard.path("running"))
-	fmt.Println(s.guard.folder, strings.Join(strings.Fields(string(running)), " "), err)
+	etcd, server, err := s.Processes()
+	fmt.Println(s.guard.folder, etcd, server, err)
 	panic("a test fails badly")
 }
 

@@ -6,17 +6,14 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"toolcall.dev/operator/internal/testing/built"
 )
 
-// root is the project's folder, which the working folder is in.
+// root is the project's folder; empty, which is the working folder, where there is none.
 var root = sync.OnceValue(func() string {
-	dir, err := os.Getwd()
-	for ; err == nil; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-	}
-	return "."
+	dir, _ := built.Root()
+	return dir
 })
 
 // Path is that of a file or folder of the project.

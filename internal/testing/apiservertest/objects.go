@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -76,6 +77,26 @@ func (s *Server) AsOperator() *rest.Config {
 		UserName: OperatorUser, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + OperatorNamespace, "system:authenticated"},
 	}
 	return config
+}
+
+// Find reads an object into an empty one, and says whether it is there.
+func Find[T client.Object](t testing.TB, from client.Reader, key client.ObjectKey, into T) (T, bool) {
+	t.Helper()
+	err := from.Get(context.Background(), key, into)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatalf("read %T %s: %v", into, key, err)
+	}
+	return into, err == nil
+}
+
+// Read reads an object that has to be there.
+func Read[T client.Object](t testing.TB, from client.Reader, key client.ObjectKey, into T) T {
+	t.Helper()
+	object, found := Find(t, from, key, into)
+	if !found {
+		t.Fatalf("there is no %T %s", into, key)
+	}
+	return object
 }
 
 // NewAccount creates a ServiceAccount with permissions, and returns a token for it.
@@ -182,20 +203,16 @@ func Unstamp(t testing.TB, admin client.Client, namespace string) {
 
 // awaitProbes creates a call and a session, as dry runs, until what becomes of both is right.
 func awaitProbes(admin client.Client, namespace string, check func(client.Object, error) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
+	var wrong error
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		named := metav1.ObjectMeta{Namespace: namespace, Name: "probe"}
 		call := &v1alpha1.ToolCall{ObjectMeta: named, Spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}}}
 		session := &v1alpha1.ToolSession{ObjectMeta: named}
-		err := errors.Join(check(call, admin.Create(ctx, call, client.DryRunAll)), check(session, admin.Create(ctx, session, client.DryRunAll)))
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the admission policies are not in force: %w", err)
-		case <-time.After(50 * time.Millisecond):
-		}
+		wrong = errors.Join(check(call, admin.Create(ctx, call, client.DryRunAll)), check(session, admin.Create(ctx, session, client.DryRunAll)))
+		return wrong == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the admission policies are not in force: %w", wrong)
 	}
+	return nil
 }

@@ -168,6 +168,18 @@ func (s *Server) KubeconfigOf(user string, groups ...string) ([]byte, error) {
 	return made.KubeConfig()
 }
 
+// Processes are the ids of etcd and of the API server.
+func (s *Server) Processes() (etcd, server int, err error) {
+	running, err := os.ReadFile(s.guard.path("running"))
+	if err == nil {
+		_, err = fmt.Sscan(string(running), &etcd, &server)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("find the processes of the API server: %w", err)
+	}
+	return etcd, server, nil
+}
+
 // Command is the API server's own kubectl, as the administrator.
 func (s *Server) Command(args ...string) *exec.Cmd {
 	return exec.Command(s.program("kubectl"), append([]string{"--kubeconfig", s.Kubeconfig}, args...)...)

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,14 +18,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -52,7 +55,8 @@ type API struct {
 	*Streams
 	config   *rest.Config
 	identity *dispatch.Identity
-	door     *door
+	// listener outlives the servers behind it, so that the API server never finds it closed: it would wait long until it tries again.
+	listener *net.TCPListener
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -146,7 +150,7 @@ func Suite(outputs **API, setup func(*apiservertest.Server) error) *apiservertes
 func Start(config *rest.Config) (*API, error) {
 	a := &API{Streams: NewStreams(), config: config}
 	var err error
-	if a.door, err = newDoor(); err != nil {
+	if a.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, err
 	}
 	if a.identity, err = dispatch.NewIdentity(time.Now()); err != nil {
@@ -172,9 +176,7 @@ func (a *API) Restart() error {
 // Stop ends the server.
 func (a *API) Stop() error {
 	a.stop()
-	err := <-a.ended
-	a.door.close()
-	return err
+	return errors.Join(<-a.ended, a.listener.Close())
 }
 
 func (a *API) serve() error {
@@ -195,7 +197,16 @@ func (a *API) serve() error {
 	if err != nil {
 		return err
 	}
-	listener := a.door.listen()
+	file, err := a.listener.File()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// Closing this one leaves the address open.
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop, a.ended = stop, make(chan error, 1)
 	ended := a.ended
@@ -225,31 +236,22 @@ func (a *API) register() error {
 	if err != nil {
 		return err
 	}
-	_, text, err := net.SplitHostPort(a.door.Addr().String())
-	if err != nil {
-		return err
-	}
-	port, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return err
-	}
+	port := int64(a.listener.Addr().(*net.TCPAddr).Port)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
 	if err := admin.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.identity.Authority().Raw})
 	registration := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": subresources.APIServiceName},
 		"spec": map[string]any{
 			"group": subresources.GroupVersion.Group, "version": subresources.GroupVersion.Version,
 			"groupPriorityMinimum": int64(100), "versionPriority": int64(100),
-			"service": map[string]any{"namespace": system, "name": service, "port": port},
+			"service":  map[string]any{"namespace": system, "name": service, "port": port},
+			"caBundle": base64.StdEncoding.EncodeToString(authority),
 		},
 	}}
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.identity.Authority().Raw})
-	if err := unstructured.SetNestedField(registration.Object, encode(authority), "spec", "caBundle"); err != nil {
-		return err
-	}
 	external := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: service},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
@@ -262,20 +264,25 @@ func (a *API) register() error {
 
 // awaitAvailable waits until the API server passes requests on.
 func awaitAvailable(ctx context.Context, admin client.Client, registration *unstructured.Unstructured) error {
-	for {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(registration), registration); err != nil {
-			return err
-		}
-		conditions, _, _ := unstructured.NestedSlice(registration.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Available" && c["status"] == "True" {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the APIService isn't available: %v", conditions)
-		case <-time.After(50 * time.Millisecond):
-		}
+	var conditions []any
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(registration), registration)
+		conditions, _, _ = unstructured.NestedSlice(registration.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			of, ok := c.(map[string]any)
+			return ok && of["type"] == "Available" && of["status"] == "True"
+		}), err
+	})
+	if err != nil {
+		return fmt.Errorf("the APIService isn't available: %w: %v", err, conditions)
+	}
+	return nil
+}
+
+// Leaks are goroutines that a stopped server of k8s.io/apiserver leaves, and not what it serves.
+func Leaks() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
 	}
 }

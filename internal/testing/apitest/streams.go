@@ -3,7 +3,6 @@ package apitest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -181,5 +180,3 @@ func (r *reader) Wait(ctx context.Context, n int64) error {
 		}
 	}
 }
-
-func encode(p []byte) string { return base64.StdEncoding.EncodeToString(p) }

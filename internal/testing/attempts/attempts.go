@@ -5,6 +5,7 @@
 package attempts
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 )
@@ -128,15 +129,10 @@ func (g *generator) spell() string {
 	path := g.Dir + "/" + name
 	parent := g.Dir[strings.LastIndexByte(g.Dir, '/'):]
 	return g.one([]string{
-		name, path, `\` + name, `"` + name + `"`, name[:1] + `""` + name[1:], "$'\\x" + hex(name[0]) + name[1:] + "'",
+		name, path, `\` + name, `"` + name + `"`, name[:1] + `""` + name[1:], fmt.Sprintf(`$'\x%02x%s'`, name[0], name[1:]),
 		g.Dir + "/.." + parent + "/" + name, "/proc/self/root" + path, g.Dir + "/" + name[:len(name)-1] + "?", `"$(echo ` + name + `)"`,
 		"{" + name + ",}", "${z:-" + path + "}", g.Dir + "/./" + name, name[:1] + "\\\n" + name[1:],
 	})
-}
-
-func hex(b byte) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
 // soup puts tokens after one another: it finds what no grammar thinks of.

@@ -23,7 +23,7 @@ func NodeModules(name string) (string, error) {
 }
 
 func find(elem ...string) (string, error) {
-	root, err := projectRoot()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
@@ -34,8 +34,8 @@ func find(elem ...string) (string, error) {
 	return path, nil
 }
 
-// projectRoot looks upward for the folder of the project's go.mod; a test begins in its package's folder.
-func projectRoot() (string, error) {
+// Root looks upward for the folder of the project's go.mod; a test begins in its package's folder.
+func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the project's folder: %w", err)

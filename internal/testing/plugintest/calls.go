@@ -14,6 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/testing/apitest"
 )
 
@@ -21,28 +22,65 @@ import (
 // returns.
 func (f *Fixture) Operate(decide func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus) {
 	f.T.Helper()
+	follow(f, &v1alpha1.ToolCallList{}, func(call *v1alpha1.ToolCall) bool {
+		if call.Status.Phase.Terminal() {
+			return false
+		}
+		status := decide(call)
+		if status != nil {
+			call.Status = *status
+		}
+		return status != nil
+	})
+}
+
+// follow passes each new or changed object of the namespace to change, and writes its status if change says so.
+func follow[T interface {
+	client.Object
+	DeepCopy() T
+}](f *Fixture, list client.ObjectList, change func(T) bool) {
+	f.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	watching, err := f.Client.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(f.Namespace))
+	watching, err := f.Client.Watch(ctx, list, client.InNamespace(f.Namespace))
 	if err != nil {
 		f.T.Fatal(err)
 	}
 	var done sync.WaitGroup
 	done.Go(func() {
 		for event := range watching.ResultChan() {
-			call, ok := event.Object.(*v1alpha1.ToolCall)
-			if !ok || event.Type == watch.Deleted || call.Status.Phase.Terminal() {
+			object, ok := event.Object.(T)
+			if !ok || event.Type == watch.Deleted {
 				continue
 			}
-			if status := decide(call); status != nil {
-				before := call.DeepCopy()
-				call.Status = *status
-				if err := f.Client.Status().Patch(ctx, call, client.MergeFrom(before)); err != nil && ctx.Err() == nil {
-					f.T.Errorf("write the status of %s: %v", call.Name, err)
-				}
+			before := object.DeepCopy()
+			if !change(object) {
+				continue
+			}
+			if err := f.Client.Status().Patch(ctx, object, client.MergeFrom(before)); err != nil && ctx.Err() == nil {
+				f.T.Errorf("write the status of %s: %v", object.GetName(), err)
 			}
 		}
 	})
 	f.T.Cleanup(func() { cancel(); watching.Stop(); done.Wait() })
+}
+
+// setStatus reads an object of the namespace, and writes what change makes of its status.
+func setStatus[T interface {
+	client.Object
+	DeepCopy() T
+}](f *Fixture, name string, object T, change func(T)) {
+	f.T.Helper()
+	read(f, name, object)
+	before := object.DeepCopy()
+	change(object)
+	if err := f.Client.Status().Patch(f.T.Context(), object, client.MergeFrom(before)); err != nil {
+		f.T.Fatal(err)
+	}
+}
+
+func read[T client.Object](f *Fixture, name string, into T) T {
+	f.T.Helper()
+	return apiservertest.Read(f.T, f.Client, client.ObjectKey{Namespace: f.Namespace, Name: name}, into)
 }
 
 // Finished returns a status as the end of a call.
@@ -74,11 +112,7 @@ func Running(pod string) *v1alpha1.ToolCallStatus {
 // Call reads a call.
 func (f *Fixture) Call(name string) *v1alpha1.ToolCall {
 	f.T.Helper()
-	call := &v1alpha1.ToolCall{}
-	if err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, call); err != nil {
-		f.T.Fatal(err)
-	}
-	return call
+	return read(f, name, &v1alpha1.ToolCall{})
 }
 
 // ExpectText compares what was printed, line by line, without trailing spaces.
@@ -112,11 +146,7 @@ func (f *Fixture) Detached(name string) {
 // SetRunning writes what the operator writes when a pod runs the call.
 func (f *Fixture) SetRunning(name, pod string) {
 	f.T.Helper()
-	call := f.Call(name)
-	call.Status = *Running(pod)
-	if err := f.Client.Status().Update(f.T.Context(), call); err != nil {
-		f.T.Fatal(err)
-	}
+	setStatus(f, name, &v1alpha1.ToolCall{}, func(call *v1alpha1.ToolCall) { call.Status = *Running(pod) })
 }
 
 // Writing has a call write to standard output, and returns the stream.

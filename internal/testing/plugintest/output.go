@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 func SortedFields(text string) string {
@@ -47,8 +45,4 @@ func Rows(out string) map[string]string {
 		}
 	}
 	return all
-}
-
-func StreamsTo(out io.Writer) genericiooptions.IOStreams {
-	return genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
 }

@@ -1,12 +1,7 @@
 package plugintest
 
 import (
-	"context"
-	"sync"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -25,23 +20,16 @@ func (f *Fixture) Session(name string, change ...func(*v1alpha1.ToolSession)) *v
 // GetSession reads a session.
 func (f *Fixture) GetSession(name string) *v1alpha1.ToolSession {
 	f.T.Helper()
-	s := &v1alpha1.ToolSession{}
-	if err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, s); err != nil {
-		f.T.Fatal(err)
-	}
-	return s
+	return read(f, name, &v1alpha1.ToolSession{})
 }
 
 // SetSession writes a session's status, as the operator does.
 func (f *Fixture) SetSession(name string, change func(*v1alpha1.ToolSession)) {
 	f.T.Helper()
-	s := f.GetSession(name)
-	before := s.DeepCopy()
-	change(s)
-	s.Status.ObservedGeneration = s.Generation
-	if err := f.Client.Status().Patch(f.T.Context(), s, client.MergeFrom(before)); err != nil {
-		f.T.Fatal(err)
-	}
+	setStatus(f, name, &v1alpha1.ToolSession{}, func(s *v1alpha1.ToolSession) {
+		change(s)
+		s.Status.ObservedGeneration = s.Generation
+	})
 }
 
 // InPhase writes a phase.
@@ -66,29 +54,11 @@ func OnVolume(s *v1alpha1.ToolSession) {
 // decide says so, as made from the spec that decide saw.
 func (f *Fixture) OperateSessions(decide func(s *v1alpha1.ToolSession) bool) {
 	f.T.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	watching, err := f.Client.Watch(ctx, &v1alpha1.ToolSessionList{}, client.InNamespace(f.Namespace))
-	if err != nil {
-		f.T.Fatal(err)
-	}
-	var done sync.WaitGroup
-	done.Go(func() {
-		for event := range watching.ResultChan() {
-			s, ok := event.Object.(*v1alpha1.ToolSession)
-			if !ok || event.Type == watch.Deleted {
-				continue
-			}
-			before := s.DeepCopy()
-			if !decide(s) {
-				continue
-			}
-			s.Status.ObservedGeneration = s.Generation
-			if err := f.Client.Status().Patch(ctx, s, client.MergeFrom(before)); err != nil && ctx.Err() == nil {
-				f.T.Errorf("write the status of %s: %v", s.Name, err)
-			}
-		}
+	follow(f, &v1alpha1.ToolSessionList{}, func(s *v1alpha1.ToolSession) bool {
+		isChanged := decide(s)
+		s.Status.ObservedGeneration = s.Generation
+		return isChanged
 	})
-	f.T.Cleanup(func() { cancel(); watching.Stop(); done.Wait() })
 }
 
 // ObeySessions does at once what each session's spec asks for.

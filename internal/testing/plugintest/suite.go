@@ -216,10 +216,7 @@ func (f *Fixture) As(user string) func(args ...string) Printed {
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	path := filepath.Join(f.T.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, config, 0o600); err != nil {
-		f.T.Fatal(err)
-	}
+	path := kubeconfigFile(f.T, string(config))
 	return func(args ...string) Printed {
 		out, errs, code := CommandAt(path, append([]string{"-n", f.Namespace}, args...)...)
 		return Printed{out, errs, code}
@@ -229,16 +226,7 @@ func (f *Fixture) As(user string) func(args ...string) Printed {
 // End finishes a call, as the operator does.
 func (f *Fixture) End(name string, status v1alpha1.ToolCallStatus) {
 	f.T.Helper()
-	call := &v1alpha1.ToolCall{}
-	if err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, call); err != nil {
-		f.T.Fatal(err)
-	}
-	before := call.DeepCopy()
-	call.Status = status
-	meta.SetStatusCondition(&call.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: status.Reason})
-	if err := f.Client.Status().Patch(f.T.Context(), call, client.MergeFrom(before)); err != nil {
-		f.T.Fatal(err)
-	}
+	setStatus(f, name, &v1alpha1.ToolCall{}, func(call *v1alpha1.ToolCall) { call.Status = *Finished(status) })
 }
 
 // Expect expects an exit code and parts of what was printed, with any white space.
@@ -277,10 +265,14 @@ func (f *Fixture) Proxied(change func(w http.ResponseWriter, r *http.Request, ne
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { change(w, r, proxy) }))
 	f.T.Cleanup(server.Close)
-	name := filepath.Join(f.T.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: "%s"}}], contexts: [{name: c, context: {cluster: k}}]}`, server.URL)
+	return kubeconfigFile(f.T, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: "%s"}}], contexts: [{name: c, context: {cluster: k}}]}`, server.URL))
+}
+
+func kubeconfigFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		f.T.Fatal(err)
+		t.Fatal(err)
 	}
 	return name
 }
@@ -305,13 +297,8 @@ func Completions(t *testing.T, kubeconfig, namespace string, words ...string) st
 // Offline returns a kubeconfig of a cluster that doesn't exist.
 func Offline(t *testing.T) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "kubeconfig")
-	const config = `{apiVersion: v1, kind: Config, current-context: c,
-clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: k, namespace: agents}}]}`
-	if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return kubeconfigFile(t, `{apiVersion: v1, kind: Config, current-context: c,
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: k, namespace: agents}}]}`)
 }
 
 // Run runs a command line and returns what it printed and its exit code.
@@ -342,23 +329,16 @@ func (f *Fixture) Eventually(what string, holds func() bool) {
 // ReadEnvironment reads an environment.
 func (f *Fixture) ReadEnvironment(name string) *v1alpha1.ExecutionEnvironment {
 	f.T.Helper()
-	env := &v1alpha1.ExecutionEnvironment{}
-	if err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, env); err != nil {
-		f.T.Fatal(err)
-	}
-	return env
+	return read(f, name, &v1alpha1.ExecutionEnvironment{})
 }
 
 // SetReady writes what the operator writes about an environment.
 func (f *Fixture) SetReady(name string, status metav1.ConditionStatus, reason string, warm *v1alpha1.WarmStatus) {
 	f.T.Helper()
-	env := f.ReadEnvironment(name)
-	before := env.DeepCopy()
-	env.Status.Warm = warm
-	meta.SetStatusCondition(&env.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason})
-	if err := f.Client.Status().Patch(f.T.Context(), env, client.MergeFrom(before)); err != nil {
-		f.T.Fatal(err)
-	}
+	setStatus(f, name, &v1alpha1.ExecutionEnvironment{}, func(env *v1alpha1.ExecutionEnvironment) {
+		env.Status.Warm = warm
+		meta.SetStatusCondition(&env.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason})
+	})
 }
 
 func ResourceOf(size string) resource.Quantity { return resource.MustParse(size) }

@@ -19,20 +19,8 @@ import (
 	"toolcall.dev/operator/test/bench/measure"
 )
 
-// Parts of a run, in order.
-const (
-	partRounds    = "rounds"
-	partHeld      = "held"
-	partBursts    = "bursts"
-	partRates     = "rates"
-	partSessions  = "sessions"
-	partSustained = "sustained"
-	partResume    = "resume"
-	partFiles     = "files"
-	partOutput    = "output"
-	partTransfer  = "transfer"
-	partApprovals = "approvals"
-)
+// partRounds is the part whose cold calls are judged.
+const partRounds = "rounds"
 
 // Command is the benchmark's command calls.
 type Command struct {
@@ -47,9 +35,7 @@ type Command struct {
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
-	c.Options.AddFlags(fs, "bin/bench.json",
-		partRounds, partHeld, partBursts, partRates, partSessions, partSustained, partResume, partFiles, partOutput, partTransfer,
-		partApprovals)
+	c.Options.AddFlags(fs, "bin/bench.json", parts(nil))
 	fs.IntVar(&c.rounds, "n", 10, "rounds of each part")
 	fs.StringVar(&c.image, "image", "toolcall.dev/tools:dev",
 		"image that all run in; it must have true, sleep, cat, tar and python3 in its PATH")
@@ -62,6 +48,23 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
 	return &c.Options
 }
 
+// parts are those of a run, in order; with nil for their names alone.
+func parts(r *bench) []measure.Part {
+	of := func(name string, do func(p *part, ctx context.Context) error) measure.Part {
+		return measure.Part{Name: name, Measure: func(ctx context.Context) (err error) {
+			p := &part{bench: r, name: name}
+			defer func() { err = p.end(ctx, err) }()
+			return do(p, ctx)
+		}}
+	}
+	return []measure.Part{
+		of(partRounds, (*part).measureRounds), of("held", (*part).measureHeld), of("bursts", (*part).measureBursts),
+		of("rates", (*part).measureRates), of("sessions", (*part).measureSessions), of("sustained", (*part).measureSustained),
+		of("resume", (*part).measureResumes), of("files", (*part).measureFiles), of("output", (*part).measureOutput),
+		of("transfer", (*part).measureTransfer), of("approvals", (*part).measureApprovals),
+	}
+}
+
 // Measure runs the parts that were asked for, on the cluster of kubectl.
 func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
 	r, err := newBench(c, report)
@@ -71,18 +74,7 @@ func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
 	if err := r.describe(ctx); err != nil {
 		return err
 	}
-	of := func(name string, do func(p *part, ctx context.Context) error) measure.Part {
-		return measure.Part{Name: name, Measure: func(ctx context.Context) (err error) {
-			p := &part{bench: r, name: name}
-			defer func() { err = p.end(ctx, err) }()
-			return do(p, ctx)
-		}}
-	}
-	err = c.Options.Measure(ctx, report, of(partRounds, (*part).measureRounds), of(partHeld, (*part).measureHeld),
-		of(partBursts, (*part).measureBursts), of(partRates, (*part).measureRates), of(partSessions, (*part).measureSessions),
-		of(partSustained, (*part).measureSustained), of(partResume, (*part).measureResumes), of(partFiles, (*part).measureFiles),
-		of(partOutput, (*part).measureOutput), of(partTransfer, (*part).measureTransfer),
-		of(partApprovals, (*part).measureApprovals))
+	err = c.Options.Measure(ctx, report, parts(r))
 	c.judge(report)
 	return err
 }

@@ -63,7 +63,7 @@ func (p *part) newFloor(ctx context.Context) (*floor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.awaitInForce(ctx); err != nil {
+	if err := cluster.AwaitStamp(ctx, f.client, f.namespace); err != nil {
 		return nil, err
 	}
 	if f.Floor, err = cluster.StartFloor(ctx, f.client, other, r.namespace); err != nil {
@@ -85,15 +85,6 @@ func (f *floor) clear(ctx context.Context) error {
 		return fmt.Errorf("delete the calls of the floor: %w", err)
 	}
 	return nil
-}
-
-// awaitInForce waits until the copy is served, and until policies stamp the creator of a call.
-func (f *floor) awaitInForce(ctx context.Context) error {
-	return cluster.Eventually(ctx, "the floor's kind to be served", func(ctx context.Context) (bool, error) {
-		probe := cluster.NewCall(f.namespace, "probe")
-		err := f.client.Create(ctx, probe, client.DryRunAll)
-		return err == nil && probe.Spec.RequestedBy != nil, nil
-	})
 }
 
 // schemeOfCopy has the Go types of a call under another group.

@@ -110,10 +110,7 @@ func (p *part) track(ctx context.Context, namespace string, list client.ObjectLi
 	if err != nil {
 		return nil, err
 	}
-	p.stops = append(p.stops, func() error {
-		t.Stop()
-		return nil
-	})
+	p.stops = append(p.stops, t.Stop)
 	return t, nil
 }
 
@@ -126,11 +123,12 @@ func (o *producer) make(name string) client.Object {
 }
 
 // run creates the object of that name, and sees its end.
-func (o *producer) run(ctx context.Context, name string) error { return o.runBy(ctx, o.make(name)) }
+func (o *producer) run(ctx context.Context, name string) error {
+	return o.count(o.tracker.Run(ctx, o.make(name)))
+}
 
-// runBy creates an object, and sees the end of what has its name: itself, or the call that it lets run.
-func (o *producer) runBy(ctx context.Context, start client.Object) error {
-	ended, err := o.tracker.Run(ctx, start)
+// count counts an object that has ended, unless there is an error.
+func (o *producer) count(ended client.Object, err error) error {
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,20 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// TrackAsApprover lets a user other than the creator of a namespace's calls approve them, and opens a watch of the calls as that user.
-// What its Run creates, that user creates.
-func TrackAsApprover(ctx context.Context, conf *rest.Config, c client.Client, namespace string) (t *Tracker, err error) {
+// Approver is a user other than the creator of a namespace's calls, who approves them one at a time. Its tracker creates what it
+// approves with, and sees the ends of the calls.
+type Approver struct {
+	*Tracker
+	// creator creates the calls.
+	creator   client.Client
+	namespace string
+	// asked is how many calls were created, approval is for the last of them, which waits for it.
+	asked    int
+	approval *v1alpha1.ToolCallApproval
+}
+
+// NewApprover lets a user approve a namespace's calls.
+func NewApprover(ctx context.Context, conf *rest.Config, c client.Client, namespace string) (*Approver, error) {
 	conf = rest.CopyConfig(conf)
 	conf.Impersonate = rest.ImpersonationConfig{UserName: namespace + "-approver"}
 	as, err := Connect(conf)
@@ -30,24 +41,25 @@ func TrackAsApprover(ctx context.Context, conf *rest.Config, c client.Client, na
 	if err != nil {
 		return nil, err
 	}
+	a := &Approver{creator: c, namespace: namespace}
 	// The API server knows the binding a moment later. The watch outlives the wait for it.
-	err = Eventually(ctx, "the approver's rights", func(context.Context) (bool, error) {
-		if t, err = TrackCalls(ctx, as, namespace); apierrors.IsForbidden(err) {
+	return a, Eventually(ctx, "the approver's rights", func(context.Context) (bool, error) {
+		if a.Tracker, err = TrackCalls(ctx, as, namespace); apierrors.IsForbidden(err) {
 			return false, nil
 		}
 		return err == nil, err
 	})
-	return t, err
 }
 
-// AskForApproval creates a call, waits until it asks for an approval, and returns one for it. That has the call's name, by which a
-// tracker knows whose end is waited for.
-func AskForApproval(ctx context.Context, c client.Client, call *v1alpha1.ToolCall) (*v1alpha1.ToolCallApproval, error) {
-	if err := Create(ctx, c, call); err != nil {
-		return nil, err
+// Ask creates the next call, and waits until it asks for an approval. It has no pod meanwhile.
+func (a *Approver) Ask(ctx context.Context) error {
+	call := NewCall(a.namespace, fmt.Sprintf("asks-%06d", a.asked))
+	a.asked++
+	if err := Create(ctx, a.creator, call); err != nil {
+		return err
 	}
 	err := Eventually(ctx, "call "+call.Name+" to ask for approval", func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(call), call); err != nil {
+		if err := a.creator.Get(ctx, client.ObjectKeyFromObject(call), call); err != nil {
 			return false, err
 		}
 		if call.Status.Phase.Terminal() {
@@ -55,12 +67,16 @@ func AskForApproval(ctx context.Context, c client.Client, call *v1alpha1.ToolCal
 		}
 		return call.AwaitsApproval(), nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		a.approval = approvalOf(call)
 	}
-	return approvalOf(call), nil
+	return err
 }
 
+// Approve approves that call, and returns it as it ended.
+func (a *Approver) Approve(ctx context.Context) (client.Object, error) { return a.Run(ctx, a.approval) }
+
+// approvalOf has the call's name, by which the tracker knows whose end is waited for.
 func approvalOf(call *v1alpha1.ToolCall) *v1alpha1.ToolCallApproval {
 	return &v1alpha1.ToolCallApproval{
 		ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: call.Name},

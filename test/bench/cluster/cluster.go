@@ -5,7 +5,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -13,11 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 const (
@@ -29,11 +27,7 @@ const (
 
 // Connect makes a client for the kinds of Kubernetes and of this project.
 func Connect(conf *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("build the scheme: %w", err)
-	}
-	return ConnectFor(conf, scheme)
+	return ConnectFor(conf, apiservertest.Scheme())
 }
 
 // ConnectFor makes a client for the kinds of a scheme. It has no limit on requests, since waiting for one would be

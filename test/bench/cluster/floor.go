@@ -42,17 +42,14 @@ func StartFloor(ctx context.Context, c, other client.WithWatch, namespace string
 		return nil, err
 	}
 	if f.Tracker, err = TrackCalls(ctx, c, namespace); err != nil {
-		f.follower.Stop()
-		return nil, errors.Join(err, f.answering.Wait())
+		return nil, errors.Join(err, f.follower.Stop(), f.answering.Wait())
 	}
 	return f, nil
 }
 
-// Stop ends both clients, and says what failed first.
+// Stop ends both clients, and says what failed.
 func (f *Floor) Stop() error {
-	f.Tracker.Stop()
-	f.follower.Stop()
-	return f.answering.Wait()
+	return errors.Join(f.Tracker.Stop(), f.follower.Stop(), f.answering.Wait())
 }
 
 // Filler is text of so many bytes.

@@ -56,6 +56,15 @@ func NewCall(namespace, name string) *v1alpha1.ToolCall {
 	}
 }
 
+// AwaitStamp waits until calls are served in a namespace, and until admission stamps their creator.
+func AwaitStamp(ctx context.Context, c client.Client, namespace string) error {
+	return Eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
+		probe := NewCall(namespace, "probe")
+		err := c.Create(ctx, probe, client.DryRunAll)
+		return err == nil && probe.Spec.RequestedBy != nil, nil
+	})
+}
+
 // NewSession is a session in a namespace with an environment, which nothing ends but the benchmark.
 func NewSession(namespace, name string, concurrent int) *v1alpha1.ToolSession {
 	return &v1alpha1.ToolSession{

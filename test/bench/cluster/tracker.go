@@ -38,14 +38,11 @@ func Track(ctx context.Context, c client.WithWatch, namespace string, list clien
 	t := &Tracker{client: c, done: done, waiting: map[string]*waiting{}}
 	var err error
 	t.follower, err = follow.Start(ctx, c, list, namespace, t.take)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return t, err
 }
 
-// Stop ends the watch.
-func (t *Tracker) Stop() { t.follower.Stop() }
+// Stop ends the watch, and says why it had ended before.
+func (t *Tracker) Stop() error { return t.follower.Stop() }
 
 // Run creates an object, waits until its end is seen, and returns it as it was then.
 func (t *Tracker) Run(ctx context.Context, o client.Object) (client.Object, error) {
@@ -63,7 +60,7 @@ func (t *Tracker) Run(ctx context.Context, o client.Object) (client.Object, erro
 		}
 		return w.object, nil
 	case <-t.follower.Done():
-		return nil, fmt.Errorf("the watch ended before the end of %s was seen: %w", name, cmp.Or(t.follower.Err(), context.Canceled))
+		return nil, fmt.Errorf("the watch ended before the end of %s was seen: %w", name, cmp.Or(t.Stop(), context.Canceled))
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the end of %s: %w", name, ctx.Err())
 	}

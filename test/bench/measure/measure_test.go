@@ -230,7 +230,7 @@ func TestPartsAreChosen(t *testing.T) {
 	var o Options
 	usage, fs := new(strings.Builder), flag.NewFlagSet("test", flag.ContinueOnError)
 	fs.SetOutput(usage)
-	o.AddFlags(fs, "out.json", "a", "b", "c")
+	o.AddFlags(fs, "out.json", []Part{{Name: "a"}, {Name: "b"}, {Name: "c"}})
 	if !slices.Equal(o.Only, []string{"a", "b", "c"}) {
 		t.Errorf("got %+v", o)
 	}
@@ -256,7 +256,9 @@ func TestPartsRunInTheirOwnOrderAndAFailureCostsNoOtherItsFigures(t *testing.T) 
 	}
 	r, nothing := NewReport("", new(strings.Builder)), func() {}
 	o := Options{Only: []string{"d", "c", "b", "a"}}
-	err := o.Measure(ctx, r, part("a", nil, nothing), part("left out", nil, nothing), part("b", errors.New("broken"), nothing), part("c", nil, cancel), part("d", nil, nothing))
+	err := o.Measure(ctx, r, []Part{
+		part("a", nil, nothing), part("left out", nil, nothing), part("b", errors.New("broken"), nothing), part("c", nil, cancel), part("d", nil, nothing),
+	})
 	if !errors.Is(err, context.Canceled) || !slices.Equal(ran, []string{"a", "b", "c"}) || r.Failed["b"] != "broken" {
 		t.Errorf("ran %v: %v, %v", ran, err, r.Failed)
 	}

@@ -17,15 +17,19 @@ type Options struct {
 	Only []string
 }
 
-// AddFlags adds the flags, with the file that is written by default and the names of all parts.
-func (o *Options) AddFlags(fs *flag.FlagSet, file string, parts ...string) {
-	o.Only = parts
+// AddFlags adds the flags, with the file that is written by default and all parts.
+func (o *Options) AddFlags(fs *flag.FlagSet, file string, parts []Part) {
+	var names []string
+	for _, part := range parts {
+		names = append(names, part.Name)
+	}
+	o.Only = names
 	fs.StringVar(&o.JSON, "json", file, "file for all figures; empty for none")
-	fs.Func("only", "`parts` to run, commas between (default "+strings.Join(parts, ",")+")", func(text string) error {
+	fs.Func("only", "`parts` to run, commas between (default "+strings.Join(names, ",")+")", func(text string) error {
 		o.Only = strings.Split(text, ",")
 		for _, part := range o.Only {
-			if !slices.Contains(parts, part) {
-				return fmt.Errorf("%q is none of %s", part, strings.Join(parts, ","))
+			if !slices.Contains(names, part) {
+				return fmt.Errorf("%q is none of %s", part, strings.Join(names, ","))
 			}
 		}
 		return nil
@@ -40,7 +44,7 @@ type Part struct {
 
 // Measure runs the parts that were asked for, in their own order. A part that fails doesn't cost the figures of the
 // others: the report says so.
-func (o *Options) Measure(ctx context.Context, r *Report, parts ...Part) error {
+func (o *Options) Measure(ctx context.Context, r *Report, parts []Part) error {
 	for _, part := range parts {
 		if !slices.Contains(o.Only, part.Name) {
 			continue

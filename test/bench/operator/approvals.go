@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
@@ -35,33 +34,23 @@ func (b *bench) measureApprovals(ctx context.Context) error {
 func (b *bench) approvals(s *site, against string) *measure.Scenario {
 	s.policy.Approvals = []v1alpha1.ApprovalRequirement{{Name: "all"}}
 	c := s.newPodCaller("approve to result", finishedPool, against)
-	var approval *v1alpha1.ToolCallApproval
-	asked := 0
-	ask := func(ctx context.Context) (err error) {
-		approval, err = cluster.AskForApproval(ctx, s.Client, cluster.NewCall(namespace, fmt.Sprintf("asks-%06d", asked)))
-		asked++
-		return err
-	}
+	var a *cluster.Approver
 	serve := c.prepare
-	c.prepare = func(ctx context.Context) error {
+	c.prepare = func(ctx context.Context) (err error) {
 		if err := serve(ctx); err != nil {
 			return err
 		}
-		t, err := cluster.TrackAsApprover(ctx, s.Conf, s.Client, namespace)
-		if err != nil {
+		if a, err = cluster.NewApprover(ctx, s.Conf, s.Client, namespace); err != nil {
 			return err
 		}
-		s.stops = append(s.stops, func() error {
-			t.Stop()
-			return nil
-		})
-		c.run = func(ctx context.Context, _ string) error {
-			_, err := t.Run(ctx, approval)
-			return err
-		}
-		return ask(ctx)
+		s.stops = append(s.stops, a.Stop)
+		return a.Ask(ctx)
+	}
+	c.run = func(ctx context.Context, _ string) error {
+		_, err := a.Approve(ctx)
+		return err
 	}
 	one := b.alone(c)
-	one.Clear = ask
+	one.Clear = func(ctx context.Context) error { return a.Ask(ctx) }
 	return one
 }

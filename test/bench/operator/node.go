@@ -52,21 +52,18 @@ func startNode(ctx context.Context, c client.WithWatch, namespace string) (*node
 			return nil, errors.Join(err, n.stop())
 		}
 		n.followers = append(n.followers, f)
-		n.running.Go(func() error {
-			<-f.Done()
-			return f.Err()
-		})
 	}
 	return n, nil
 }
 
-// stop ends all runners, and says what failed first.
+// stop ends all runners, and says what failed.
 func (n *node) stop() error {
 	n.cancel()
+	var err error
 	for _, f := range n.followers {
-		f.Stop()
+		err = errors.Join(err, f.Stop())
 	}
-	return n.running.Wait()
+	return errors.Join(err, n.running.Wait())
 }
 
 func (n *node) take(ctx context.Context, event watch.Event) {

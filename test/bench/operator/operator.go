@@ -21,18 +21,6 @@ import (
 	"toolcall.dev/operator/test/bench/standalone"
 )
 
-// Parts of a run, in order.
-const (
-	partRest     = "rest"
-	partRunner   = "runner"
-	partFloor    = "floor"
-	partCold     = "cold"
-	partWarm     = "warm"
-	partSession  = "session"
-	partApproval = "approvals"
-	partFinished = "finished"
-)
-
 const (
 	// rounds are the turns that each scenario has.
 	rounds = 5
@@ -40,48 +28,54 @@ const (
 	settleTime = 3 * time.Second
 	// namespace is where a site's calls run.
 	namespace = "bench"
+	// inFlight are the calls that are on their way at the same time in the parts cold and warm.
+	inFlight = 100
 	// warmPool is how many pods wait in the part warm, finishedPool in the parts approvals and finished.
 	warmPool     = 100
 	finishedPool = 10
+	// manyFinished are the finished calls in the part finished.
+	manyFinished = 50_000
+	// idleSessions are in the part session, for the operator's memory.
+	idleSessions = 300
+	// rest is how long the operator is left alone before its memory is looked at.
+	rest = 30 * time.Second
 )
 
 // Command is the benchmark's command operator.
 type Command struct {
 	measure.Options
-	calls        int
-	inFlight     int
-	finished     int
-	idleSessions int
-	rest         int
-	beside       string
+	calls  int
+	beside string
 }
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partRest, partRunner, partFloor, partCold, partWarm, partSession, partApproval, partFinished)
+	c.Options.AddFlags(fs, "bin/bench-operator.json", c.parts(nil))
 	fs.IntVar(&c.calls, "calls", 10000, "calls of each scenario with many at once; of those with one at a time a tenth as many")
-	fs.IntVar(&c.inFlight, "in-flight", 100, "calls that are on their way at the same time in the parts cold and warm")
-	fs.IntVar(&c.finished, "finished", 50000, "finished calls in the part finished")
-	fs.IntVar(&c.idleSessions, "idle-sessions", 300, "idle sessions in the part session, for the operator's memory")
-	fs.IntVar(&c.rest, "rest", 30, "seconds for which the operator is left alone before its memory is looked at")
 	fs.StringVar(&c.beside, "beside", "",
 		"folder of another checkout of the project, built, that is measured in turns with this one; empty for none")
 	return &c.Options
 }
 
-// Measure runs the parts that were asked for.
-func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
-	part := func(name string, do func(b *bench, ctx context.Context) error) measure.Part {
+// parts are those of a run, in order.
+func (c *Command) parts(report *measure.Report) []measure.Part {
+	of := func(name string, do func(b *bench, ctx context.Context) error) measure.Part {
 		return measure.Part{Name: name, Measure: func(ctx context.Context) (err error) {
 			b := &bench{Command: c, report: report, part: name}
 			defer func() { err = b.end(err) }()
 			return do(b, ctx)
 		}}
 	}
-	return c.Options.Measure(ctx, report, part(partRest, (*bench).measureRest), part(partRunner, (*bench).measureRunners),
-		part(partFloor, (*bench).measureFloor), part(partCold, (*bench).measureCold), part(partWarm, (*bench).measureWarm),
-		part(partSession, (*bench).measureSessions), part(partApproval, (*bench).measureApprovals),
-		part(partFinished, (*bench).measureFinished))
+	return []measure.Part{
+		of("rest", (*bench).measureRest), of("runner", (*bench).measureRunners), of("floor", (*bench).measureFloor),
+		of("cold", (*bench).measureCold), of("warm", (*bench).measureWarm), of("session", (*bench).measureSessions),
+		of("approvals", (*bench).measureApprovals), of("finished", (*bench).measureFinished),
+	}
+}
+
+// Measure runs the parts that were asked for.
+func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
+	return c.Options.Measure(ctx, report, c.parts(report))
 }
 
 // bench is one part of a run.
@@ -209,11 +203,6 @@ func (b *bench) addMemory(ctx context.Context, s *site, scenario string, further
 	return nil
 }
 
-// pauseRest leaves the operator alone.
-func (b *bench) pauseRest(ctx context.Context) error {
-	return measure.Pause(ctx, time.Duration(b.rest)*time.Second)
-}
-
 // measureRest looks at new operators with which nothing happens.
 func (b *bench) measureRest(ctx context.Context) error {
 	for _, o := range b.builds() {
@@ -229,7 +218,7 @@ func (b *bench) measureRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.pauseRest(ctx); err != nil {
+		if err := measure.Pause(ctx, rest); err != nil {
 			return err
 		}
 		after, err := s.Spent(namespace)
@@ -237,7 +226,7 @@ func (b *bench) measureRest(ctx context.Context) error {
 			return err
 		}
 		const busy = "ms CPU of " + standalone.Operator
-		share := (after[busy] - before[busy]) / 10 / float64(b.rest)
+		share := (after[busy] - before[busy]) / 10 / rest.Seconds()
 		b.report.Add(b.part, o.name("operator"), "% of a processor", []float64{share}, b.against(o, "operator")...)
 		if err := b.addMemory(ctx, s, "operator"); err != nil {
 			return err

@@ -58,10 +58,7 @@ func (s *site) newPodCaller(what string, pool int, against ...string) *caller {
 		if c.tracker, err = cluster.TrackCalls(ctx, s.Client, namespace); err != nil {
 			return err
 		}
-		s.stops = append(s.stops, func() error {
-			c.tracker.Stop()
-			return nil
-		})
+		s.stops = append(s.stops, c.tracker.Stop)
 		return nil
 	}
 	c.clear = func(ctx context.Context) error { return cluster.AwaitEnvironment(ctx, s.Client, namespace, pool) }
@@ -134,7 +131,7 @@ func (b *bench) measureCold(ctx context.Context) error {
 			return p.take(ctx, s.Client, "pattern")
 		}
 		again.run = func(ctx context.Context, name string) error { return p.write(ctx, bare.Client, name) }
-		scenarios = append(scenarios, b.atOnce(again, b.inFlight), b.atOnce(cold, b.inFlight))
+		scenarios = append(scenarios, b.atOnce(again, inFlight), b.atOnce(cold, inFlight))
 	}
 	return b.report.InTurns(ctx, b.part, rounds, scenarios...)
 }
@@ -147,7 +144,7 @@ func (b *bench) measureWarm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		scenarios = append(scenarios, b.atOnce(s.newPodCaller("warm calls", warmPool), b.inFlight))
+		scenarios = append(scenarios, b.atOnce(s.newPodCaller("warm calls", warmPool), inFlight))
 	}
 	return b.report.InTurns(ctx, b.part, rounds, scenarios...)
 }
@@ -253,13 +250,13 @@ func (b *bench) addIdle(ctx context.Context, s *site) error {
 	if err != nil {
 		return err
 	}
-	err = cluster.Spread(ctx, b.idleSessions, sessions, func(ctx context.Context, i int) error {
+	err = cluster.Spread(ctx, idleSessions, sessions, func(ctx context.Context, i int) error {
 		return cluster.Open(ctx, s.Client, cluster.NewSession(namespace, fmt.Sprint("idle-", i), 1))
 	})
 	if err != nil {
 		return err
 	}
-	if err := b.pauseRest(ctx); err != nil {
+	if err := measure.Pause(ctx, rest); err != nil {
 		return err
 	}
 	after, err := s.process.Memory(ctx)
@@ -267,7 +264,7 @@ func (b *bench) addIdle(ctx context.Context, s *site) error {
 		return err
 	}
 	const what = "operator, for each idle session"
-	each := 1024 * (after.Heap - before.Heap) / float64(b.idleSessions)
+	each := 1024 * (after.Heap - before.Heap) / float64(idleSessions)
 	b.report.Add(b.part, s.name(what), "KiB of heap", []float64{each}, b.against(s.build, what)...)
 	return nil
 }
@@ -278,7 +275,7 @@ func (b *bench) measureFinished(ctx context.Context) error {
 	memory := func(finished int) string { return fmt.Sprintf("operator with %d finished calls", finished) }
 	var scenarios []*measure.Scenario
 	var sites []*site
-	counts := []int{0, b.finished}
+	counts := []int{0, manyFinished}
 	for _, o := range b.builds() {
 		for _, finished := range counts {
 			s, err := b.newOperatorSite(ctx, o, finished)
@@ -292,7 +289,7 @@ func (b *bench) measureFinished(ctx context.Context) error {
 	if err := b.report.InTurns(ctx, b.part, rounds, scenarios...); err != nil {
 		return err
 	}
-	if err := b.pauseRest(ctx); err != nil {
+	if err := measure.Pause(ctx, rest); err != nil {
 		return err
 	}
 	for i, s := range sites {

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
@@ -42,13 +41,8 @@ func (s *Server) createFinished(ctx context.Context, namespace, name string) err
 			TTLSecondsAfterFinished: ptr.To(int32(dayInSeconds)),
 		},
 	}
-	if err := s.Client.Create(ctx, call); err != nil {
-		return fmt.Errorf("create finished call %s: %w", name, err)
+	if err := cluster.Create(ctx, s.Client, call); err != nil {
+		return err
 	}
-	before := call.DeepCopy()
-	call.Status = cluster.FinishedStatus(name, finishedBytes)
-	if err := s.Client.Status().Patch(ctx, call, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("write the status of finished call %s: %w", name, err)
-	}
-	return nil
+	return cluster.PatchStatus(ctx, s.Client, call, cluster.FinishedStatus(name, finishedBytes))
 }

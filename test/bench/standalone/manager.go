@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/test/bench/cluster"
 	"toolcall.dev/operator/test/bench/measure"
 )
@@ -50,7 +51,7 @@ func (s *Server) StartManager(ctx context.Context) (*Manager, error) {
 		"--kubeconfig="+s.path(kubeconfig), "--runner-image=example.com/runner:1",
 		"--leader-elect=false", "--output-api=false", "--identity-dir="+s.path(identity),
 		"--dispatch-address="+ports[0], "--metrics-address="+ports[1], "--health-address="+ports[2], "--pprof-address="+ports[3])
-	m.command.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_IP=127.0.0.1")
+	m.command.Env = append(os.Environ(), "POD_NAMESPACE="+apiservertest.OperatorNamespace, "POD_IP=127.0.0.1")
 	m.command.Stdout, m.command.Stderr = log, log
 	if err := m.command.Start(); err != nil {
 		return nil, fmt.Errorf("start the operator (is it built?): %w", err)

@@ -22,13 +22,6 @@ import (
 	"toolcall.dev/operator/test/bench/measure"
 )
 
-// Where the operator is installed, and who it is.
-const (
-	operatorNamespace = "toolcall-system"
-	operatorAccount   = "toolcall-operator"
-	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
-)
-
 // What is in a server's folder.
 const (
 	auditLog   = "audit.log"
@@ -43,7 +36,7 @@ kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
   - level: Metadata
-    users: ["` + operatorUser + `"]
+    users: ["` + apiservertest.OperatorUser + `"]
     verbs: [create, update, patch, delete, deletecollection]
   - level: None
 `
@@ -74,7 +67,7 @@ func StartServer(ctx context.Context, checkout string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Checkout: checkout, folder: folder, processes: map[int]string{}}
-	s.audit = measure.AuditLog{File: s.path(auditLog), User: operatorUser}
+	s.audit = measure.AuditLog{File: s.path(auditLog), User: apiservertest.OperatorUser}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, err
@@ -83,17 +76,15 @@ func StartServer(ctx context.Context, checkout string) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) (err error) {
-	before, err := children()
-	if err != nil {
-		return err
-	}
 	s.api, err = apiservertest.Start(apiservertest.Options{Configure: s.configure})
 	if err != nil {
 		return err
 	}
-	if err := s.count(before); err != nil {
+	etcd, server, err := s.api.Processes()
+	if err != nil {
 		return err
 	}
+	s.processes[etcd], s.processes[server] = Etcd, APIServer
 	s.Conf = s.api.Config
 	if s.Client, err = cluster.Connect(s.Conf); err != nil {
 		return err
@@ -175,19 +166,15 @@ func ReadManifests(path string) ([]*unstructured.Unstructured, error) {
 
 // awaitAdmission waits until creators are stamped.
 func (s *Server) awaitAdmission(ctx context.Context) error {
-	err := cluster.Eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
-		probe := cluster.NewCall(operatorNamespace, "probe")
-		err := s.Client.Create(ctx, probe, client.DryRunAll)
-		return err == nil && probe.Spec.RequestedBy != nil, nil
-	})
+	err := cluster.AwaitStamp(ctx, s.Client, apiservertest.OperatorNamespace)
 	s.admission = time.Now()
 	return err
 }
 
 // writeKubeconfig lets the operator in as its service account: with the rights that it has anywhere.
 func (s *Server) writeKubeconfig() error {
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
-	raw, err := s.api.KubeconfigOf(operatorUser, groups...)
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + apiservertest.OperatorNamespace}
+	raw, err := s.api.KubeconfigOf(apiservertest.OperatorUser, groups...)
 	if err != nil {
 		return fmt.Errorf("make the operator's kubeconfig: %w", err)
 	}

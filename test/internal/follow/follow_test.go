@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -27,12 +27,8 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 }
 
 func (s *server) Watch(_ context.Context, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	o := &client.ListOptions{}
-	o.ApplyOptions(opts)
+	o := (&client.ListOptions{}).ApplyOptions(opts)
 	s.versions = append(s.versions, o.Raw.ResourceVersion)
-	if len(s.watches) == 0 {
-		return nil, apierrors.NewResourceExpired("the end")
-	}
 	next := s.watches[0]
 	s.watches = s.watches[1:]
 	return next, nil
@@ -44,44 +40,29 @@ func pod(version string) *corev1.Pod {
 
 func TestAWatchThatIsCutOffGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	first, second := watch.NewFakeWithChanSize(3, false), watch.NewFakeWithChanSize(3, false)
-	first.Add(pod("11"))
-	first.Action(watch.Bookmark, pod("15"))
-	first.Stop()
-	second.Modify(pod("16"))
-	second.Stop()
-	s := &server{watches: []*watch.FakeWatcher{first, second}}
-	var seen []string
-	f, err := Start(t.Context(), s, &corev1.PodList{}, "n", func(e watch.Event) {
-		seen = append(seen, string(e.Type)+" "+e.Object.(*corev1.Pod).Name)
+	synctest.Test(t, func(t *testing.T) {
+		first, second := watch.NewFakeWithChanSize(3, false), watch.NewFakeWithChanSize(3, false)
+		first.Add(pod("11"))
+		first.Action(watch.Bookmark, pod("15"))
+		first.Stop()
+		second.Modify(pod("16"))
+		second.Error(&metav1.Status{Reason: metav1.StatusReasonExpired, Code: 410})
+		s := &server{watches: []*watch.FakeWatcher{first, second}}
+		var seen []string
+		f, err := Start(t.Context(), s, &corev1.PodList{}, "n", func(e watch.Event) {
+			seen = append(seen, string(e.Type)+" "+e.Object.(*corev1.Pod).Name)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-f.Done()
+		if diff := cmp.Diff([]string{"ADDED p11", "MODIFIED p16"}, seen); diff != "" || !slices.Equal(s.versions, []string{"10", "15"}) {
+			t.Errorf("asked for from %v: %s", s.versions, diff)
+		}
+		if err := f.Stop(); !apierrors.IsResourceExpired(err) {
+			t.Errorf("it ended with %v", err)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-f.Done()
-	if diff := cmp.Diff([]string{"ADDED p11", "MODIFIED p16"}, seen); diff != "" {
-		t.Error(diff)
-	}
-	if !slices.Equal(s.versions, []string{"10", "15", "16"}) {
-		t.Errorf("asked for from %v", s.versions)
-	}
-	if !apierrors.IsResourceExpired(f.Err()) {
-		t.Errorf("it ended with %v", f.Err())
-	}
-}
-
-func TestAnErrorOnTheWatchIsTheEnd(t *testing.T) {
-	t.Parallel()
-	w := watch.NewFakeWithChanSize(1, false)
-	w.Error(&metav1.Status{Reason: metav1.StatusReasonExpired, Code: 410})
-	f, err := Start(t.Context(), &server{watches: []*watch.FakeWatcher{w}}, &corev1.PodList{}, "n", func(watch.Event) { t.Error("an error was given away as an event") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-f.Done()
-	if !apierrors.IsResourceExpired(f.Err()) {
-		t.Errorf("it ended with %v", f.Err())
-	}
 }
 
 func TestStoppingIsNoError(t *testing.T) {
@@ -90,9 +71,7 @@ func TestStoppingIsNoError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(time.Millisecond, f.cancel)
-	f.Stop()
-	if f.Err() != nil {
-		t.Errorf("it ended with %v", f.Err())
+	if err := f.Stop(); err != nil {
+		t.Errorf("it ended with %v", err)
 	}
 }

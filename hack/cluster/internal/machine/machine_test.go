@@ -3,6 +3,7 @@ package machine
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,13 +48,13 @@ func TestChooseSubnet(t *testing.T) {
 
 func TestParseRoutesLeavesDefaultRoutesOut(t *testing.T) {
 	t.Parallel()
-	const table = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
-eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
-eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+	const table = `default via 192.0.2.1 dev eth0
+192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2
+198.51.100.7 dev tun0 scope link
+unreachable 203.0.113.0/24 metric 1024
 `
-	got, err := parseRoutes(table)
-	if want := prefixes("192.0.2.0/24"); err != nil || !reflect.DeepEqual(got, want) {
-		t.Fatalf("got %v, %v; want %v", got, err, want)
+	if got, want := parseRoutes(table), prefixes("192.0.2.0/24", "198.51.100.7/32", "203.0.113.0/24"); !slices.Equal(got, want) {
+		t.Fatalf("got %v; want %v", got, want)
 	}
 }
 

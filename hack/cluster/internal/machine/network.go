@@ -1,68 +1,37 @@
 package machine
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
 
-// UsedNetworks lists the IPv4 networks that the machine has addresses in or
-// routes to; default routes are left out.
+// UsedNetworks lists the IPv4 networks that the machine has routes to, those of its interfaces among them; default routes are
+// left out.
 func UsedNetworks() ([]netip.Prefix, error) {
-	text, err := os.ReadFile("/proc/net/route")
+	table, err := exec.Command("ip", "-4", "-oneline", "route").Output()
 	if err != nil {
 		return nil, fmt.Errorf("reading the routes: %w", err)
 	}
-	used, err := parseRoutes(string(text))
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("reading the interfaces' addresses: %w", err)
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-			used = append(used, p.Masked())
-		}
-	}
-	return used, nil
+	return parseRoutes(string(table)), nil
 }
 
-func parseRoutes(table string) ([]netip.Prefix, error) {
-	var routes []netip.Prefix
-	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
-		f := strings.Fields(line)
-		if i == 0 || len(f) < 8 {
-			continue
-		}
-		dest, err1 := parseHexAddr(f[1])
-		mask, err2 := parseHexAddr(f[7])
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("route %q: %w", line, err)
-		}
-		ones, _ := net.IPMask(mask.AsSlice()).Size()
-		if ones > 0 {
-			routes = append(routes, netip.PrefixFrom(dest, ones))
+// parseRoutes reads what ip prints. A route begins with its destination, or with its type and then that.
+func parseRoutes(table string) (routes []netip.Prefix) {
+	for line := range strings.Lines(table) {
+		words := strings.Fields(line)
+		for _, word := range words[:min(2, len(words))] {
+			if network, err := netip.ParsePrefix(word); err == nil {
+				routes = append(routes, network)
+			} else if address, err := netip.ParseAddr(word); err == nil {
+				routes = append(routes, netip.PrefixFrom(address, address.BitLen()))
+			}
 		}
 	}
-	return routes, nil
-}
-
-func parseHexAddr(text string) (netip.Addr, error) {
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != 4 {
-		return netip.Addr{}, fmt.Errorf("%q is no IPv4 address", text)
-	}
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], binary.BigEndian.Uint32(raw))
-	return netip.AddrFrom4(b), nil
+	return routes
 }
 
 // ChooseSubnet picks a /30 for the link to the node that overlaps none of the given networks.
