@@ -42,7 +42,7 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 func (o *Options) newServer() *http.Server {
 	timeout := o.timeouts().write
 	return &http.Server{
-		WriteTimeout: timeout, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: serving.HeaderTimeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeaderBytes,
 		// The end of a stream's time is written to the connection as well, so it ends nothing while that write is blocked.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreamsPerConnection, WriteByteTimeout: timeout, SendPingTimeout: pingInterval, PingTimeout: timeout,

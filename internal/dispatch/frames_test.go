@@ -96,6 +96,7 @@ func TestARunnerWithACallSendsOneResultOfIt(t *testing.T) {
 			if o.hub.Result(session.KeyHash(), "c2") != nil {
 				t.Errorf("%s, of %s: another call has it", name, what)
 			}
+			o.hub.Release(session.KeyHash(), "c1")
 		}
 	}
 }

@@ -30,7 +30,7 @@ func Serve(ctx context.Context, s *Server, conf Endpoint) error {
 		return err
 	}
 	checks := newChecks(r, s.options.Log)
-	server := &http.Server{MaxHeaderBytes: maxHeaderBytes}
+	server := &http.Server{ReadHeaderTimeout: serving.HeaderTimeout, MaxHeaderBytes: maxHeaderBytes}
 	return conf.Run(ctx, &serving.Server{
 		Users: "agents", HTTP: server, Log: s.options.Log,
 		Handler: func(ctx context.Context) (http.Handler, error) {

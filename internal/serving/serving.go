@@ -23,9 +23,11 @@ import (
 	"toolcall.dev/operator/internal/serving/limits"
 )
 
+// HeaderTimeout is how long a request's header may take.
+const HeaderTimeout = 10 * time.Second
+
 const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
+	idleTimeout = 2 * time.Minute
 
 	healthTimeout        = 10 * time.Second
 	maxHealthHeaderBytes = 16 << 10
@@ -146,7 +148,7 @@ func (f *Flags) Run(ctx context.Context, s *Server) error {
 	if s.HTTP.Handler, err = s.Handler(ctx); err != nil {
 		return err
 	}
-	s.HTTP.ReadHeaderTimeout, s.HTTP.IdleTimeout, s.HTTP.ConnContext = headerTimeout, idleTimeout, limits.WithConnection
+	s.HTTP.IdleTimeout, s.HTTP.ConnContext = idleTimeout, limits.WithConnection
 	s.HTTP.ErrorLog = log.New(newErrorLog(s.Log), "", 0)
 	bounded := limits.NewConnections(listener, s.Sources, s.MaxConnections, s.MaxPerSource)
 	secured, err := f.Secure(ctx, s.HTTP, bounded, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
