@@ -55,7 +55,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	var adopted error
 	if e.adopt != nil {
-		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && o.mayStillAdopt(&e) {
+		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && mayStillAdopt(o, &e) {
 			return ctrl.Result{}, adopted
 		}
 	}
@@ -72,7 +72,7 @@ const adoptLimit = time.Minute
 
 // mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
 // goes on is told what it has to know in any case.
-func (o *observation) mayStillAdopt(e *effects) bool {
+func mayStillAdopt(o *observation, e *effects) bool {
 	return e.ends() || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
 }
 

@@ -150,13 +150,13 @@ func (v *inSession) waitsFor(isBackground bool) (reason, message string) {
 	}
 }
 
-// saysWhatItWaitsFor says that the status tells already that the call waits. A session that has got its pod by now is as good
+// isToldBy says that a call's status tells already that the call waits. A session that has got its pod by now is as good
 // as one that runs other calls; that it is suspended, the caller has to know. A call that has left the line, because its end couldn't be
 // written yet, waits for nothing.
-func (o *observation) saysWhatItWaitsFor() bool {
-	reason, message := o.session.waitsFor(o.call.Spec.Background)
-	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
-	if reason == "" || !o.session.isInLine || o.session.isExcluded || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
+func (v *inSession) isToldBy(call *v1alpha1.ToolCall) bool {
+	reason, message := v.waitsFor(call.Spec.Background)
+	c := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
+	if reason == "" || !v.isInLine || v.isExcluded || c == nil || c.Status != metav1.ConditionFalse || call.Status.Session == nil {
 		return false
 	}
 	switch c.Reason {

@@ -51,7 +51,7 @@ func stageOf(o *observation) Stage {
 		return HandedOver
 	case o.job == nil && o.call.AwaitsApproval():
 		return AwaitingApproval
-	case o.session != nil && o.saysWhatItWaitsFor():
+	case o.session != nil && o.session.isToldBy(o.call):
 		return Waiting
 	case o.session != nil:
 		return Eligible

@@ -70,28 +70,26 @@ func (k *recordKeeper) check(ctx context.Context, turn string, s *Runner) error 
 // isTrue compares what a runner says that it is, or was made since, with what a reader has. A runner that has begun is the one whose key
 // its owner records, whatever became of its Job; one that waits belongs to a Job that exists.
 func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, s *Runner) error {
+	named := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
+	}
 	owner, _ := s.Owner()
 	switch {
 	case owner.IsSession():
 		session := &v1alpha1.ToolSession{}
-		found, err := get(ctx, reader, s.named(owner.Name), session)
+		found, err := get(ctx, reader, named(owner.Name), session)
 		return checkRecord(s.keyHash, found && string(session.UID) == owner.UID, session.Status.Runner, err, errNoServer)
 	case owner.IsCall():
 		call := &v1alpha1.ToolCall{}
-		found, err := get(ctx, reader, s.named(owner.Name), call)
+		found, err := get(ctx, reader, named(owner.Name), call)
 		return checkRecord(s.keyHash, found && string(call.UID) == owner.UID, call.Status.Runner, err, errNotBound)
 	}
 	job := &batchv1.Job{}
-	found, err := get(ctx, reader, s.named(s.hello.Job), job)
+	found, err := get(ctx, reader, named(s.hello.Job), job)
 	if err == nil && (!found || string(job.UID) != s.hello.JobUID) {
 		return errJobGone
 	}
 	return err
-}
-
-// named is an object of a name in the runner's namespace.
-func (s *Runner) named(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
 }
 
 // checkRecord returns an error that was met, or else otherwise where the owner wasn't found, or doesn't record the runner with a key.
