@@ -205,8 +205,27 @@ func TestALargeFileIsReplacedByItsChecksum(t *testing.T) {
 	}
 }
 
-// Until it is whole, a file has a hidden name.
-func TestAnUploadLeavesNothing(t *testing.T) {
+// Until it is whole, a file has no name.
+func TestAnUploadHasNoNameBeforeItIsWhole(t *testing.T) {
+	root := t.TempDir()
+	target, err := OpenTarget(t.Context(), &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}, &spec.File{Path: filepath.Join(root, "f")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	if _, err := target.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := os.ReadDir(root); err != nil || len(list) != 0 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
+
+// Some file systems have no files without a name. There the file has a hidden one until it is whole.
+func TestAnUploadWhereFilesNeedANameLeavesNothingEither(t *testing.T) {
+	defer func(before int) { unnamed = before }(unnamed)
+	// A directory can't be opened for writing.
+	unnamed = 0
 	root := t.TempDir()
 	rules := &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}
 	upload := func(content string, commit bool) {

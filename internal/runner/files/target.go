@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -32,16 +33,16 @@ func temporaryName() string {
 	return fmt.Sprintf(temporaryPrefix+"%016x"+temporarySuffix, rand.Uint64())
 }
 
-// Target is a file in the making: it appears at its place as a whole, or not at all. Until then it has a temporary name in the same directory,
-// which stays when the process is killed. Whoever has it calls its methods one at a time, and Close at the end, which leaves nothing of
-// what wasn't committed.
+// Target is a file in the making: it appears at its place as a whole, or not at all. Until then it has no name, where the file
+// system can do that, so that nothing is left of it when the process is killed. Whoever has it calls its methods one at a time,
+// and Close at the end, which leaves nothing of what wasn't committed.
 type Target struct {
 	c     *call
 	place *place
 	mode  uint32
 	// condition is checked last.
 	condition condition
-	// temporary is the name, fd the open file; empty and -1 when there is none.
+	// temporary is the name in the same directory, fd the open file; empty and -1 when there is none.
 	temporary string
 	fd        int
 
@@ -121,6 +122,15 @@ func (c *call) write() (Result, error) {
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (t *Target) create() error {
+	if fd, err := sys.OpenBeneath(t.place.dir, ".", unix.O_WRONLY|unnamed, 0o600); err == nil {
+		// It gets its name by a path that a container may lack.
+		if unix.Access(pathOf(fd), unix.F_OK) == nil {
+			t.fd = fd
+			return nil
+		}
+		sys.Close(fd)
+	}
+	// The other way says what is wrong, if that isn't the file system's lack.
 	name := temporaryName()
 	fd, err := sys.OpenBeneath(t.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -175,6 +185,9 @@ func (t *Target) settle() error {
 	if err := sys.Ignoring(unix.Fsync(t.fd), unix.EINVAL); err != nil {
 		return err
 	}
+	if t.temporary == "" {
+		return nil
+	}
 	// Some file systems report only here that the quota is used up.
 	fd := t.fd
 	t.fd = -1
@@ -191,15 +204,41 @@ func (t *Target) commit() error {
 	if err := t.c.check(t.place, t.condition); err != nil {
 		return err
 	}
-	err = rename(t.place.dir, t.temporary, t.place.dir, t.place.name, t.condition.absent)
-	if errors.Is(err, unix.EEXIST) {
+	if err = t.appear(); errors.Is(err, unix.EEXIST) {
 		return t.place.existsAlready()
 	}
+	return err
+}
+
+// appear gives the file its name.
+func (t *Target) appear() error {
+	if t.temporary == "" {
+		err := t.link(t.place.name)
+		if !errors.Is(err, unix.EEXIST) || t.condition.absent {
+			return err
+		}
+		name := temporaryName()
+		if err := t.link(name); err != nil {
+			return err
+		}
+		t.temporary = name
+	}
+	err := rename(t.place.dir, t.temporary, t.place.dir, t.place.name, t.condition.absent)
 	if err == nil {
 		t.temporary = ""
 	}
 	return err
 }
+
+// link gives the file that has no name one that isn't there.
+func (t *Target) link(name string) error {
+	return unix.Linkat(unix.AT_FDCWD, pathOf(t.fd), t.place.dir, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// unnamed makes a file without a name. Tests set it to something that no file system does.
+var unnamed = unix.O_TMPFILE
+
+func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // Close ends the writing. What wasn't committed leaves nothing behind.
 func (t *Target) Close() {
@@ -210,7 +249,7 @@ func (t *Target) Close() {
 	t.place.close()
 }
 
-// discard removes the temporary file.
+// discard removes what has no name yet.
 func (t *Target) discard() {
 	sys.Close(t.fd)
 	t.fd = -1
