@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -87,11 +88,14 @@ func (a *Auditor) Start(ctx context.Context) error {
 	return nil
 }
 
-// IsBehind says that calls may have ended which no HasCall knows: what ended before isn't listed yet, or can't be, or the watch broke off.
-func (a *Auditor) IsBehind() bool {
+// IsBehind says that calls of a namespace may have ended which no HasCall knows: what ended before isn't listed yet, or can't be, or the
+// watch broke off.
+func (a *Auditor) IsBehind(namespace string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.calls) == 0 || slices.ContainsFunc(a.calls, func(f *follower) bool { return !f.isWatching })
+	return !slices.ContainsFunc(a.calls, func(f *follower) bool {
+		return f.isWatching && (f.namespace == namespace || f.namespace == metav1.NamespaceAll)
+	})
 }
 
 // HasCall says that a call which has ended has a record, in the log or on its way there.

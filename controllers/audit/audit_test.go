@@ -197,14 +197,14 @@ func TestACallThatEndedIsKnownToTheNextOperator(t *testing.T) {
 	w.end(before)
 	for range 2 {
 		w.lead()
-		fixture.Eventually(t, func() bool { return !w.auditor.IsBehind() })
+		fixture.Eventually(t, func() bool { return !w.auditor.IsBehind(w.Namespace) })
 		if !w.auditor.HasCall(before.UID) || w.auditor.HasCall(after.UID) {
 			t.Error("it doesn't know which call has ended")
 		}
 		fixture.Eventually(t, func() bool { _, is := w.recorded(before.UID); return is })
 		w.stop()
 	}
-	if !w.auditor.IsBehind() {
+	if !w.auditor.IsBehind(w.Namespace) {
 		t.Error("an operator that has stopped knows what ends")
 	}
 	w.lead()

@@ -1,5 +1,5 @@
 // Package retention deletes calls that have ended, when their time is up: that which the call says, or its environment, and of a
-// session's calls all but the last sooner. With an audit log, none goes before that has it. The controller of calls says which have ended;
+// session's calls all but the last sooner. With an audit log, none goes before its record is made. The controller of calls says which have ended;
 // after a restart Seed lists them.
 package retention
 
@@ -42,7 +42,7 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 	// Schedule remembers when.
 	Schedule *Schedule
-	// Audit knows which calls are in the audit log: none is deleted before. It is nil without that log.
+	// Audit knows of which calls a record is made: none is deleted before. It is nil without an audit log.
 	Audit Audit
 	// Concurrent is how many calls are deleted at the same time.
 	Concurrent int
@@ -50,9 +50,9 @@ type Reconciler struct {
 
 // Audit is what writes the audit log.
 type Audit interface {
-	// IsBehind says that it doesn't know all calls that have ended.
-	IsBehind() bool
-	// HasCall says that a call that has ended has a record.
+	// IsBehind says that it doesn't know all calls of a namespace that have ended.
+	IsBehind(namespace string) bool
+	// HasCall says that a call that has ended has a record, in the log or on its way there.
 	HasCall(types.UID) bool
 }
 
@@ -80,7 +80,7 @@ func (r *Reconciler) Keep(ctx context.Context, call *v1alpha1.ToolCall) {
 
 // Reconcile deletes a call if its time is up.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if r.Audit != nil && r.Audit.IsBehind() {
+	if r.Audit != nil && r.Audit.IsBehind(req.Namespace) {
 		return ctrl.Result{RequeueAfter: readPause}, nil
 	}
 	uid, is := r.Schedule.surplus(req.NamespacedName)

@@ -136,7 +136,7 @@ type auditLog struct {
 	has      types.UID
 }
 
-func (a *auditLog) IsBehind() bool             { return a.isBehind }
+func (a *auditLog) IsBehind(string) bool       { return a.isBehind }
 func (a *auditLog) HasCall(uid types.UID) bool { return uid == a.has }
 
 // A new leader, for example, hasn't read back its audit log when calls are due.

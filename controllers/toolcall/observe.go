@@ -110,6 +110,10 @@ func (r *observer) observeHeld(ctx context.Context, o *observation) error {
 // observeOwnPod looks for the runner and the Job of a call that names no session.
 func (r *observer) observeOwnPod(ctx context.Context, o *observation) error {
 	call := o.call
+	if isQueued(call) {
+		// It was seen before: a wait of less than a second counts, too.
+		o.created = call.CreationTimestamp.Time
+	}
 	if bound := call.Status.Runner; bound != nil {
 		if err := r.observeRunner(ctx, o, bound); err != nil {
 			return err

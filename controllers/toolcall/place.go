@@ -273,6 +273,9 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 	}
 	limit := o.decision.StartTimeout()
 	left := o.heardUntil(since.Add(limit)).Sub(o.now)
+	if job != nil && jobspec.IsSuspended(job) {
+		left = limit // no time limit runs while a queue holds the Job back
+	}
 	if left <= 0 {
 		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause))
 		return e

@@ -94,8 +94,7 @@ func environmentOf(call *v1alpha1.ToolCall) string {
 	return ptr.Deref(call.Status.Environment, v1alpha1.ResolvedEnvironment{}).Name
 }
 
-// stop has a started command stopped: by its runner, or by the kubelet where that doesn't connect in time. The runner
-// may say that it has no call: then nothing was started.
+// stop has a started command stopped: by its runner, or by the kubelet where that doesn't connect in time.
 func (o *observation) stop(e *effects) {
 	if o.runner != nil {
 		e.messages = append(e.messages, message{to: o.runner, stop: string(o.call.UID)})

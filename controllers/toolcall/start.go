@@ -56,13 +56,15 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 }
 
 func (r *Reconciler) lookAtStart(ctx context.Context, o *observation) (effects, error) {
+	isSuspended, left := jobspec.IsSuspended(o.job), o.decision.Accepted().Add(acceptWait).Sub(o.now)
+	if left > 0 && !isSuspended && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 {
+		if starts, err := host.MayStart(ctx, r.Objects, o.job); err != nil || starts {
+			return effects{wake: left}, err
+		}
+	}
 	found, again, err := host.Diagnose(ctx, r.Objects, o.job, o.now)
 	if err != nil {
 		return effects{}, err
-	}
-	isSuspended, left := jobspec.IsSuspended(o.job), o.decision.Accepted().Add(acceptWait).Sub(o.now)
-	if left > 0 && found == nil && !isSuspended && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 {
-		return effects{wake: left}, nil
 	}
 	if o, err = r.withItsAction(ctx, o); err != nil {
 		return effects{}, err

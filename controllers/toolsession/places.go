@@ -113,6 +113,21 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 // through all.
 const seldom = 5 * time.Minute
 
+// waitingFor are all sessions that wait for an environment, whose settings have changed: each says what it waits for.
+func (r *watches) waitingFor(ctx context.Context, env client.Object) []reconcile.Request {
+	sessions, err := r.Objects.SessionsIn(ctx, client.ObjectKeyFromObject(env))
+	if err != nil {
+		return nil
+	}
+	var names []types.NamespacedName
+	for i := range sessions {
+		if isWaiting(&sessions[i]) {
+			names = append(names, client.ObjectKeyFromObject(&sessions[i]))
+		}
+	}
+	return requests(names)
+}
+
 // waitingIn are the sessions that wait for an environment and may have a place there now.
 func (r *watches) waitingIn(ctx context.Context, o client.Object) []reconcile.Request {
 	env := &v1alpha1.ExecutionEnvironment{}

@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions *trigger.Trigge
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolSession{}).
 		Watches(&v1alpha1.ToolSession{}, r.onPlaces()).
-		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.waitingIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ToolCall{}, r.onCalls()).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfPod)).

@@ -309,6 +309,7 @@ func (s *Runner) setResult(r *wire.Result, release func()) (news News, err error
 	leavesPlace := discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
 	s.served.end(call, s.hub.Clock.Now())
+	call.dropResult()
 	if call.IsRecorded || discard {
 		// Somebody else ended the call.
 		release()

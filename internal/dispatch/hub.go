@@ -38,7 +38,7 @@
 //
 // A runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
 // acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
-// namespace until it is acknowledged or released, or its runner connects again, which sends it again. So do decisions: where their
+// namespace until it is acknowledged or released, also when its runner connects again and sends it again. So do decisions: where their
 // budget is used up, HeldCall.Decision is empty, and the result brings the decision back.
 package dispatch
 
@@ -134,7 +134,7 @@ func (h *Hub) awaitRunner(ctx context.Context, keyHash string) (*Runner, error) 
 func (h *Hub) isConnected(s *Runner) bool { return h.runners[s.hello.JobUID] == s }
 
 // Result returns what the runner that holds a key reported about a call, also when its connection has ended; nil when
-// there is nothing. One that has connected again reports it again.
+// there is nothing.
 func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()

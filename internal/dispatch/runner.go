@@ -95,8 +95,8 @@ func inServed[T any](s *Runner, look func(*served) T) T {
 	return look(&s.served)
 }
 
-// hasOther says that the runner has, or was begun for, a call of a name with another UID. One whose connection has ended has results
-// alone.
+// hasOther says that the runner has, or was begun for, a call of a name with another UID. Of one whose connection has ended, the results
+// count alone.
 func (s *Runner) hasOther(name, uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,13 +148,13 @@ func (s *Runner) continueFrom(last *Runner) (lost []string) {
 	return s.served.continueFrom(&last.served)
 }
 
-// releaseResult drops the result of a call when the connection has ended. Otherwise it is acknowledged.
+// releaseResult drops the result of a call, unless it came on this connection, which is there: that is acknowledged.
 func (s *Runner) releaseResult(callUID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.served.calls[callUID]; call != nil && s.over {
+	if call := s.served.calls[callUID]; call != nil && (s.over || !call.hasReported) {
 		call.dropResult()
-		call.discard = true
+		call.discard = call.discard || s.over
 	}
 }
 

@@ -38,7 +38,7 @@ type heldCall struct {
 	hasReported bool
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
-	// result is what nobody has acknowledged; nil for nothing. releaseResult gives back the memory that it takes of the budget.
+	// result is what nobody has acknowledged, of this connection or of the last one; nil for nothing. releaseResult gives back the memory that it takes of the budget.
 	result        *wire.Result
 	releaseResult func()
 	// releaseDecision gives back the memory that the decision takes; nil when it takes none.
@@ -171,6 +171,7 @@ func (v *served) ack(callUID string) (dropped *heldCall, err error) {
 		return nil, errNotEnded
 	case !call.hasReported:
 		call.discard = true
+		call.dropResult()
 		return nil, nil
 	}
 	return v.drop(callUID), nil
@@ -199,11 +200,14 @@ func (v *served) discardOthers(name, uid string) []HeldCall {
 	return others
 }
 
-// continueFrom takes over when a call ended on the last connection.
+// continueFrom takes over what was known on the last connection: the results, until they come again, and when a call ended. It returns the
+// names of calls that the runner had then and has no more.
 func (v *served) continueFrom(last *served) (lost []string) {
 	v.lastEnd = last.lastEnd
 	for uid, before := range last.calls {
-		if v.calls[uid] == nil {
+		if call := v.calls[uid]; call != nil {
+			call.result, call.releaseResult, before.result = before.result, before.releaseResult, nil
+		} else {
 			lost = append(lost, before.Name)
 		}
 	}

@@ -68,6 +68,12 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, no
 	return found, lookAgain(pod, found, now), nil
 }
 
+// MayStart says that neither a Job nor its current pod say that the pod can't start. It asks the cache alone.
+func MayStart(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (bool, error) {
+	pod, err := CurrentPod(ctx, objects, job)
+	return err == nil && DiagnoseJob(job) == nil && (pod == nil || DiagnosePod(pod, job.Name) == nil), err
+}
+
 func diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
 		found := DiagnosePod(pod, job.Name)

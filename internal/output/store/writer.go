@@ -202,6 +202,10 @@ func (w *Writer) finish(ctx context.Context) error {
 	if err := checkInfo(info); err != nil || !info.Complete {
 		return &sourceError{errors.Join(err, errors.New("the stream's source changed its mind at the end"))}
 	}
+	if info.Lost && info.Missing.End <= w.next() {
+		// What the source has lost is stored.
+		info.Missing, info.Lost = output.Range{}, false
+	}
 	i := w.newIndex(Complete, info.Bytes, missing(info, w.limit))
 	i.SHA256 = info.SHA256
 	if info.Lost && i.Missing != missing(output.Info{Bytes: info.Bytes}, w.limit) {

@@ -199,6 +199,7 @@ func (c *Cluster) GetCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 // roles grant what the ClusterRole toolcall-user doesn't.
 var roles = map[string]string{
 	"approve toolcalls": "toolcall-approver", "create toolcallapprovals": "toolcall-approver", "list toolcallapprovals": "toolcall-approver",
+	"get toolcallapprovals":       "toolcall-approver",
 	"patch executionenvironments": "toolcall-admin",
 }
 
