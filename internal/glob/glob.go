@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
-
-	"mvdan.cc/sh/v3/pattern"
 )
 
 const (
-	// maxAlternatives bounds the globs without braces that a glob with braces stands for.
-	maxAlternatives = 256
+	// maxBraces is how deep braces can be nested.
+	maxBraces = 8
 	// maxExpressionBytes bounds the expression of one glob, and maxDeniedBytes that of all denied ones. An expression has no
 	// repetitions, so it compiles to fewer instructions than it has bytes.
 	maxExpressionBytes = 16 << 10
@@ -60,123 +57,233 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 // Expression translates a glob: "*" and "?" don't match a slash, "**" as a whole name matches any number of names,
 // "[a-z]", "[^a]" and "[!a]" match one character, "{a,b}" either, and "\" quotes.
 func Expression(glob string) (string, error) {
-	switch {
-	case !utf8.ValidString(glob):
+	if !utf8.ValidString(glob) {
 		return "", errors.New("it isn't UTF-8")
-	case strings.ContainsRune(glob, 0):
-		return "", errors.New("it contains a NUL byte, which no file name can")
 	}
-	globs, err := alternatives(glob)
-	if err != nil {
-		return "", err
-	}
-	for i := range globs {
-		if globs[i], err = translate(globs[i]); err != nil {
+	g := parser{rest: glob, nameStart: true, names: emptyName}
+	for g.rest != "" {
+		if err := g.next(); err != nil {
 			return "", err
 		}
 	}
-	expr := "(?:" + strings.Join(globs, "|") + ")"
-	if len(expr) > maxExpressionBytes {
-		return "", errTooLarge
+	if g.names.matchNothing() {
+		return "", errNames
 	}
-	if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
-		return "", fmt.Errorf("one of its classes can't be read: %w", err)
+	if len(g.braces) > 0 {
+		return "", errors.New("a \"{\" has no \"}\"")
 	}
-	return expr, nil
+	if g.out.Len() > maxExpressionBytes {
+		return "", errors.New("it is too large: use fewer wildcards and classes")
+	}
+	return g.out.String(), nil
 }
 
-var (
-	errTooLarge = errors.New("it is too large: use fewer wildcards, classes and braces")
-	errNames    = errors.New("it contains an empty name, \".\" or \"..\", which match nothing: use one slash between names, none " +
-		"at the start or the end of an alternative in braces, and a path without \"..\"")
+type parser struct {
+	out  strings.Builder
+	rest string
+	// nameStart says that a name starts here.
+	nameStart bool
+	// names are what the current name can be so far.
+	names  names
+	braces []brace
+}
+
+// brace is an open brace.
+type brace struct {
+	nameStart bool
+	// before is what the name could be before the brace, after what it can be at the end of one of the alternatives so far.
+	before, after names
+}
+
+// names is a set of what a name can be: braces give it several values at once.
+type names uint8
+
+const (
+	emptyName names = 1 << iota
+	dot
+	dotDot
+	otherName
 )
 
-// translate translates a glob without braces.
-func translate(glob string) (string, error) {
-	for name := range strings.SplitSeq(glob, "/") {
-		switch strings.ReplaceAll(name, `\`, "") {
-		case "", ".", "..":
-			return "", errNames
-		}
+// matchNothing says that a name can be one that no path without links contains.
+func (n names) matchNothing() bool { return n&(emptyName|dot|dotDot) != 0 }
+
+// with returns the set after one more character that isn't a slash.
+func (n names) with(c rune) names {
+	if c != '.' {
+		return otherName
 	}
-	// Of "a/**" the slash goes with the names, of which there may be none.
-	rest, isBelow := strings.CutSuffix(glob, "/**")
-	expr, err := pattern.Regexp(rest, pattern.Filenames|pattern.GlobLeadingDot)
-	if err != nil {
-		return "", err
-	}
-	// A class that is negated doesn't match a slash either.
-	expr = strings.ReplaceAll(expr, "[^", "[^/")
-	if isBelow {
-		expr += "(?:/.*)?"
-	}
-	return expr, nil
+	// A dot makes each the next one.
+	return n<<1&(dot|dotDot|otherName) | n&otherName
 }
 
-// alternatives are the globs without braces that a glob stands for: "a{b,c}" is ab and ac.
-func alternatives(glob string) ([]string, error) {
-	depth := 0
-	// marks are where the first brace is, the commas in it, and its end.
-	var marks []int
-	for i := 0; i < len(glob); i++ {
-		switch c := glob[i]; {
-		case c == '\\':
-			i++
-		case c == '[':
-			size := classSize(glob[i:])
-			if size == 0 {
-				return nil, errors.New("a \"[\" has no \"]\"")
-			}
-			i += size - 1
-		case c == '{':
-			if depth++; depth == 1 {
-				marks = append(marks, i)
-			}
-		case c == '}' && depth == 0:
-			return nil, errors.New("a \"}\" has no \"{\"")
-		case c == '}' && depth == 1:
-			return expand(glob, append(marks, i))
-		case c == '}':
-			depth--
-		case c == ',' && depth == 1:
-			marks = append(marks, i)
-		}
+var errNames = errors.New("it contains an empty name, \".\" or \"..\", which match nothing: use one slash between names, none " +
+	"at the start or the end of an alternative in braces, and a path without \"..\"")
+
+// add takes a character that stands for itself into the name.
+func (g *parser) add(c rune) error {
+	g.out.WriteString(regexp.QuoteMeta(string(c)))
+	if c != '/' {
+		g.names = g.names.with(c)
+		return nil
 	}
-	if depth > 0 {
-		return nil, errors.New("a \"{\" has no \"}\"")
+	if g.names.matchNothing() {
+		return errNames
 	}
-	return []string{glob}, nil
+	g.nameStart, g.names = true, emptyName
+	return nil
 }
 
-// expand replaces the first brace of a glob by each of its alternatives.
-func expand(glob string, marks []int) (all []string, err error) {
-	before, after := glob[:marks[0]], glob[marks[len(marks)-1]+1:]
-	for i, end := range marks[1:] {
-		globs, err := alternatives(before + glob[marks[i]+1:end] + after)
+func (g *parser) next() error {
+	c, size := utf8.DecodeRuneInString(g.rest)
+	starts := g.nameStart
+	g.nameStart = false
+	switch {
+	case starts && strings.HasPrefix(g.rest, "**") && g.doubleStar():
+		return nil
+	case c == '[':
+		return g.class()
+	case c == '\\':
+		if g.rest = g.rest[1:]; g.rest == "" {
+			return errors.New("it ends with \"\\\"")
+		}
+		c, size = utf8.DecodeRuneInString(g.rest)
+		if err := g.add(c); err != nil {
+			return err
+		}
+	case strings.HasPrefix(g.rest, "/**") && g.isWhole(g.rest[len("/**"):]):
+		return g.slashDoubleStar()
+	default:
+		if err := g.plain(c, starts); err != nil {
+			return err
+		}
+	}
+	g.rest = g.rest[size:]
+	return nil
+}
+
+// plain translates one character.
+func (g *parser) plain(c rune, starts bool) error {
+	switch {
+	case c == '*':
+		g.out.WriteString("[^/]*")
+		g.names = otherName
+	case c == '?':
+		g.out.WriteString("[^/]")
+		g.names = otherName
+	case c == '{':
+		if len(g.braces) == maxBraces {
+			return fmt.Errorf("its braces are nested more than %d deep", maxBraces)
+		}
+		g.braces, g.nameStart = append(g.braces, brace{nameStart: starts, before: g.names}), starts
+		g.out.WriteString("(?:")
+	case c == ',' && len(g.braces) > 0:
+		b := &g.braces[len(g.braces)-1]
+		b.after |= g.names
+		g.nameStart, g.names = b.nameStart, b.before
+		g.out.WriteString("|")
+	case c == '}' && len(g.braces) > 0:
+		g.names |= g.braces[len(g.braces)-1].after
+		g.braces = g.braces[:len(g.braces)-1]
+		g.out.WriteString(")")
+	case c == '}':
+		return errors.New("a \"}\" has no \"{\"")
+	default:
+		return g.add(c)
+	}
+	return nil
+}
+
+// isWhole says that a "**" before rest ends its name.
+func (g *parser) isWhole(rest string) bool {
+	return rest == "" || rest[0] == '/' || len(g.braces) > 0 && (rest[0] == ',' || rest[0] == '}')
+}
+
+// slashDoubleStar translates "/**" as a whole name: the slash goes with the names, of which there may be none.
+func (g *parser) slashDoubleStar() error {
+	if g.names.matchNothing() {
+		return errNames
+	}
+	g.rest, g.names = g.rest[len("/**"):], otherName
+	g.out.WriteString("(?:/.*)?")
+	return nil
+}
+
+// doubleStar translates a "**" at the start of a name, if it is the whole name.
+func (g *parser) doubleStar() bool {
+	rest := g.rest[2:]
+	switch {
+	case strings.HasPrefix(rest, "/"):
+		g.out.WriteString("(?:.*/)?")
+		g.rest, g.nameStart, g.names = rest[1:], true, emptyName
+	case g.isWhole(rest):
+		g.out.WriteString(".*")
+		g.rest, g.names = rest, otherName
+	default:
+		return false
+	}
+	return true
+}
+
+// class translates "[...]". A class never matches a slash.
+func (g *parser) class() error {
+	rest := g.rest[1:]
+	negated := strings.HasPrefix(rest, "^") || strings.HasPrefix(rest, "!")
+	if negated {
+		rest = rest[1:]
+	}
+	var ranges [][2]rune
+	for first := true; first || !strings.HasPrefix(rest, "]"); first = false {
+		low, after, err := classRune(rest)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if all = append(all, globs...); len(all) > maxAlternatives {
-			return nil, errTooLarge
+		high := low
+		if strings.HasPrefix(after, "-") && !strings.HasPrefix(after, "-]") {
+			if high, after, err = classRune(after[1:]); err != nil {
+				return err
+			}
 		}
+		if low > high {
+			return fmt.Errorf("the range %c-%c is upside down", low, high)
+		}
+		ranges, rest = append(ranges, [2]rune{low, high}), after
 	}
-	return all, nil
+	g.rest, g.names = rest[1:], otherName
+	g.writeClass(negated, ranges)
+	return nil
 }
 
-// classSize is how many bytes a class at the start of a text takes; 0 where nothing ends it.
-func classSize(text string) int {
-	i := 1
-	if strings.HasPrefix(text[i:], "!") || strings.HasPrefix(text[i:], "^") {
-		i++
+func (g *parser) writeClass(negated bool, ranges [][2]rune) {
+	if negated {
+		g.out.WriteString("[^/")
+	} else {
+		// U+10FFFF alone keeps the class from being empty.
+		g.out.WriteString(`[\x{10FFFF}`)
 	}
-	// What stands first doesn't end it.
-	for first := i; i < len(text); i++ {
-		switch {
-		case text[i] == '\\':
-			i++
-		case text[i] == ']' && i > first:
-			return i + 1
+	for _, r := range ranges {
+		if !negated && r[0] <= '/' && '/' <= r[1] {
+			g.writeRange(r[0], '/'-1)
+			g.writeRange('/'+1, r[1])
+			continue
 		}
+		g.writeRange(r[0], r[1])
 	}
-	return 0
+	g.out.WriteString("]")
+}
+
+func (g *parser) writeRange(low, high rune) {
+	if low <= high {
+		fmt.Fprintf(&g.out, `\x{%X}-\x{%X}`, low, high)
+	}
+}
+
+// classRune reads one character of a class.
+func classRune(s string) (rune, string, error) {
+	s = strings.TrimPrefix(s, `\`)
+	if s == "" {
+		return 0, "", errors.New("a \"[\" has no \"]\"")
+	}
+	c, size := utf8.DecodeRuneInString(s)
+	return c, s[size:], nil
 }

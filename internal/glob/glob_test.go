@@ -100,30 +100,3 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 		t.Error("120 globs of 1,000 bytes are compiled")
 	}
 }
-
-func TestClassesMatchOneCharacterThatIsNoSlash(t *testing.T) {
-	t.Parallel()
-	denied, err := Denied([]string{"/a[!b]c", "/x[0-9]y", "/z[]-]", "/[[:upper:]]{d,[{]}"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]bool{
-		"/axc": true, "/abc": false, "/a/c": false, "/x1y": true, "/xay": false, "/z]": true, "/z-": true, "/za": false, "/Ad": true, "/A{": true, "/1d": false,
-	} {
-		if got := denied.MatchString(path); got != want {
-			t.Errorf("%s: %t", path, got)
-		}
-	}
-}
-
-func TestWhatBracesStandForIsBounded(t *testing.T) {
-	t.Parallel()
-	if _, err := Expression(strings.Repeat("{a,b}", 8)); err != nil {
-		t.Error(err)
-	}
-	for _, glob := range []string{strings.Repeat("{a,b}", 9), strings.Repeat("{a,b,c,d}", 1000), strings.Repeat("{a,", 300) + "b" + strings.Repeat("}", 300)} {
-		if _, err := Expression(glob); !errors.Is(err, errTooLarge) {
-			t.Errorf("%.40s: %v", glob, err)
-		}
-	}
-}
