@@ -166,9 +166,14 @@ func TestOnlyTheNameAndTheTypeReachANameserver(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	sent := server.queries()[0].message
+	h := dnsmessage.ResourceHeader{}
+	if err := h.SetEDNS0(advertised, 0, false); err != nil {
+		t.Fatal(err)
+	}
 	want := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: sent.ID, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("packages.example.com."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Header:      dnsmessage.Header{ID: sent.ID, RecursionDesired: true},
+		Questions:   []dnsmessage.Question{{Name: dnsmessage.MustNewName("packages.example.com."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Additionals: []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{Options: []dnsmessage.Option{}}}},
 	}
 	if diff := cmp.Diff(packed(want), packed(sent)); diff != "" {
 		t.Error(diff)

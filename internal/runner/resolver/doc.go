@@ -16,8 +16,7 @@
 //     data.
 //   - Other types of such a name, HTTPS, SVCB, MX, TXT and SRV among them, have no data (NOERROR): every client then goes
 //     on with A and AAAA. They aren't asked, as what they hold leads to names and addresses that nobody listed. Where all
-//     names may be looked up, records of the asked type are passed on, bounded; the rest of the answer isn't, and neither are types
-//     below 37 that are hardly in use.
+//     names may be looked up, records of the asked type are passed on, bounded; the rest of the answer isn't.
 //   - A name that may not be looked up doesn't exist (NXDOMAIN), and isn't asked. glibc, musl, Go, Java, Python and node
 //     then fail at once and say that the name isn't known, and go on in a search list. With REFUSED or SERVFAIL musl waits
 //     for its timeout of 5 s and says "try again", glibc and what is built on it say "temporary failure" (except for

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// exchange is a question to a nameserver. It is asked without EDNS, as the C library does: what has no room in a datagram is asked for on
-// a stream.
+// exchange is a question to a nameserver, and how it is asked.
 type exchange struct {
 	name string
 	kind dnsmessage.Type
+	edns bool
 	id   uint16
 }
 
@@ -34,6 +34,11 @@ type found struct {
 
 func (f *found) isEmpty() bool { return len(f.addrs)+len(f.records) == 0 }
 
+// refusesEDNS says that an answer is that of a nameserver which doesn't know EDNS.
+func (f *found) refusesEDNS() bool {
+	return f.code == dnsmessage.RCodeFormatError || f.code == dnsmessage.RCodeNotImplemented
+}
+
 // newQuery writes a query with an id that nobody can guess.
 func (e *exchange) newQuery() ([]byte, error) {
 	var id [2]byte
@@ -49,6 +54,9 @@ func (e *exchange) newQuery() ([]byte, error) {
 		Header:    dnsmessage.Header{ID: e.id, RecursionDesired: true},
 		Questions: []dnsmessage.Question{{Name: name, Type: e.kind, Class: dnsmessage.ClassINET}},
 	}
+	if e.edns {
+		msg.Additionals = ednsOf(dnsmessage.RCodeSuccess, nil)
+	}
 	return msg.Pack()
 }
 
@@ -63,6 +71,10 @@ func (e *exchange) readAnswer(msg []byte) (*found, error) {
 		return nil, errStray
 	}
 	got := &found{code: header.RCode, truncated: header.Truncated}
+	if got.refusesEDNS() && binary.BigEndian.Uint16(msg[4:]) == 0 {
+		// Some repeat no question that they couldn't read. Nothing else of such an answer counts.
+		return got, nil
+	}
 	if !e.isAnswered(&p, msg) {
 		return nil, errStray
 	}

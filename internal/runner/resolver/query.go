@@ -21,14 +21,23 @@ const (
 	maxDatagram = 1232
 )
 
-// Ranges of types.
+// Types that dnsmessage has no names for.
 const (
-	// lastOld is the last type of those whose records may hold names that a nameserver has shortened (RFC 3597, section 4).
-	lastOld dnsmessage.Type = 36
-	// firstMeta to lastMeta are no data, those from firstTransfer on for transfers and for all that a name has.
-	firstMeta     dnsmessage.Type = 128
-	firstTransfer dnsmessage.Type = 251
-	lastMeta      dnsmessage.Type = 255
+	typeMD    dnsmessage.Type = 3
+	typeMF    dnsmessage.Type = 4
+	typeMB    dnsmessage.Type = 7
+	typeMG    dnsmessage.Type = 8
+	typeMR    dnsmessage.Type = 9
+	typeRP    dnsmessage.Type = 17
+	typeAFSDB dnsmessage.Type = 18
+	typeRT    dnsmessage.Type = 21
+	typeSIG   dnsmessage.Type = 24
+	typePX    dnsmessage.Type = 26
+	typeNXT   dnsmessage.Type = 30
+	typeNAPTR dnsmessage.Type = 35
+	typeIXFR  dnsmessage.Type = 251
+	typeMAILB dnsmessage.Type = 253
+	typeMAILA dnsmessage.Type = 254
 )
 
 // rcodeBadVersion is an extended code: only its lower four bits stand in the header.
@@ -105,7 +114,8 @@ func (q *query) readRest(p *dnsmessage.Parser) dnsmessage.RCode {
 
 // unsupported is the code for what is never answered.
 func (q *query) unsupported() (dnsmessage.RCode, bool) {
-	if t := q.question.Type; t == dnsmessage.TypeOPT || t >= firstTransfer && t <= lastMeta {
+	switch q.question.Type {
+	case dnsmessage.TypeALL, dnsmessage.TypeAXFR, typeIXFR, typeMAILA, typeMAILB, dnsmessage.TypeOPT:
 		return dnsmessage.RCodeNotImplemented, true
 	}
 	return dnsmessage.RCodeRefused, q.question.Class != dnsmessage.ClassINET
@@ -115,14 +125,16 @@ func (q *query) isAddress() bool {
 	return q.question.Type == dnsmessage.TypeA || q.question.Type == dnsmessage.TypeAAAA
 }
 
-// isPassedOn says whether records of the asked type may be passed on: they are data, and of the old types those that the library reads
-// and writes anew.
+// isPassedOn says whether records of the asked type may be passed on: they are data, and hold no names that a nameserver may
+// have shortened in a way that only who knows the type can read (RFC 3597, section 4). Those that the library knows are
+// read and written anew.
 func (q *query) isPassedOn() bool {
 	switch t := q.question.Type; t {
-	case dnsmessage.TypeNS, dnsmessage.TypeCNAME, dnsmessage.TypeSOA, dnsmessage.TypePTR, dnsmessage.TypeMX, dnsmessage.TypeTXT, dnsmessage.TypeSRV:
-		return true
+	case 0, typeMD, typeMF, typeMB, typeMG, typeMR, dnsmessage.TypeMINFO, typeRP, typeAFSDB, typeRT, typeSIG, typePX, typeNXT, typeNAPTR:
+		return false
 	default:
-		return t > lastOld && (t < firstMeta || t > lastMeta)
+		const firstMeta, lastMeta = 128, 255
+		return t < firstMeta || t > lastMeta
 	}
 }
 

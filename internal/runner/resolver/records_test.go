@@ -11,10 +11,7 @@ import (
 	"toolcall.dev/operator/internal/network"
 )
 
-const (
-	typeNAPTR dnsmessage.Type = 35
-	typeCAA   dnsmessage.Type = 257
-)
+const typeCAA dnsmessage.Type = 257
 
 // othersOf are records of several types, by the names of their owners.
 var othersOf = map[string][]dnsmessage.ResourceBody{

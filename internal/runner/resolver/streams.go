@@ -15,7 +15,7 @@ type stream struct {
 	resolver *Resolver
 	conn     net.Conn
 	queries  sync.WaitGroup
-	// writing is held while an answer is written. A mutex would keep tests with a clock of their own from seeing that all wait.
+	// writing is held while an answer is written.
 	writing chan struct{}
 }
 

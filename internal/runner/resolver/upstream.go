@@ -56,7 +56,8 @@ func (u *upstream) lookup(ctx context.Context, name string, t dnsmessage.Type) (
 		at := (first + i) % n
 		var got *found
 		began := time.Now()
-		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t}); err == nil {
+		// In a second round EDNS may be what a nameserver, or something before it, is silent about.
+		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t, edns: i < n}); err == nil {
 			u.preferred.Store(uint32(at))
 			u.failures.note(name, t, got, nil)
 			return got, nil
@@ -120,6 +121,10 @@ func codeText(code dnsmessage.RCode) string {
 
 func (u *upstream) exchange(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
 	got, err := u.datagram(ctx, server, e)
+	if err == nil && e.edns && got.refusesEDNS() {
+		e.edns = false
+		got, err = u.datagram(ctx, server, e)
+	}
 	if !errors.Is(err, errStrays) && (err != nil || !got.truncated) {
 		return got, err
 	}

@@ -45,7 +45,7 @@ var oddServers = map[string]struct {
 	server func(asked dnsmessage.Message, network string) [][]byte
 	addrs  string
 	code   dnsmessage.RCode
-	// asked are the networks of the queries, in their order.
+	// asked are the networks of the queries, in their order, with "+" for EDNS.
 	asked string
 }{
 	"a truncated answer is asked for on a stream": {func(asked dnsmessage.Message, network string) [][]byte {
@@ -53,40 +53,54 @@ var oddServers = map[string]struct {
 			return [][]byte{truncated(asked, "203.0.113.66")}
 		}
 		return one(simple(asked))
-	}, "198.51.100.7", 0, "udp tcp"},
+	}, "198.51.100.7", 0, "udp+ tcp+"},
 	"of a nameserver that truncates all, what came counts": {func(asked dnsmessage.Message, network string) [][]byte {
 		if network == "tcp" {
 			return nil
 		}
 		return [][]byte{truncated(asked, "198.51.100.7")}
-	}, "198.51.100.7", 0, "udp tcp"},
+	}, "198.51.100.7", 0, "udp+ tcp+"},
 	"a record that is cut in a truncated answer doesn't count": {func(asked dnsmessage.Message, network string) [][]byte {
 		if network == "tcp" {
 			return nil
 		}
 		whole := truncated(asked, "198.51.100.7", "203.0.113.66")
 		return [][]byte{whole[:len(whole)-2]}
-	}, "198.51.100.7", 0, "udp tcp"},
+	}, "198.51.100.7", 0, "udp+ tcp+"},
 	"a truncated answer without addresses isn't none": {func(asked dnsmessage.Message, network string) [][]byte {
 		return [][]byte{truncated(asked)}
-	}, "", dnsmessage.RCodeServerFailure, "udp tcp udp tcp udp tcp"},
+	}, "", dnsmessage.RCodeServerFailure, "udp+ tcp+ udp tcp udp tcp"},
+	"a nameserver that refuses EDNS is asked without": {func(asked dnsmessage.Message, _ string) [][]byte {
+		if len(asked.Additionals) > 0 {
+			msg := replyTo(asked)
+			msg.RCode = dnsmessage.RCodeFormatError
+			return one(msg)
+		}
+		return one(simple(asked))
+	}, "198.51.100.7", 0, "udp+ udp"},
+	"one that repeats no question then is asked without too": {func(asked dnsmessage.Message, _ string) [][]byte {
+		if len(asked.Additionals) > 0 {
+			return one(dnsmessage.Message{Header: dnsmessage.Header{ID: asked.ID, Response: true, RCode: dnsmessage.RCodeNotImplemented}})
+		}
+		return one(simple(asked))
+	}, "198.51.100.7", 0, "udp+ udp"},
 	"a nameserver that fails is asked a few times": {func(asked dnsmessage.Message, _ string) [][]byte {
 		msg := replyTo(asked)
 		msg.RCode = dnsmessage.RCodeServerFailure
 		return one(msg)
-	}, "", dnsmessage.RCodeServerFailure, "udp udp udp"},
+	}, "", dnsmessage.RCodeServerFailure, "udp+ udp udp"},
 	"a nameserver that refuses is asked a few times": {func(asked dnsmessage.Message, _ string) [][]byte {
 		msg := replyTo(asked)
 		msg.RCode = dnsmessage.RCodeRefused
 		return one(msg)
-	}, "", dnsmessage.RCodeServerFailure, "udp udp udp"},
+	}, "", dnsmessage.RCodeServerFailure, "udp+ udp udp"},
 	"addresses of an answer that says otherwise don't count": {func(asked dnsmessage.Message, _ string) [][]byte {
 		return [][]byte{hostile(asked, func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeNameError })}
-	}, "", dnsmessage.RCodeNameError, "udp"},
+	}, "", dnsmessage.RCodeNameError, "udp+"},
 	"an answer that can't be read is none": {func(asked dnsmessage.Message, _ string) [][]byte {
 		whole := packed(simple(asked))
 		return [][]byte{whole[:len(whole)-2]}
-	}, "", dnsmessage.RCodeServerFailure, "udp udp udp"},
+	}, "", dnsmessage.RCodeServerFailure, "udp+ udp udp"},
 	"datagrams that don't answer the question are passed over": {func(asked dnsmessage.Message, _ string) [][]byte {
 		return [][]byte{
 			hostile(asked, func(m *dnsmessage.Message) { m.ID++ }),
@@ -106,19 +120,19 @@ var oddServers = map[string]struct {
 			hostile(asked, func(m *dnsmessage.Message) { m.Questions, m.RCode = nil, dnsmessage.RCodeNameError }),
 			{}, {1, 2, 3}, packed(simple(asked)),
 		}
-	}, "198.51.100.7", 0, "udp"},
+	}, "198.51.100.7", 0, "udp+"},
 	"where somebody guesses, the question is asked on a stream": {func(asked dnsmessage.Message, network string) [][]byte {
 		if network == "tcp" {
 			return one(simple(asked))
 		}
 		return slices.Repeat([][]byte{hostile(asked, func(m *dnsmessage.Message) { m.ID++ })}, maxStrays)
-	}, "198.51.100.7", 0, "udp tcp"},
+	}, "198.51.100.7", 0, "udp+ tcp+"},
 	"a stream's answer to something else is none": {func(asked dnsmessage.Message, network string) [][]byte {
 		if network == "udp" {
 			return [][]byte{truncated(asked, "198.51.100.7")}
 		}
 		return [][]byte{hostile(asked, func(m *dnsmessage.Message) { m.ID++ })}
-	}, "198.51.100.7", 0, "udp tcp"},
+	}, "198.51.100.7", 0, "udp+ tcp+"},
 	"records of other names, types, classes and sections don't count": {func(asked dnsmessage.Message, _ string) [][]byte {
 		poison := func(name string) dnsmessage.Resource {
 			return record(name, 300, addrBody(netip.MustParseAddr("203.0.113.66")))
@@ -132,7 +146,7 @@ var oddServers = map[string]struct {
 		msg.Authorities = append(msg.Authorities, poison(asksFor), record("com.", 300, &dnsmessage.NSResource{NS: dnsmessage.MustNewName("evil.example.")}))
 		msg.Additionals = append(msg.Additionals, poison(asksFor), poison("evil.example."))
 		return one(msg)
-	}, "198.51.100.7", 0, "udp"},
+	}, "198.51.100.7", 0, "udp+"},
 	"addresses beside an alias don't count": {func(asked dnsmessage.Message, _ string) [][]byte {
 		msg := replyTo(asked)
 		msg.Answers = []dnsmessage.Resource{
@@ -143,31 +157,31 @@ var oddServers = map[string]struct {
 			record("eDGE.example.", 300, addrBody(netip.MustParseAddr("198.51.100.7"))),
 		}
 		return one(msg)
-	}, "198.51.100.7", 0, "udp"},
+	}, "198.51.100.7", 0, "udp+"},
 	"an address that comes twice counts once": {func(asked dnsmessage.Message, _ string) [][]byte {
 		msg := simple(asked)
 		msg.Answers = append(msg.Answers, msg.Answers...)
 		return one(msg)
-	}, "198.51.100.7", 0, "udp"},
-	"an alias of itself fails": {chain(func(int) string { return asksFor }), "", dnsmessage.RCodeServerFailure, "udp udp udp"},
+	}, "198.51.100.7", 0, "udp+"},
+	"an alias of itself fails": {chain(func(int) string { return asksFor }), "", dnsmessage.RCodeServerFailure, "udp+ udp udp"},
 	"the longest chain is followed": {chain(func(i int) string {
 		if i < maxChain-1 {
 			return fmt.Sprintf("n%d.example.", i)
 		}
 		return ""
-	}), "198.51.100.7", 0, "udp"},
+	}), "198.51.100.7", 0, "udp+"},
 	"a longer chain fails": {chain(func(i int) string {
 		if i < maxChain {
 			return fmt.Sprintf("n%d.example.", i)
 		}
 		return ""
-	}), "", dnsmessage.RCodeServerFailure, "udp udp udp"},
+	}), "", dnsmessage.RCodeServerFailure, "udp+ udp udp"},
 	"an endless chain fails": {chain(func(i int) string {
 		if i < 600 {
 			return fmt.Sprintf("n%d.example.", i)
 		}
 		return ""
-	}), "", dnsmessage.RCodeServerFailure, "udp tcp udp tcp udp tcp"},
+	}), "", dnsmessage.RCodeServerFailure, "udp+ tcp+ udp tcp udp tcp"},
 }
 
 func TestNameserversThatBehaveOddly(t *testing.T) {
@@ -183,6 +197,9 @@ func TestNameserversThatBehaveOddly(t *testing.T) {
 			}
 			var asked []string
 			for _, q := range s.queries() {
+				if q.edns {
+					q.network += "+"
+				}
 				asked = append(asked, q.network)
 			}
 			if all := strings.Join(asked, " "); all != tc.asked {

@@ -32,6 +32,7 @@ type nameserver struct {
 type asked struct {
 	network, name string
 	kind          dnsmessage.Type
+	edns          bool
 	message       dnsmessage.Message
 }
 
@@ -101,7 +102,7 @@ func (s *nameserver) handle(raw []byte, network string) [][]byte {
 	}
 	q := msg.Questions[0]
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, msg})
+	s.asked = append(s.asked, asked{network, q.Name.String(), q.Type, len(msg.Additionals) > 0, msg})
 	s.mu.Unlock()
 	return s.answer(msg, network)
 }
