@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Opened: *o, SHA256: sumOfState(&o.before), opened: time.Now(), sum: sha256.New(), again: sha256.New()}, nil
+	return &Source{Opened: *o, SHA256: sums.get(&o.before), opened: time.Now(), sum: sha256.New(), again: sha256.New()}, nil
 }
 
 // newCall is a request without an operation.
@@ -83,9 +84,7 @@ func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error)
 		return false, err
 	}
 	s.SHA256 = hexSum(s.sum)
-	if s.opened.Sub(time.Unix(s.before.Ctim.Unix())) >= sumAge {
-		lastSum.Store(&knownSum{stateOf(&s.before), s.SHA256, s.opened})
-	}
+	sums.add(&s.before, s.opened, s.SHA256)
 	return true, nil
 }
 
@@ -105,7 +104,7 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 		s.sent += int64(want)
 	}
 	if s.sent == s.Size && offset+int64(want) == s.Size && hexSum(s.again) != s.SHA256 {
-		lastSum.Store(nil)
+		sums.remove(&s.before)
 		return 0, s.changed()
 	}
 	if want == 0 && len(p) > 0 {
@@ -114,23 +113,18 @@ func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 	return want, s.check(false)
 }
 
-// sumTime is for how long a checksum is remembered: a file that is mapped can change without its times.
-const sumTime = time.Minute
+const (
+	// maxSums is how many checksums are remembered, and sumTime for how long: a file that is mapped can change without its times.
+	maxSums = 64
+	sumTime = time.Minute
+	// sumAge is how old the last change of a file must be, when it is opened, for its checksum to be remembered: another change in the
+	// same tick of the kernel's clock leaves the same time.
+	sumAge = 2 * time.Second
+)
 
-// sumAge is how old the last change of a file must be, when it is opened, for its checksum to be remembered: another change in the same tick
-// of the kernel's clock leaves the same time. Tests change it.
-var sumAge = 2 * time.Second
-
-// lastSum is the checksum of the file that was summed last. Who reads a file in parts, because a policy has it that way, doesn't have all of
+// sums are the checksums of files that were read last. Who reads a file in parts, because a policy has it that way, doesn't have all of
 // it summed for each of them.
-var lastSum atomic.Pointer[knownSum]
-
-// knownSum is the checksum of a file in a state, which was opened then.
-type knownSum struct {
-	state  fileState
-	sum    string
-	opened time.Time
-}
+var sums = knownSums{age: sumAge}
 
 // fileState is a file as it was: a write changes its ctime, which nobody can set.
 type fileState struct {
@@ -141,10 +135,47 @@ type fileState struct {
 
 func stateOf(st *unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim} }
 
-// sumOfState returns the checksum of a file; empty if it isn't known.
-func sumOfState(st *unix.Stat_t) string {
-	if k := lastSum.Load(); k != nil && k.state == stateOf(st) && time.Since(k.opened) < sumTime {
-		return k.sum
+// knownSum is the checksum of a file that was opened then.
+type knownSum struct {
+	state  fileState
+	sum    string
+	opened time.Time
+}
+
+// knownSums forgets the oldest.
+type knownSums struct {
+	age time.Duration
+	mu  sync.Mutex
+	// all are in the order in which they came.
+	all []knownSum
+}
+
+// get returns the checksum of a file; empty if it isn't known.
+func (k *knownSums) get(st *unix.Stat_t) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := slices.IndexFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) && time.Since(one.opened) < sumTime })
+	if at < 0 {
+		return ""
 	}
-	return ""
+	return k.all[at].sum
+}
+
+// add remembers the checksum of a file that was in a state when it was opened.
+func (k *knownSums) add(st *unix.Stat_t, opened time.Time, sum string) {
+	if opened.Sub(time.Unix(st.Ctim.Unix())) < k.age {
+		return
+	}
+	k.remove(st)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = append(k.all, knownSum{stateOf(st), sum, opened})
+	k.all = k.all[max(len(k.all)-maxSums, 0):]
+}
+
+// remove forgets a checksum that turned out to be wrong.
+func (k *knownSums) remove(st *unix.Stat_t) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = slices.DeleteFunc(k.all, func(one knownSum) bool { return one.state == stateOf(st) })
 }

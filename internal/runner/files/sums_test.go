@@ -11,8 +11,8 @@ import (
 )
 
 func TestAFileIsSummedOnceUntilItChanges(t *testing.T) {
-	defer func(before time.Duration) { sumAge = before }(sumAge)
-	sumAge = 0
+	defer func(before time.Duration) { sums.age = before }(sums.age)
+	sums.age = 0
 	root := t.TempDir()
 	file := filepath.Join(root, "f")
 	rules := &Rules{FileRules: spec.FileRules{ReadPaths: []string{root}}}
@@ -52,8 +52,8 @@ func TestAFileIsSummedOnceUntilItChanges(t *testing.T) {
 
 // A mapped file can change without its times: who reads it whole finds out, and so does the next one.
 func TestAChecksumThatTurnsOutWrongIsForgotten(t *testing.T) {
-	defer func(before time.Duration) { sumAge = before }(sumAge)
-	sumAge = 0
+	defer func(before time.Duration) { sums.age = before }(sums.age)
+	sums.age = 0
 	root := t.TempDir()
 	file := filepath.Join(root, "f")
 	if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
@@ -65,7 +65,7 @@ func TestAChecksumThatTurnsOutWrongIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	lastSum.Store(&knownSum{stateOf(&first.before), sumOf([]byte("another")), time.Now()})
+	sums.add(&first.before, time.Now(), sumOf([]byte("another")))
 	wrong, err := OpenSource(t.Context(), rules, request)
 	if err != nil {
 		t.Fatal(err)
@@ -83,23 +83,20 @@ func TestAChecksumThatTurnsOutWrongIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAFileThatWasJustWrittenIsSummedAgain(t *testing.T) {
-	root := t.TempDir()
-	file := filepath.Join(root, "f")
-	if err := os.WriteFile(file, []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
+func TestFewChecksumsAreRemembered(t *testing.T) {
+	t.Parallel()
+	var k knownSums
+	s := Source{}
+	for i := range int64(3 * maxSums) {
+		s.before.Size = i
+		k.add(&s.before, time.Now(), "sum")
 	}
-	for range 2 {
-		s, err := OpenSource(t.Context(), &Rules{FileRules: spec.FileRules{ReadPaths: []string{root}}}, &spec.File{Path: file})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		if s.SHA256 != "" {
-			t.Errorf("it is known as %s", s.SHA256)
-		}
-		if done, err := s.SumSome(t.Context(), 1<<20); !done || err != nil {
-			t.Fatal(done, err)
-		}
+	if k.get(&s.before) == "" || len(k.all) != maxSums {
+		t.Errorf("%d are known", len(k.all))
+	}
+	young := knownSums{age: time.Hour}
+	s.before.Ctim.Sec = time.Now().Unix()
+	if young.add(&s.before, time.Now(), "sum"); len(young.all) != 0 {
+		t.Error("what was just written to is remembered")
 	}
 }
