@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash/maphash"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -119,19 +121,41 @@ func (c *call) copyFile(to io.Writer, p *place) error {
 	return from.Copy(c.ctx, to)
 }
 
-// changing is held while a call compares what has a name and then changes what the name stands for: no other call of this process comes
-// in between. Other processes have the time between the comparison and the rename.
-var changing = make(chan struct{}, 1)
-
-// lock lets one call at a time change names. Whoever has a large file compared with its checksum holds up the others.
-func lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case changing <- struct{}{}:
-		return func() { <-changing }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// locks keep two calls of this process from both changing what a name stands for, in any directory, after one of them compared it. Other
+// processes have the time between the comparison and the rename.
+var locks = func() (all [64]chan struct{}) {
+	for i := range all {
+		all[i] = make(chan struct{}, 1)
 	}
+	return all
+}()
+
+// lock takes the locks of places, always in the same order. Several names share a lock, which is taken once.
+func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
+	var indexes []int
+	for _, p := range places {
+		indexes = append(indexes, int(maphash.String(lockSeed, p.name)%uint64(len(locks))))
+	}
+	slices.Sort(indexes)
+	var held []chan struct{}
+	unlock = func() {
+		for _, l := range held {
+			<-l
+		}
+	}
+	for _, i := range slices.Compact(indexes) {
+		select {
+		case locks[i] <- struct{}{}:
+			held = append(held, locks[i])
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
+		}
+	}
+	return unlock, nil
 }
+
+var lockSeed = maphash.MakeSeed()
 
 // rename renames, and replaces nothing if it is exclusive.
 func rename(fromDir int, from string, toDir int, to string, exclusive bool) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -69,10 +70,12 @@ func TestEditAgainstMoveAndDelete(t *testing.T) {
 	}
 }
 
-// isComparing says that somebody holds the lock: a file is complete, and doesn't have the name yet.
-func isComparing() bool { return len(changing) > 0 }
+// isComparing says that somebody holds the lock of a name: a file is complete, and doesn't have the name yet.
+func isComparing() bool {
+	return slices.ContainsFunc(locks[:], func(l chan struct{}) bool { return len(l) > 0 })
+}
 
-// TestMovesAtOnce has moves come in each other's way: each file has one name afterwards.
+// TestMovesAtOnce has more names than there are locks: if two moves waited for each other, it would not end.
 func TestMovesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	const names = 200
@@ -97,4 +100,10 @@ func TestMovesAtOnce(t *testing.T) {
 	if left, err := os.ReadDir(w.root); err != nil || len(left) != names/2 {
 		t.Errorf("%d files are left: %v", len(left), err)
 	}
+	_, p := w.opened(strconv.Itoa(names), how{missing: true})
+	unlock, err := lock(t.Context(), p, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }

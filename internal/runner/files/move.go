@@ -48,7 +48,7 @@ func (c *call) move() (Result, error) {
 
 // rename moves within a file system while no other call compares or replaces what has one of the names.
 func (c *call) rename(from, to *place) error {
-	unlock, err := lock(c.ctx)
+	unlock, err := lock(c.ctx, from, to)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *call) copyAcross(from, to *place) error {
 
 // removeCopied removes the source of a copy, if it is still what was copied.
 func (c *call) removeCopied(from, to *place) error {
-	unlock, err := lock(c.ctx)
+	unlock, err := lock(c.ctx, from)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (c *call) remove(p *place) (Result, error) {
 
 // unlink removes a name, if the condition holds, while no other call compares or replaces what has it.
 func (c *call) unlink(p *place, condition condition) error {
-	unlock, err := lock(c.ctx)
+	unlock, err := lock(c.ctx, p)
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func (t *Target) settle() error {
 
 // commit gives the file its name, if the condition holds.
 func (t *Target) commit() error {
-	unlock, err := lock(t.c.ctx)
+	unlock, err := lock(t.c.ctx, t.place)
 	if err != nil {
 		return err
 	}
