@@ -165,7 +165,9 @@ func whyNotFound(content []byte, old string, hides bool) string {
 	if strings.Contains(old, "\r\n") && !bytes.Contains(content, crlf) {
 		return `the file's lines end with "\n", not with "\r\n"`
 	}
-	if plain := []byte("\n"); bytes.Contains(bytes.ReplaceAll(content, crlf, plain), bytes.ReplaceAll([]byte(old), crlf, plain)) {
+	plain := []byte("\n")
+	hasBoth := bytes.Count(content, crlf) != bytes.Count(content, plain)
+	if hasBoth && bytes.Contains(bytes.ReplaceAll(content, crlf, plain), bytes.ReplaceAll([]byte(old), crlf, plain)) {
 		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
 	}
 	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
