@@ -118,14 +118,13 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 // maxLiteral is longer than any module's name.
 const maxLiteral = 300
 
-// reportArgument records the module that the argument of an importing function names, with or without a bracket before it. It returns
-// whether there is a literal.
-func (r *scanRun) reportArgument(i int) bool {
+// reportArgument records the module that the argument of an importing function names, with or without a bracket before it.
+func (r *scanRun) reportArgument(i int) {
 	i = r.skip(i, true)
 	if i < len(r.text) && r.text[i] == '(' {
 		i = r.skip(i+1, true)
 	}
-	return r.reportLiteral(i)
+	r.reportLiteral(i)
 }
 
 // reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
@@ -268,46 +267,57 @@ func startsComment(text string) bool {
 	return false
 }
 
-// importList reads what follows "import": a string literal, or a list of names.
+// importList reads what follows "import": names in a comma list, in brackets, and string literals.
 func (r *scanRun) importList(i int) {
-	if r.reportArgument(i) {
+	depth := 0
+	if at := r.skip(i, true); r.reportLiteral(at) {
 		return
 	}
-	r.eachName(i, func(path []string) bool {
-		if word := r.words[path[0]]; word != nil {
-			if word.keyword == keywordImport || word.keyword == keywordFrom {
-				return false
+	for !r.exhausted() {
+		i = r.skip(i, depth > 0)
+		if i >= len(r.text) {
+			return
+		}
+		switch c := r.text[i]; {
+		case c == '(' || c == '{':
+			depth++
+		case (c == ')' || c == '}') && depth > 0:
+			depth--
+		case c == ',' || c == '*' || c == '.':
+		case isQuote(c):
+			r.reportLiteral(i)
+			return
+		case isWordByte(c):
+			if after := r.skipAlias(i); after > i {
+				i = after
+				continue
 			}
-			r.report(matchPath(word.targets, path))
+			next, more := r.importName(i)
+			if !more {
+				return
+			}
+			i = next
+			continue
+		default:
+			return
 		}
-		if !r.dollar {
-			r.addImported(strings.Join(path, "."))
-		}
-		return true
-	})
+		i++
+	}
 }
 
-// eachName gives the names of a comma list to use until that returns false. The list may be in brackets, and each name may have an alias.
-func (r *scanRun) eachName(i int, use func(path []string) bool) {
-	i = r.skip(i, false)
-	inBrackets := i < len(r.text) && r.text[i] == '('
-	if inBrackets {
-		i = r.skip(i+1, true)
+// importName reads one entry of an import list, with its alias, and reports whether the list may go on.
+func (r *scanRun) importName(i int) (next int, more bool) {
+	path, end := r.dotted(i)
+	if word := r.words[path[0]]; word != nil {
+		if word.keyword == keywordImport || word.keyword == keywordFrom {
+			return end, false
+		}
+		r.report(matchPath(word.targets, path))
 	}
-	for i < len(r.text) && isWordByte(r.text[i]) && !r.exhausted() {
-		path, end := r.dotted(i)
-		if !use(path) {
-			return
-		}
-		i = r.skip(end, inBrackets)
-		if end := r.wordAhead(i); r.text[i:end] == "as" {
-			i = r.skip(r.wordAhead(r.skip(end, inBrackets)), inBrackets)
-		}
-		if i >= len(r.text) || r.text[i] != ',' {
-			return
-		}
-		i = r.skip(i+1, inBrackets)
+	if !r.dollar {
+		r.addImported(strings.Join(path, "."))
 	}
+	return end, true
 }
 
 // fromPath reads what follows "from": a path and "import", or a string literal.
@@ -337,13 +347,7 @@ func (r *scanRun) fromPath(i int) {
 	r.report(matchPath(word.targets, path))
 	for _, t := range word.targets {
 		if slices.Equal(t.parts[:len(t.parts)-1], path) {
-			r.eachName(after, func(name []string) bool {
-				isPart := name[0] == t.parts[len(path)]
-				if isPart {
-					r.report(t.name)
-				}
-				return !isPart
-			})
+			r.importedPart(after, t)
 		}
 	}
 }
@@ -361,5 +365,28 @@ func (r *scanRun) relativeImport(i int) {
 	}
 	if r.text[i:r.wordAhead(i)] == "import" {
 		r.fromImport = i
+	}
+}
+
+// importedPart looks for the last part of a module in the list of "from a import b".
+func (r *scanRun) importedPart(i int, t target) {
+	last := t.parts[len(t.parts)-1]
+	for !r.exhausted() {
+		i = r.skip(i, true)
+		switch {
+		case i >= len(r.text):
+			return
+		case isWordByte(r.text[i]):
+			end := r.wordAhead(i)
+			if r.text[i:end] == last {
+				r.report(t.name)
+				return
+			}
+			i = end
+		case strings.IndexByte("(,*)", r.text[i]) >= 0:
+			i++
+		default:
+			return
+		}
 	}
 }
