@@ -61,7 +61,7 @@ func TestATerminationMessageSaysThatArtifactsAreLost(t *testing.T) {
 	if err != nil || got.Artifacts == nil || got.Artifacts.Omitted != 3 || len(got.Artifacts.Kept) != 0 || got.Artifacts.Message == "" {
 		t.Errorf("got %+v, %v", got.Artifacts, err)
 	}
-	if _, err := DecodeTermination([]byte(`{"v":2,"reason":"Completed","started":true,"exitCode":0,"artifacts":-1}`)); err == nil {
+	if _, err := DecodeTermination([]byte(`{"v":1,"reason":"Completed","started":true,"exitCode":0,"artifacts":-1}`)); err == nil {
 		t.Error("less than no artifact is lost")
 	}
 }

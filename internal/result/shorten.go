@@ -83,7 +83,7 @@ func (o *Outcome) reasonByCode() (reason string, code *int32) {
 }
 
 func (s *Stream) shorten() {
-	*s = *s.shortened(MaxStreamBytes)
+	*s = *s.shortened(MaxStreamBytes / 2)
 	s.Bytes = s.total()
 	if !s.hasOwnHash() {
 		s.SHA256 = ""
@@ -186,7 +186,7 @@ func textOf(text string) string { return toText([]byte(text)) }
 
 // firstText is the beginning of a text, in whole characters of at most limit bytes.
 func firstText(text string, limit int) string {
-	return toText(prefix([]byte(text), limit))
+	return toText(prefix([]byte(text), limit, textCost))
 }
 
 // lastText is a text of at most limit bytes, which lacks its beginning if it is too long: the end of a path tells more.

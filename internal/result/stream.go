@@ -1,7 +1,6 @@
 package result
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,29 +48,13 @@ func (s *Stream) Text(limit int) (text string, truncated bool) {
 			return toText(all), false
 		}
 	}
-	shown := s.cut(limit-limit/2, limit/2)
+	shown := s.cut(limit-limit/2, limit/2, textCost)
 	return shown.text(s.total()), true
-}
-
-// shortened is the stream with at most limit bytes of what was kept: half of them from the start, and half from the end.
-func (s *Stream) shortened(limit int) *Stream {
-	if s.kept() <= limit {
-		return s
-	}
-	w := *s
-	w.Bytes = s.total()
-	head, tail := s.Head, s.Tail
-	if s.Whole() {
-		head = s.joined()
-		tail = head
-	}
-	w.Head, w.Tail = head[:min(limit/2, len(head))], tail[max(0, len(tail)-limit/2):]
-	return &w
 }
 
 // total is Bytes, or what was kept when a broken sender claims less than that.
 func (s *Stream) total() int64 {
-	return max(s.Bytes, int64(s.kept()))
+	return max(s.Bytes, int64(len(s.Head)+len(s.Tail)))
 }
 
 // joined is Head and Tail as one. Use it for a whole stream only: otherwise bytes are missing between them.
@@ -79,20 +62,23 @@ func (s *Stream) joined() []byte {
 	if len(s.Tail) == 0 {
 		return s.Head
 	}
-	return slices.Concat(s.Head, s.Tail)
+	return append(append(make([]byte, 0, len(s.Head)+len(s.Tail)), s.Head...), s.Tail...)
 }
 
 // excerpt is the two ends of a stream that are shown. Both start and end between characters.
 type excerpt struct{ head, tail []byte }
 
-// cut takes as much from the start and the end of the stream as takes at most headMax and tailMax bytes as text.
-func (s *Stream) cut(headMax, tailMax int) excerpt {
+// cut takes as much from the start and the end of the stream as headMax and tailMax allow, by cost.
+func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 	if s.Whole() {
 		all := s.joined()
-		head := prefix(all, headMax)
-		return excerpt{head, suffix(all[len(head):], tailMax)}
+		head := prefix(all, headMax, cost)
+		return excerpt{head, suffix(all[len(head):], tailMax, cost)}
 	}
-	return excerpt{prefix(TrimPartialEnd(s.Head), headMax), suffix(TrimPartialStart(s.Tail), tailMax)}
+	return excerpt{
+		prefix(TrimPartialEnd(s.Head), headMax, cost),
+		suffix(TrimPartialStart(s.Tail), tailMax, cost),
+	}
 }
 
 // text joins both ends with the line that says how many of total bytes are left out between them.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"strings"
 )
 
@@ -13,13 +14,11 @@ import (
 const MaxTermination = 4096
 
 const (
-	terminationVersion = 2
+	terminationVersion = 1
 	// minTermination has room for every field but the streams' bytes, with message and directory left out.
 	minTermination = 1536
 	// shortField bounds the fields that may be cut or left out so that output has room.
 	shortField = 512
-	// endOverhead is what each of a stream's ends takes beside its bytes in base64: its name, and the padding.
-	endOverhead = len(`"head":"",`) + 4
 )
 
 // termination is the compact form of an outcome.
@@ -28,29 +27,35 @@ type termination struct {
 	// Outcome has only some of its fields. Its Refusal is empty when the message says it.
 	Outcome
 	// Artifacts counts what was collected, or was to be: it went with the pod.
-	Artifacts int64 `json:"artifacts,omitempty"`
+	Artifacts int64         `json:"artifacts,omitempty"`
+	Stdout    compactStream `json:"stdout,omitzero"`
+	Stderr    compactStream `json:"stderr,omitzero"`
 }
 
 // EncodeTermination returns a compact copy of the outcome: one line of JSON of at most limit bytes, escaping
-// included, with as much of both ends of the streams as fits. A limit under 1536 counts as 1536.
+// included, with as much of both ends of the streams as fits. The bytes that are in it are exact: text is
+// written as text, other bytes in base64. A limit under 1536 counts as 1536.
 //
 // The copy isn't authenticated. Every process in the container may write the message, so a reader must verify
 // its origin by other means.
 func EncodeTermination(o *Outcome, limit int) []byte {
 	limit = max(limit, minTermination)
 	t := newTermination(o)
-	size := len(encode(t))
-	if size > limit {
+	if len(encode(t)) > limit {
 		t.Message, t.Refusal, t.WorkingDir = "", "", ""
 		if t.File != nil {
 			t.File.Path = ""
 		}
-		size = len(encode(t))
 	}
-	// Four bytes of base64 have three. Half of them for each stream, and what one stream doesn't need goes to the other.
-	room := max(limit-size-4*endOverhead, 0) / 4 * 3
-	forStdout := min(o.Stdout.kept(), max(room/2, room-o.Stderr.kept()))
-	t.Stdout, t.Stderr = *o.Stdout.shortened(forStdout), *o.Stderr.shortened(room - forStdout)
+	// Bytes that can't fit are dropped first, so that what follows takes time for the others only.
+	stdout, stderr := o.Stdout.shortened(limit), o.Stderr.shortened(limit)
+	// As text, a byte takes three at most, and what it takes in JSON shows when it is written.
+	all := min(stdout.cost()+stderr.cost(), 3*limit)
+	over := sort.Search(all, func(room int) bool {
+		t.addStreams(stdout, stderr, room+1)
+		return len(encode(t)) > limit
+	})
+	t.addStreams(stdout, stderr, over)
 	return encode(t)
 }
 
@@ -61,8 +66,9 @@ func newTermination(o *Outcome) *termination {
 		Outcome: Outcome{
 			Reason: firstText(o.Reason, 64), Message: firstText(o.Message, shortField), Started: o.Started, ExitCode: o.ExitCode,
 			Signal: firstText(o.Signal, 32), OOMKilled: o.OOMKilled, StartTime: o.StartTime, CompletionTime: o.CompletionTime,
-			DurationMS: o.DurationMS, Usage: o.Usage, Stdout: *o.Stdout.shortened(0), Stderr: *o.Stderr.shortened(0),
+			DurationMS: o.DurationMS, Usage: o.Usage,
 		},
+		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
 	}
 	if !strings.Contains(o.Message, o.Refusal) {
 		t.Refusal = firstText(o.Refusal, shortField)
@@ -81,6 +87,14 @@ func newTermination(o *Outcome) *termination {
 		t.File = &file
 	}
 	return t
+}
+
+// addStreams shares room between the streams: half each, and what one stream doesn't need goes to the other.
+func (t *termination) addStreams(stdout, stderr *Stream, room int) {
+	a, b := stdout.cost(), stderr.cost()
+	roomA := min(a, max(room/2, room-b))
+	t.Stdout.fill(stdout, roomA)
+	t.Stderr.fill(stderr, room-roomA)
 }
 
 // encode returns nil when the outcome can't be written, which only a time after the year 9999 can cause.
@@ -117,6 +131,13 @@ func DecodeTermination(b []byte) (*Outcome, error) {
 
 func (t *termination) outcome() (*Outcome, error) {
 	o := &t.Outcome
+	var err error
+	if o.Stdout, err = t.Stdout.stream(); err != nil {
+		return nil, fmt.Errorf("stdout in the termination message: %w", err)
+	}
+	if o.Stderr, err = t.Stderr.stream(); err != nil {
+		return nil, fmt.Errorf("stderr in the termination message: %w", err)
+	}
 	if t.Artifacts != 0 {
 		o.Artifacts = ArtifactsLost(t.Artifacts)
 	}

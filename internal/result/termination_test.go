@@ -172,15 +172,16 @@ func TestDecodeTerminationTakesNothingOnTrust(t *testing.T) {
 		"not JSON":         "container died",
 		"another type":     `[]`,
 		"null":             `null`,
-		"another version":  strings.Replace(good, `"v":2`, `"v":1`, 1),
+		"another version":  strings.Replace(good, `"v":1`, `"v":2`, 1),
 		"more after it":    good + good,
-		"an unknown field": strings.Replace(good, `"v":2`, `"v":2,"phase":"Succeeded"`, 1),
+		"an unknown field": strings.Replace(good, `"v":1`, `"v":1,"phase":"Succeeded"`, 1),
 		"cut short":        good[:len(good)/2],
 		"too long":         good + strings.Repeat(" ", MaxTermination),
 		"a foreign reason": strings.Replace(good, NonZeroExit, "Denied", 1),
 		"a false code":     strings.Replace(good, `"exitCode":3`, `"exitCode":0`, 1),
 		"a huge code":      strings.Replace(good, `"exitCode":3`, `"exitCode":99999999999`, 1),
-		"changed output":   strings.Replace(good, `"b3V0"`, `"MHV0"`, 1),
+		"changed output":   strings.Replace(good, `"out"`, `"0ut"`, 1),
+		"both kinds":       strings.Replace(good, `"head":"out"`, `"head":"out","tail64":"AAAA"`, 1),
 		"negative bytes":   strings.Replace(good, `"bytes":3`, `"bytes":-3`, 1),
 		"a bad hash":       strings.Replace(good, `"sha256":"`, `"sha256":"zz`, 1),
 		"deep nesting":     strings.Repeat("[", 4000),
@@ -218,7 +219,7 @@ func FuzzTermination(f *testing.F) {
 
 func FuzzDecodeTermination(f *testing.F) {
 	f.Add(EncodeTermination(finished([]byte("hello\n"), []byte("\xff"), 100), MaxTermination))
-	f.Add([]byte(`{"v":2,"reason":"CancelRequested"}`))
+	f.Add([]byte(`{"v":1,"reason":"CancelRequested"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := DecodeTermination(b)
 		if err != nil {

@@ -7,6 +7,16 @@ import (
 
 const replacement = "\uFFFD"
 
+// costFunc says how many bytes a sequence takes in what is being written.
+type costFunc func(seq []byte, valid bool) int
+
+func textCost(seq []byte, valid bool) int {
+	if valid {
+		return len(seq)
+	}
+	return len(replacement)
+}
+
 // next returns the length of the first character of b, or of its first maximal invalid sequence. b isn't empty.
 func next(b []byte) (size int, valid bool) {
 	if b[0] < utf8.RuneSelf {
@@ -48,35 +58,30 @@ func toText(b []byte) string {
 	return out.String()
 }
 
-// nextText is next, with how many bytes it takes as text in place of whether it is valid.
-func nextText(b []byte) (size, asText int) {
-	size, valid := next(b)
-	if valid {
-		return size, size
-	}
-	return size, len(replacement)
-}
-
 // textLen is len(toText(b)).
 func textLen(b []byte) int {
 	if utf8.Valid(b) {
 		return len(b)
 	}
+	return costOf(b, textCost)
+}
+
+func costOf(b []byte, cost costFunc) int {
 	n := 0
 	for len(b) > 0 {
-		size, asText := nextText(b)
-		n += asText
+		size, valid := next(b)
+		n += cost(b[:size], valid)
 		b = b[size:]
 	}
 	return n
 }
 
-// prefix is the longest beginning of b, ending between characters, that takes at most limit bytes as text.
-func prefix(b []byte, limit int) []byte {
+// prefix is the longest beginning of b, ending between characters, that costs at most budget.
+func prefix(b []byte, budget int, cost costFunc) []byte {
 	i := 0
 	for i < len(b) {
-		size, asText := nextText(b[i:])
-		if limit -= asText; limit < 0 {
+		size, valid := next(b[i:])
+		if budget -= cost(b[i:i+size], valid); budget < 0 {
 			break
 		}
 		i += size
@@ -84,11 +89,12 @@ func prefix(b []byte, limit int) []byte {
 	return b[:i]
 }
 
-// suffix is the longest end of b, starting between characters, that takes at most limit bytes as text.
-func suffix(b []byte, limit int) []byte {
-	for over := textLen(b) - limit; over > 0 && len(b) > 0; {
-		size, asText := nextText(b)
-		over -= asText
+// suffix is the longest end of b, starting between characters, that costs at most budget.
+func suffix(b []byte, budget int, cost costFunc) []byte {
+	over := costOf(b, cost) - budget
+	for over > 0 && len(b) > 0 {
+		size, valid := next(b)
+		over -= cost(b[:size], valid)
 		b = b[size:]
 	}
 	return b

@@ -52,7 +52,7 @@ func TestATerminationMessageThatWasWrittenBeforeIsBelieved(t *testing.T) {
 	}
 }
 
-const writtenBefore = `{"outcome":{"v":2,"reason":"NonZeroExit","message":"The command exited with code 3.","started":true,"exitCode":3,"startTime":"2026-03-01T12:00:00.123456789Z","completionTime":"2026-03-01T12:00:01.623456789Z","durationMS":1500,"workingDir":"/workspace","stdout":{"bytes":6,"sha256":"5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03","head":"aGVsbG8K"},"stderr":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},"code":"4ba51102614a3859bbd4f4a6573d832eb8fe9c89e04f428525f17c2d9251e288"}`
+const writtenBefore = `{"outcome":{"v":1,"reason":"NonZeroExit","message":"The command exited with code 3.","started":true,"exitCode":3,"startTime":"2026-03-01T12:00:00.123456789Z","completionTime":"2026-03-01T12:00:01.623456789Z","durationMS":1500,"workingDir":"/workspace","stdout":{"bytes":6,"sha256":"5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03","head":"hello\n"},"stderr":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},"code":"acfb1857b7126058fb29234da966c26a5cf69a9dfa30bd328b0d7808b420eb91"}`
 
 func TestInternalVariablesAreTheRunnersOwn(t *testing.T) {
 	t.Parallel()
