@@ -170,8 +170,9 @@ func TestWhatAPodLosesIsLost(t *testing.T) {
 		lost, lack   span
 		want         Status
 	}{
-		"after two parts":       {5 << 20, 2, 8 << 20, span{1 << 10, 5<<20 - 1<<10}, span{2 << 20, 5 << 20}, Status{State: Lost, Kept: 2 << 20}},
-		"what isn't to be kept": {9 << 20, 2, 4 << 20, span{2 << 20, 7 << 20}, span{2 << 20, 7 << 20}, Status{State: Shortened, Kept: 4 << 20}},
+		"after two parts":        {5 << 20, 2, 8 << 20, span{1 << 10, 5<<20 - 1<<10}, span{2 << 20, 5 << 20}, Status{State: Lost, Kept: 2 << 20}},
+		"what is stored already": {3 << 20, 2, 8 << 20, span{1 << 10, 2 << 20}, span{}, Status{State: Complete, Kept: 3 << 20}},
+		"what isn't to be kept":  {9 << 20, 2, 4 << 20, span{2 << 20, 7 << 20}, span{2 << 20, 7 << 20}, Status{State: Shortened, Kept: 4 << 20}},
 		"more than isn't to be kept": {
 			9 << 20, 2, 4 << 20, span{1 << 10, 9<<20 - 1<<10}, span{2 << 20, 9 << 20}, Status{State: Lost, Kept: 2 << 20},
 		},
