@@ -201,6 +201,9 @@ func TestACallThatEndedIsKnownToTheNextOperator(t *testing.T) {
 		if !w.auditor.HasCall(before.UID) || w.auditor.HasCall(after.UID) {
 			t.Error("it doesn't know which call has ended")
 		}
+		if !w.auditor.IsBehind("a-namespace-that-it-does-not-watch") {
+			t.Error("it knows what ends where it doesn't look")
+		}
 		fixture.Eventually(t, func() bool { _, is := w.recorded(before.UID); return is })
 		w.stop()
 	}
