@@ -48,7 +48,7 @@ func waiting(ctx context.Context, c *cli.Cluster, namespace string) ([]v1alpha1.
 	list := &v1alpha1.ToolCallList{}
 	selector := client.MatchingFields{"status.reason": v1alpha1.ReasonAwaitingApproval}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), selector); err != nil {
-		return nil, c.Explain("list", "toolcalls", "calls", err)
+		return nil, c.Explain("approve", "toolcalls", "calls", err)
 	}
 	return list.Items, nil
 }
