@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -68,7 +66,7 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, no
 	return found, lookAgain(pod, found, now), nil
 }
 
-// MayStart says that neither a Job nor its current pod say that the pod can't start. It asks the cache alone.
+// MayStart reports whether neither a Job nor its current pod says that the pod can't start. It reads the cache only.
 func MayStart(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (bool, error) {
 	pod, err := CurrentPod(ctx, objects, job)
 	return err == nil && DiagnoseJob(job) == nil && (pod == nil || DiagnosePod(pod, job.Name) == nil), err
@@ -186,68 +184,11 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 	return nil
 }
 
-// endReason is why a pod ended: the kubelet's reason for all of it, or else for the container with our runner.
-func endReason(pod *corev1.Pod) string {
-	if terminated := Terminated(pod); terminated != nil {
-		return cmp.Or(pod.Status.Reason, terminated.Reason)
-	}
-	return pod.Status.Reason
-}
-
-// hasPhaseEnded says that the pod as a whole has ended.
-func hasPhaseEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-}
-
 // containerStatus is the kubelet's word about the container with our runner; nil when there is none yet.
 func containerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].Name == jobspec.ContainerName {
 			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
-
-// HasPodEnded says that no process of a call runs in the pod any more. Other containers, which a mesh injected, don't
-// count.
-func HasPodEnded(pod *corev1.Pod) bool {
-	return hasPhaseEnded(pod) || Terminated(pod) != nil
-}
-
-// Terminated is how the container with our runner ended; nil when it hasn't, or nobody knows.
-func Terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	if pod == nil {
-		return nil
-	}
-	if status := containerStatus(pod); status != nil {
-		return status.State.Terminated
-	}
-	return nil
-}
-
-// WasTakenAway says that a pod went for a reason that isn't its own, with its node for instance: that says nothing about
-// the next one, which is made at once. What the kubelet ends because its node has run short of something may be the
-// pod's fault.
-func WasTakenAway(pod *corev1.Pod) bool {
-	if pod == nil || !hasPhaseEnded(pod) && pod.DeletionTimestamp == nil {
-		return false
-	}
-	by := disruption(pod)
-	return by != nil && by.Reason != corev1.PodReasonTerminationByKubelet
-}
-
-// IsFromBefore says that a pod is on its way out since its Job was suspended, and says nothing of the one to come.
-func IsFromBefore(pod *corev1.Pod, job *batchv1.Job) bool {
-	return pod.DeletionTimestamp != nil && job.Status.StartTime != nil && pod.CreationTimestamp.Before(job.Status.StartTime)
-}
-
-// disruption is who took a pod away that nobody had refused: its node is gone or was emptied, or the pod had to make
-// room; nil when nobody did.
-func disruption(pod *corev1.Pod) *corev1.PodCondition {
-	for i, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return &pod.Status.Conditions[i]
 		}
 	}
 	return nil
@@ -292,47 +233,6 @@ func diagnoseRunner(pod *corev1.Pod) *Problem {
 		return found
 	}
 	return nil
-}
-
-// SaidEnd is what a pod's status says about why the kubelet ended it, or else who took it away; empty when it says nothing.
-func SaidEnd(pod *corev1.Pod) string {
-	if hasPhaseEnded(pod) && pod.Status.Reason != "" {
-		return Sentence(pod.Status.Reason, pod.Status.Message, "")
-	}
-	if taken := disruption(pod); taken != nil {
-		return Sentence(taken.Reason, taken.Message, "")
-	}
-	return ""
-}
-
-// WhyPodEnded is that, or else how the container with our runner ended.
-func WhyPodEnded(pod *corev1.Pod) string {
-	return cmp.Or(SaidEnd(pod), Sentence(endReason(pod), pod.Status.Message, ""))
-}
-
-// WhyEnded says why the kubelet ends a pod, or somebody else took it away; empty when there is no more to know. known is false
-// while the kubelet may still say it: it writes the reason when the pod's processes have ended.
-func WhyEnded(ctx context.Context, objects apicache.Reader, name types.NamespacedName, uid string) (why string, known bool, err error) {
-	pod := &corev1.Pod{}
-	found, err := objects.FindLive(ctx, name, pod)
-	switch {
-	case err != nil:
-		return "", false, err
-	case !found || string(pod.UID) != uid:
-		return "", true, nil
-	}
-	if why := SaidEnd(pod); why != "" {
-		return why, true, nil
-	}
-	// The kubelet's Event comes before the pod's status.
-	evicted, err := LastEvent(ctx, objects, pod, "Evicted")
-	if err != nil {
-		return "", false, err
-	}
-	if evicted != nil {
-		return Sentence("Evicted", evicted.Message, ""), true, nil
-	}
-	return "", pod.DeletionTimestamp != nil || HasPodEnded(pod), nil
 }
 
 // transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
