@@ -169,7 +169,7 @@ func (c *connection) maxUnasked() int {
 // isAsked says that a message comes only when it was asked for.
 func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.State != nil }
 
-var errLarge = errors.New("a message has a size that none of its kind has")
+var errLarge = errors.New("a message is larger than its kind allows")
 
 // readLarge receives what is larger than a control message can be. It waits for room in the budget before it reads the body of the frame.
 func (c *connection) readLarge(size int) (*wire.Message, func(), error) {

@@ -31,7 +31,7 @@ type Start struct {
 	Wake func()
 }
 
-var errNeedsStage = errors.New("a domain that lists programs, and any where nothing can be traced, is entered in a stage")
+var errNeedsStage = errors.New("the domain must be entered in a stage: it lists programs, or processes can't be traced here")
 
 // RestrictionError is why nothing was started: the domain couldn't be entered.
 type RestrictionError struct{ error }

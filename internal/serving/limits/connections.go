@@ -89,7 +89,7 @@ func (c *Connections) add(added *connection, perSource int) (surplus *connection
 	return surplus, true
 }
 
-// holder is who has a connection: its source while it is a stranger's, afterwards its tenant.
+// holder counts a connection: its source until a request authenticates, its tenant afterwards.
 type holder struct {
 	stranger bool
 	name     string
@@ -102,7 +102,8 @@ func (c *connection) holder() holder {
 	return holder{false, c.tenant}
 }
 
-// givesWay returns the connection to close for another, nil if there is none: of those of who has most, the oldest without a request.
+// givesWay returns the connection to close for a new one, nil if there is none. It takes the holder with the most connections, and of those
+// the oldest without a running request.
 func givesWay(open []*connection) *connection {
 	counts, most := map[holder]int{}, holder{}
 	for _, o := range open {
