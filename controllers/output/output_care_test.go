@@ -69,7 +69,7 @@ func TestANewLeaderLooksAtCallsWhoseOutputIsBeingStored(t *testing.T) {
 	p.Conn.Close()
 	s.crash()
 	s.startCare()
-	if woken := <-s.done; woken != client.ObjectKeyFromObject(call) {
+	if woken := fixture.Next(t, s.done); woken != client.ObjectKeyFromObject(call) {
 		t.Errorf("it looks at %s", woken)
 	}
 }
@@ -86,7 +86,7 @@ func TestWithoutItsStoreOutputIsLost(t *testing.T) {
 	s.Outputs = nil
 	s.Rebuild()
 	s.startCare()
-	if woken := <-s.done; woken != client.ObjectKeyFromObject(call) {
+	if woken := fixture.Next(t, s.done); woken != client.ObjectKeyFromObject(call) {
 		t.Errorf("it looks at %s", woken)
 	}
 	s.settle(call)

@@ -107,7 +107,7 @@ func TestACallEndsWithoutItsStore(t *testing.T) {
 		t.Errorf("it is looked at again after %s, or was written", again)
 	}
 	back()
-	<-s.done
+	fixture.Next(t, s.done)
 	s.reconcile(call)
 	s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
 	p.expectAck()
@@ -125,7 +125,7 @@ func TestNothingWaitsForAStoreForEver(t *testing.T) {
 	s.reconcile(call)
 	s.Clock.Set(s.Clock.Now().Add(time.Minute))
 	for len(s.Events.Events) > 0 {
-		<-s.Events.Events
+		fixture.Next(t, s.Events.Events)
 	}
 	s.settle(call)
 	s.expectStream(call, v1alpha1.StreamLost, 0, v1alpha1.ReasonOutputLost)
@@ -133,7 +133,7 @@ func TestNothingWaitsForAStoreForEver(t *testing.T) {
 	if len(s.Events.Events) != 1 {
 		t.Fatalf("%d Events", len(s.Events.Events))
 	}
-	if event := <-s.Events.Events; !strings.Contains(event, "Warning OutputLost") {
+	if event := fixture.Next(t, s.Events.Events); !strings.Contains(event, "Warning OutputLost") {
 		t.Errorf("got the Event %s", event)
 	}
 }
@@ -151,7 +151,7 @@ func TestAnOperatorGoesOnWithTheOutputOfTheOneBefore(t *testing.T) {
 		t.Fatal("the runner may go, and its output isn't stored")
 	}
 	back()
-	<-s.done
+	fixture.Next(t, s.done)
 	s.reconcile(call)
 	s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
 	p.expectAck()
@@ -176,7 +176,7 @@ func TestOutputWaitsForAnOperator(t *testing.T) {
 	p.comesBack(s, call)
 	s.reconcile(call)
 	back()
-	<-s.done
+	fixture.Next(t, s.done)
 	s.reconcile(call)
 	s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
 	p.expectAck()
@@ -212,7 +212,7 @@ func TestOutputThatIsStoredOutlivesItsPodAndItsOperator(t *testing.T) {
 			back := s.away()
 			call, p := s.endsWithoutItsStore(stdout)
 			back()
-			<-s.done
+			fixture.Next(t, s.done)
 			pod := s.PodNamed(s.Get(call).Status.Pod)
 			p.Conn.Close()
 			s.crash()
@@ -354,7 +354,7 @@ func TestOutputOfASessionsCallIsStoredFromItsPod(t *testing.T) {
 	// A session runs nothing while too many results aren't acknowledged.
 	p.expectAck()
 	back()
-	<-s.done
+	fixture.Next(t, s.done)
 	s.reconcile(call)
 	s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
 	if !s.isStored(call, output.Stdout, stdout) {

@@ -38,7 +38,7 @@ func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
 			w.Get(call)
 			w.Clock.At = w.Clock.At.Add(2 * time.Second)
 			go func() { _ = w.Finished.Schedule.Start(t.Context()) }()
-			if again := <-w.Expired; again != name {
+			if again := fixture.Next(t, w.Expired); again != name {
 				t.Errorf("looks again at %s", again)
 			}
 			w.Retire(call)
@@ -168,14 +168,14 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 		name  string
 	}{{40 * time.Second, "denied"}, {70 * time.Second, "ended"}} {
 		w.Clock.Set(begun.Add(step.after))
-		if got := <-w.Expired; got != step.name {
+		if got := fixture.Next(t, w.Expired); got != step.name {
 			t.Errorf("after %s it is the turn of %s, want %s", step.after, got, step.name)
 		}
 	}
 	w.Clock.Set(begun.Add(24 * time.Hour))
 	time.Sleep(1500 * time.Millisecond)
 	if len(w.Expired) > 0 {
-		t.Errorf("%s is woken, too", <-w.Expired)
+		t.Errorf("%s is woken, too", fixture.Next(t, w.Expired))
 	}
 	for _, call := range []*v1alpha1.ToolCall{ended, denied} {
 		w.Retire(call)

@@ -145,7 +145,7 @@ func testApprovedCall(t *testing.T) {
 	}
 	a.DrainEvents()
 	a.expect(d, v1alpha1.ApprovalAccepted, v1alpha1.ReasonDecisionCounts)
-	if event := <-a.Events.Events; event != `Normal Approved "bob" approved the call` {
+	if event := fixture.Next(t, a.Events.Events); event != `Normal Approved "bob" approved the call` {
 		t.Errorf("the Event of the approval: %q", event)
 	}
 	a.Reconcile(call)

@@ -148,8 +148,7 @@ func startOperator(t *testing.T) *operator {
 	return o
 }
 
-// connect is a runner of a Job, with the call that it has if any. The test binary's own timeout ends a wait for one that
-// doesn't come.
+// connect is a runner of a Job, with the call that it has if any.
 func (o *operator) connect(t *testing.T, job, callUID string) (*dispatch.Runner, *dial.Conn) {
 	t.Helper()
 	env := map[string]string{
@@ -173,7 +172,13 @@ func (o *operator) connect(t *testing.T, job, callUID string) (*dispatch.Runner,
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return <-o.events, conn
+	select {
+	case s := <-o.events:
+		return s, conn
+	case <-time.After(30 * time.Second):
+		t.Fatal("the operator has not heard of the runner")
+		return nil, nil
+	}
 }
 
 // jobOf is a Job whose pod has ended, or not.

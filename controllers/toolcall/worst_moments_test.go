@@ -144,6 +144,8 @@ func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 				if w.PassError(call) == nil || !w.Get(call).Status.Phase.Terminal() {
 					t.Fatalf("the call is %s", w.Get(call).Status.Phase)
 				}
+				// By then the operator doesn't remember the end, so the cache has to show it.
+				fixture.Eventually(t, func() bool { return !w.Cached(call) })
 				w.Elapse(2 * adoptionTime)
 			}
 			if _, err := w.Reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err == nil {

@@ -96,7 +96,7 @@ func TestTheEndOfASessionIsAnEvent(t *testing.T) {
 	if n := len(w.Events.Events); n != 1 {
 		t.Fatalf("%d Events", n)
 	}
-	if event := <-w.Events.Events; event[:len("Warning PodLost")] != "Warning PodLost" {
+	if event := fixture.Next(t, w.Events.Events); event[:len("Warning PodLost")] != "Warning PodLost" {
 		t.Errorf("Event: %s", event)
 	}
 }
