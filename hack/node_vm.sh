@@ -54,7 +54,7 @@ export PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 export GOFLAGS=-buildvcs=false GOTOOLCHAIN=local TMPDIR=/mnt/tmp TOOLCALL_NO_INSTALL=1 TOOLCALL_CACHE=/mnt/cache
 export TOOLCALL_CLUSTER_PROGRAM=/mnt/bin/cluster TOOLCALL_CLUSTER_DIR=/mnt/cluster TOOLCALL_CLUSTER_NO_FSYNC=1 TOOLCALL_CLUSTER_SLOW=$slow
 export MANAGER_IMAGE=$manager_image RUNNER_IMAGE=$runner_image STORE_IMAGE=$store_image
-mount -t tmpfs tmp /run; mkdir -p /dev/pts /dev/shm /mnt /lib/modules
+mount -t tmpfs tmp /run; mkdir -p /dev/pts /dev/shm /mnt /lib/modules; [ -e /dev/fd ] || ln -s /proc/self/fd /dev/fd
 mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 none /sys/fs/cgroup; ip link set lo up
 ln -sfn "$machine/files/lib/modules/\$(uname -r)" "/lib/modules/\$(uname -r)"
 for name in $(echo $node_modules); do modprobe "\$name"; done
