@@ -21,7 +21,8 @@ needs qemu-system-x86_64 busybox cpio depmod mkfs.ext4
 
 # Modules of a kernel that a node uses: networks of pods, iptables, snapshots, volumes.
 readonly node_modules='veth bridge br_netfilter overlay loop dummy nf_conntrack nf_tables nft_compat nft_chain_nat ip_tables iptable_nat
-iptable_filter xt_comment xt_MASQUERADE xt_conntrack xt_addrtype xt_mark xt_statistic xt_nat xt_REDIRECT'
+iptable_filter xt_comment xt_MASQUERADE xt_conntrack xt_addrtype xt_mark xt_statistic xt_nat xt_REDIRECT
+xt_tcpudp nft_nat nft_masq nft_redir nft_reject_ipv4 nft_reject_ipv6 ipt_REJECT'
 
 # build puts onto the machine's disk what it runs, and sets the names of the images.
 build() {
@@ -75,6 +76,8 @@ run() {
   for ((tries = 60; tries > 0; tries--)); do kubectl get nodes -o wide && break; sleep 5; done
   say "installing the operator"
   hack/deploy.sh || return 1
+  # The node says that pods aren't ready while it is late itself.
+  kubectl -n toolcall-system wait --for=condition=Available --timeout=$((60 * slow))s deployment/toolcall-operator || return 1
   say "running the tests"
   cd test/e2e || return 1
   TOOLCALL_E2E=1 /mnt/bin/e2e.test -test.v -test.parallel 3 -test.timeout 3h -test.run '$e2e_tests'
