@@ -367,6 +367,7 @@ func TestMove(t *testing.T) {
 	w.dir("empty")
 	for _, overwrite := range []bool{false, true} {
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty/", Overwrite: overwrite}, reason.IsDirectory, "new name")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, reason.NotDirectory, "")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, reason.InvalidRequest, "itself")
