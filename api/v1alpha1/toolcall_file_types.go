@@ -97,8 +97,8 @@ type FileAction struct {
 	// +optional
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
 
-	// oldString is the text that an Edit replaces. It must be in the file exactly once, unless replaceAll is true. A line end "\n"
-	// in it matches "\r\n" too, and newString gets the line ends of what it replaces. A byte-order mark at the file's start isn't
+	// oldString is the text that an Edit replaces. It must be in the file exactly once, unless replaceAll is true. Where all lines
+	// of the file end with "\r\n", a line end "\n" in it stands for that, in newString too. A byte-order mark at the file's start isn't
 	// part of its first line.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional

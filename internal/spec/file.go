@@ -57,8 +57,8 @@ type File struct {
 	// string lets a Write create the file only, AnySHA256 replace it only.
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
 
-	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set. A line end "\n" in it
-	// stands for "\r\n" too, and NewString gets the line ends of what it replaces. A byte-order mark isn't part of the first line.
+	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set. Where all lines of the
+	// file end with "\r\n", a line end "\n" in it stands for that, in NewString too. A byte-order mark isn't part of the first line.
 	OldString  string `json:"oldString,omitempty"`
 	NewString  string `json:"newString,omitempty"`
 	ReplaceAll bool   `json:"replaceAll,omitempty"`

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"strings"
 	"testing"
 
 	reason "toolcall.dev/operator/internal/result"
@@ -60,5 +61,30 @@ func TestAGlobWithBracketsThatMatchesNothingSaysHowToEscapeThem(t *testing.T) {
 	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "export", Glob: "app/[id]/*.tsx"})
 	if result.Matches != 0 || result.Note == "" {
 		t.Errorf("Grep says %q", result.Note)
+	}
+}
+
+func TestASearchOfNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("lib/a.py", "import os\n")
+	w.file("one.txt", "two\n")
+	w.link("lib", "lib64")
+	for _, tc := range []struct{ glob, says string }{
+		{"*.rb", "No file was searched"}, {"lib", "No file was searched"}, {"*.py,*.txt", "No file was searched"}, {"*.py", ""}, {"", ""},
+		{"lib64/*.py", "/lib64\" is a symbolic link"},
+	} {
+		_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "nothing", Glob: tc.glob})
+		if !strings.Contains(result.Note, tc.says) || tc.says == "" && result.Note != "" {
+			t.Errorf("a Grep of %q says %q", tc.glob, result.Note)
+		}
+	}
+	for pattern, says := range map[string]string{
+		"lib64/*": "/lib64\" is a symbolic link", "lib64/*/x": "/lib64\" is a symbolic link", "lib65/*": "", "*.rb": "",
+	} {
+		_, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern})
+		if !strings.Contains(result.Note, says) || says == "" && result.Note != "" {
+			t.Errorf("a Glob of %q says %q", pattern, result.Note)
+		}
 	}
 }

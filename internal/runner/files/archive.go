@@ -225,11 +225,15 @@ func (c *call) makeLink(target string) error {
 	if p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink {
 		return sys.NewError(reason.FileExists, "%s exists already, and the archive has a link there: remove it first.", sys.Quote(p.path))
 	}
+	if !p.exists() {
+		// Without a rename, which some file systems can't make without replacing what may be there by then.
+		return sys.FileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
+	}
 	temporary := temporaryName()
 	if err = unix.Symlinkat(target, p.dir, temporary); err == nil {
-		if err = rename(p.dir, temporary, p.dir, p.name, !p.exists()); err != nil {
+		if err = unix.Renameat(p.dir, temporary, p.dir, p.name); err != nil {
 			_ = unix.Unlinkat(p.dir, temporary, 0)
 		}
 	}
-	return sys.FileError("make the symbolic link", p.path, err)
+	return sys.FileError("replace the symbolic link", p.path, err)
 }

@@ -170,11 +170,38 @@ func whyNotFound(content []byte, old string, hides bool) string {
 	if hasBoth && bytes.Contains(bytes.ReplaceAll(content, crlf, plain), bytes.ReplaceAll([]byte(old), crlf, plain)) {
 		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
 	}
+	if line := blanksLine(content, old); line > 0 {
+		return fmt.Sprintf("line %d has it with other white space: look there for tabs, no-break spaces and blanks at the end, as with "+
+			"cat -A, and write oldString with them", line)
+	}
 	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
 		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
 			"leave the letters with accents out of oldString"
 	}
 	return "compare it with what Read returns, white space included"
+}
+
+// blanksLine returns the number of the line in which a text begins that differs from another in white space only, line ends aside; 0
+// if there is none.
+func blanksLine(content []byte, old string) int {
+	seen := withoutBlanks([]byte(old))
+	if len(bytes.TrimSpace(seen)) == 0 {
+		return 0
+	}
+	before, _, found := bytes.Cut(withoutBlanks(content), seen)
+	if !found {
+		return 0
+	}
+	return bytes.Count(before, []byte("\n")) + 1
+}
+
+// withoutBlanks has one space for each run of white space in a line, and none at the line's ends.
+func withoutBlanks(text []byte) []byte {
+	lines := bytes.Split(text, []byte("\n"))
+	for i, line := range lines {
+		lines[i] = bytes.Join(bytes.Fields(line), []byte(" "))
+	}
+	return bytes.Join(lines, []byte("\n"))
 }
 
 // invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if

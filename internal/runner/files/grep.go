@@ -116,8 +116,9 @@ func (c *call) grepTree(p *place, wanted *patterns.Pattern, glob *patterns.Glob)
 	err = cmp.Or(err, <-walked, ctx.Err())
 	addSkipped(&w.skipped, skipped)
 	result, err := w.finish(p, out, err)
-	if err == nil && files == 0 {
-		result.Note = c.noteBrackets(p, c.req.Glob)
+	if err == nil && files == 0 && glob != nil {
+		result.Note = cmp.Or(c.noteBrackets(p, c.req.Glob), c.noteLink(p, c.req.Glob), "No file was searched, because the glob matches none: "+
+			"without a slash it is compared with names, and otherwise with paths below path; {a,b} names alternatives.")
 	}
 	return result, err
 }

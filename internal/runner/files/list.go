@@ -2,13 +2,16 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/glob"
 	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
@@ -123,9 +126,27 @@ func (c *call) glob() (Result, error) {
 	})
 	result, err := w.finish(p, out, err)
 	if err == nil && result.Matches == 0 {
-		result.Note = c.noteBrackets(p, pattern)
+		result.Note = cmp.Or(c.noteBrackets(p, pattern), c.noteLink(p, pattern))
 	}
 	return result, err
+}
+
+// noteLink says of a glob that matches nothing that it names a link, if it does: a walk doesn't follow it.
+func (c *call) noteLink(p *place, pattern string) string {
+	at := p.path
+	for _, name := range glob.Prefix(pattern) {
+		at = path.Join(at, name)
+		there, err := c.resolve(at, how{})
+		if err != nil {
+			return ""
+		}
+		isLink := typeOf(there.st.Mode) == TypeLink
+		there.close()
+		if isLink {
+			return fmt.Sprintf("%s is a symbolic link, which a glob doesn't follow: name it in path.", sys.Quote(at))
+		}
+	}
+	return ""
 }
 
 // noteBrackets says of a glob that matches nothing how to write it, if there is a name that has its brackets.

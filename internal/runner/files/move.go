@@ -64,7 +64,7 @@ func (c *call) mayMove(from, to *place) error {
 		}
 	}
 	switch kind := typeOf(from.st.Mode); {
-	case kind != TypeDirectory && to.mustBeDir:
+	case kind != TypeDirectory && to.mustBeDir && !sys.IsDir(&to.st):
 		return sys.NewError(reason.NotDirectory, "%s isn't a directory: leave out the slash at the end.", sys.Quote(from.path))
 	case kind != TypeDirectory && kind != TypeFile && kind != TypeLink:
 		return sys.NewError(reason.PathNotAllowed, "%s is a %s: only files, directories and links can be moved.", sys.Quote(from.path), kind)

@@ -186,7 +186,7 @@ func TestGrep(t *testing.T) {
 		{name: "the end before CR LF", pattern: `dle\.$`, want: []hit{{"sub/b.txt", 2, 4, "needle."}}},
 		{name: "either", pattern: "^one$|^nothing$", want: []hit{{"a.go", 1, 1, "one"}, {"sub/c.go", 1, 1, "nothing"}}},
 		{name: "without a literal", pattern: `^\w{5}$`, want: []hit{{"a.go", 3, 1, "three"}}},
-		{name: "never over lines", pattern: `one\ntwo`},
+		{name: "never over lines", pattern: `one\s+two`},
 		{name: "one file", pattern: "t", path: "a.go", want: []hit{{"a.go", 2, 1, "two needle"}, {"a.go", 3, 1, "three"}}},
 		{name: "a line end", pattern: "\r", want: []hit{{"sub/b.txt", 1, 7, "Needle"}, {"sub/b.txt", 2, 8, "needle."}}},
 	}
@@ -367,6 +367,7 @@ func TestMove(t *testing.T) {
 	w.dir("empty")
 	for _, overwrite := range []bool{false, true} {
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty/", Overwrite: overwrite}, reason.IsDirectory, "new name")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, reason.IsDirectory, "new name")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, reason.NotDirectory, "")
 		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, reason.InvalidRequest, "itself")

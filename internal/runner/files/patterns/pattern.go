@@ -4,6 +4,7 @@ package patterns
 import (
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	reason "toolcall.dev/operator/internal/result"
@@ -46,6 +47,10 @@ func Compile(text string, isLiteral bool) (*Pattern, error) {
 			"text itself.", err)
 	}
 	tree = withoutGroups(tree)
+	if needsLineFeed(tree) {
+		return nil, sys.NewError(reason.InvalidPattern, "The pattern matches only texts with a line feed, and lines are searched one by one: "+
+			"search for a part of one line; contextLines shows the lines around it.")
+	}
 	size := instructions(tree)
 	if size > maxInstructions || classRunes(tree) > maxClassRunes {
 		return nil, sys.NewError(reason.InvalidPattern, "The pattern is too large: it would compile to about %d instructions, and the limit is "+
@@ -56,6 +61,24 @@ func Compile(text string, isLiteral bool) (*Pattern, error) {
 		return nil, sys.NewError(reason.InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
 	return &Pattern{Expr: expr, Size: size, Literals: requiredLiterals(tree.Simplify())}, nil
+}
+
+// needsLineFeed says that each match of an expression without groups contains a line feed.
+func needsLineFeed(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return slices.Contains(re.Rune, '\n')
+	case syntax.OpPlus:
+		return needsLineFeed(re.Sub[0])
+	case syntax.OpRepeat:
+		return re.Min > 0 && needsLineFeed(re.Sub[0])
+	case syntax.OpConcat:
+		return slices.ContainsFunc(re.Sub, needsLineFeed)
+	case syntax.OpAlternate:
+		return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !needsLineFeed(sub) })
+	default:
+		return false
+	}
 }
 
 // instructions returns about how many instructions an expression without groups compiles to, and never much less.

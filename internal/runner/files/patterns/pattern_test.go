@@ -37,3 +37,18 @@ func TestPatternsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestAnExpressionThatNeedsALineFeedIsRefused(t *testing.T) {
+	t.Parallel()
+	for pattern, ok := range map[string]bool{
+		"import os\nimport sys": false, `import os\nimport sys`: false, `a.*\n\s*b`: false, `(?:a\r?\n)+`: false, `(a\n){2}`: false,
+		`a\nb|c\n`: false,
+		`a|b\n`:    true, `a(\n|$)`: true, `a\n?`: true, `(a\n)*b`: true, `[^\n]+`: true, `a\s+b`: true, `\\n`: true,
+	} {
+		_, err := Compile(pattern, false)
+		refused := (*sys.Error)(nil)
+		if isRefused := errors.As(err, &refused) && refused.Reason == reason.InvalidPattern && strings.Contains(refused.Message, "line feed"); isRefused == ok {
+			t.Errorf("%q: %v", pattern, err)
+		}
+	}
+}
