@@ -121,6 +121,8 @@ const dissolvePause = 30 * time.Second
 func (r *Reconciler) setTemplate(p *pool, in *inputs) {
 	var err error
 	if p.template, p.hash, err = r.template(p.env, in); err != nil {
+		// What works afterwards is a new template, also where it is the one of before.
+		p.backoff.setTemplate("")
 		p.backoff.countFailure(err.Error(), p.now)
 		p.size = 0
 		return

@@ -132,6 +132,24 @@ func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
+func TestAPoolIsFilledAgainOnceThereIsOneDefaultAgain(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env := w.Environment("env", fixture.Warm(1))
+	w.Fill(env)
+	second := w.Environment("second", fixture.AsDefault)
+	for range 5 {
+		w.Fill(env)
+	}
+	if n := len(w.Waiting(env)); n != 0 || w.Problem(env) == "" {
+		t.Errorf("beside another default %d pods wait, and the problem is %q", n, w.Problem(env))
+	}
+	w.Change(second, func() { delete(second.Annotations, v1alpha1.AnnotationDefaultEnvironment) })
+	w.Fill(env)
+	if n := len(w.Waiting(env)); n != 1 || w.Problem(env) != "" {
+		t.Errorf("%d pods wait, and the problem is %q", n, w.Problem(env))
+	}
+}
+
 // A node goes, and all that waited there with it: the pods did start, and others will elsewhere. Nothing is to be tried
 // less often for that.
 func TestPodsThatWereTakenAwayAreReplacedAtOnce(t *testing.T) {
