@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
@@ -87,6 +88,28 @@ func TestCallsRunWhereNetworkPoliciesAreRefused(t *testing.T) {
 		t.Errorf("with a quota that allows them: %+v", c)
 	}
 	w.NetworkPolicy("toolcall-no-network")
+}
+
+// Somebody's own NetworkPolicy has the name of one of the operator's: the environment says so, and the other one is made.
+func TestAForeignNetworkPolicyIsNamed(t *testing.T) {
+	w := fixture.NewWorld(t)
+	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "toolcall-no-ingress"}}
+	w.Create(foreign)
+	env := w.Environment("env", fixture.AsDefault)
+	ready := func() *metav1.Condition {
+		return meta.FindStatusCondition(w.Judge(env).Status.Conditions, v1alpha1.ConditionReady)
+	}
+	if c := ready(); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "toolcall-no-ingress: it is there already") {
+		t.Errorf("the environment says %+v", c)
+	}
+	w.NetworkPolicy("toolcall-no-network")
+	if err := w.Client.Delete(context.Background(), foreign, client.DisableReadYourWritesConsistency); err != nil {
+		t.Fatal(err)
+	}
+	if c := ready(); c.Status != metav1.ConditionTrue || c.Message != "Calls can run" {
+		t.Errorf("once it is gone: %+v", c)
+	}
+	w.NetworkPolicy("toolcall-no-ingress")
 }
 
 func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {

@@ -1,7 +1,9 @@
 package executionenvironment
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,13 +45,12 @@ func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string
 	if len(owners) == 0 {
 		return nil
 	}
+	var failed error
 	for _, want := range networkPolicies(namespace, r.OperatorNamespace, r.OperatorPort) {
 		want.OwnerReferences = owners
-		if err := r.ensureNetworkPolicy(ctx, want); err != nil {
-			return err
-		}
+		failed = cmp.Or(failed, r.ensureNetworkPolicy(ctx, want))
 	}
-	return nil
+	return failed
 }
 
 func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1.NetworkPolicy) error {
@@ -68,20 +69,35 @@ func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1
 		// Everything in it goes, the environments too.
 		return nil
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		// Another environment's pass was first. Its write comes by the watch, and is checked then.
 		return nil
-	}
-	if err != nil {
+	case apierrors.IsAlreadyExists(err):
+		return r.checkOwn(ctx, want)
+	case err != nil:
 		return fmt.Errorf("write NetworkPolicy %s: %w", want.Name, err)
 	}
 	return nil
 }
 
+// errForeign is about a NetworkPolicy that the cache never shows, because it doesn't have the operator's label.
+var errForeign = errors.New("it is there already and lacks the label " + v1alpha1.LabelManagedBy + "=" + v1alpha1.ManagedBy + ": delete it")
+
+// checkOwn says whether a NetworkPolicy that the cache doesn't show is the operator's: then another environment's pass was first.
+func (r *Reconciler) checkOwn(ctx context.Context, want *networkingv1.NetworkPolicy) error {
+	there := &networkingv1.NetworkPolicy{}
+	found, err := r.Objects.FindLive(ctx, client.ObjectKeyFromObject(want), there)
+	if err == nil && found && there.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+		err = fmt.Errorf("write NetworkPolicy %s: %w", want.Name, errForeign)
+	}
+	return err
+}
+
 // refusedPolicies says that the API server doesn't take the namespace's NetworkPolicies; empty for any other error. Calls run
 // without them: the runner's own filter holds them.
 func refusedPolicies(err error) string {
-	if !apierrors.IsForbidden(err) && !apicache.IsRefused(err) {
+	if !apierrors.IsForbidden(err) && !apicache.IsRefused(err) && !errors.Is(err, errForeign) {
 		return ""
 	}
 	return v1alpha1.MessageReadyBut + "nothing but their runner keeps them from the network: " + err.Error()

@@ -121,6 +121,8 @@ const dissolvePause = 30 * time.Second
 func (r *Reconciler) setTemplate(p *pool, in *inputs) {
 	var err error
 	if p.template, p.hash, err = r.template(p.env, in); err != nil {
+		// What works afterwards is a new template, also where it is the one of before.
+		p.backoff.setTemplate("")
 		p.backoff.countFailure(err.Error(), p.now)
 		p.size = 0
 		return
@@ -182,7 +184,18 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 	}
 	p.alive++
 	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Runner(uid)})
-	return nil
+	return r.ensureCredential(ctx, p, job, pod)
+}
+
+// ensureCredential makes the Secret that a pod waits for: the pass that made its Job was cut short.
+func (r *Reconciler) ensureCredential(ctx context.Context, p *pool, job *batchv1.Job, pod *corev1.Pod) error {
+	if pod == nil || p.now.Before(p.backoff.notBefore) {
+		return nil
+	}
+	if found := host.DiagnosePod(pod, job.Name); found == nil || !found.NoCredential {
+		return nil
+	}
+	return r.refused(p, host.CreateCredential(ctx, r.Client, r.Identity, job))
 }
 
 // offer lets calls claim a host once its runner waits and is known to be in the Job's pod.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/testing/fixture"
@@ -129,6 +130,47 @@ func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
 				t.Errorf("the problem is %q", problem)
 			}
 		})
+	}
+}
+
+func TestAPoolIsFilledAgainOnceThereIsOneDefaultAgain(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env := w.Environment("env", fixture.Warm(1))
+	w.Fill(env)
+	second := w.Environment("second", fixture.AsDefault)
+	for range 5 {
+		w.Fill(env)
+	}
+	if n := len(w.Waiting(env)); n != 0 || w.Problem(env) == "" {
+		t.Errorf("beside another default %d pods wait, and the problem is %q", n, w.Problem(env))
+	}
+	w.Change(second, func() { delete(second.Annotations, v1alpha1.AnnotationDefaultEnvironment) })
+	w.Fill(env)
+	if n := len(w.Waiting(env)); n != 1 || w.Problem(env) != "" {
+		t.Errorf("%d pods wait, and the problem is %q", n, w.Problem(env))
+	}
+}
+
+func TestTheCredentialOfAWaitingPodIsMadeAgainWhenItIsMissing(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env := w.Environment("env", fixture.Warm(1))
+	w.Fill(env)
+	job := w.Waiting(env)[0]
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: job.Name}}
+	if err := w.Client.Delete(context.Background(), secret); err != nil {
+		t.Fatal(err)
+	}
+	w.PodStatus(w.Pod(&job), func(s *corev1.PodStatus) {
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "` + job.Name + `" not found`},
+		}}}
+	})
+	fixture.Eventually(t, func() bool {
+		w.Fill(env)
+		return fixture.Shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(secret), secret) == nil
+	})
+	if now := w.Waiting(env); len(now) != 1 || now[0].UID != job.UID {
+		t.Errorf("the pod was given up: %v", names(now))
 	}
 }
 

@@ -62,16 +62,20 @@ func PoolSize(env *v1alpha1.ExecutionEnvironment) int32 {
 }
 
 // PoolTemplate is what the waiting pods of an environment are made from, and its hash. defaultEnv is the namespace's
-// default environment, policy the one in effect; either may be nil. A pod is replaced when one of them changes.
+// default environment, policy the one in effect; either may be nil. A pod is replaced when one of them changes, but for
+// what no pod depends on.
 func PoolTemplate(env, defaultEnv *v1alpha1.ExecutionEnvironment, policy *v1alpha1.ExecutionPolicy, blocklist []string, runtime jobspec.Runtime) (jobspec.WarmInput, string, error) {
 	var replaceOn []string
 	if policy != nil {
 		replaceOn = append(replaceOn, fmt.Sprint("policy ", policy.UID, policy.Generation))
 	}
-	if defaultEnv != nil && defaultEnv.UID != env.UID {
-		replaceOn = append(replaceOn, fmt.Sprint("default ", defaultEnv.UID, defaultEnv.Generation))
+	template := jobspec.WarmInput{
+		Environment: env, Refs: decide.PoolRefs(env, defaultEnv, blocklist), ReplaceOn: replaceOn, Runtime: runtime,
+		RestrictsNetwork: decide.RestrictsNetwork(policy),
 	}
-	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, defaultEnv, blocklist), ReplaceOn: replaceOn, Runtime: runtime, RestrictsNetwork: decide.RestrictsNetwork(policy)}
+	if defaultEnv != nil && defaultEnv.UID != env.UID {
+		template.Default = defaultEnv
+	}
 	hash, err := jobspec.TemplateHash(template)
 	return template, hash, err
 }

@@ -34,6 +34,8 @@ func PoolSelector(env *v1alpha1.ExecutionEnvironment) string {
 // WarmInput is all that a Job of a warm pool depends on.
 type WarmInput struct {
 	Environment *v1alpha1.ExecutionEnvironment
+	// Default is the namespace's default environment, if that is another one: a waiting pod is replaced when it changes.
+	Default *v1alpha1.ExecutionEnvironment
 	// Refs are the variables of every call in the environment that the kubelet resolves.
 	Refs []corev1.EnvVar
 	// ReplaceOn is what else a waiting pod is replaced for when it changes, e.g. the policy's generation.
@@ -53,11 +55,10 @@ func TemplateHash(in WarmInput) (string, error) {
 		// the next by the Service.
 		in.Runtime.Endpoints = in.Runtime.Endpoints[1:]
 	}
-	spec := in.Environment.Spec.DeepCopy()
-	// A pod doesn't depend on these; of the queues it depends on the first.
-	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
-	spec.Queues, spec.Suspend = nil, false
-	basis := []any{in.Environment.UID, spec, in.Refs, in.ReplaceOn, in.Runtime}
+	basis := []any{in.Environment.UID, basisOf(in.Environment), in.Refs, in.ReplaceOn, in.Runtime}
+	if in.Default != nil {
+		basis = append(basis, in.Default.UID, basisOf(in.Default))
+	}
 	if in.RestrictsNetwork {
 		basis = append(basis, "restricts the network")
 	}
@@ -70,6 +71,14 @@ func TemplateHash(in WarmInput) (string, error) {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16]), nil
+}
+
+// basisOf is an environment's spec without what no pod depends on; of the queues it depends on the first, which is a label.
+func basisOf(env *v1alpha1.ExecutionEnvironment) *v1alpha1.ExecutionEnvironmentSpec {
+	spec := env.Spec.DeepCopy()
+	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
+	spec.Queues, spec.Suspend, spec.Sessions = nil, false, nil
+	return spec
 }
 
 // BuildWarm makes a Job whose runner waits for a call. It has no deadline until a call adopts it, and no owner:

@@ -20,7 +20,7 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*jobspec.WarmInput)) string {
 		in := jobspec.WarmInput{
-			Environment: &v1alpha1.ExecutionEnvironment{}, ReplaceOn: []string{"policy 1"},
+			Environment: &v1alpha1.ExecutionEnvironment{}, Default: &v1alpha1.ExecutionEnvironment{}, ReplaceOn: []string{"policy 1"},
 			Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"pod:1", "service:1"}, CA: "ca"},
 		}
 		change(&in)
@@ -55,6 +55,11 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 		"one of its labels":      {func(in *jobspec.WarmInput) { in.Environment.Labels = map[string]string{"team": "x"} }, true},
 		"its queue":              {func(in *jobspec.WarmInput) { in.Environment.Spec.Queues = []string{"x"} }, false},
 		"its suspension":         {func(in *jobspec.WarmInput) { in.Environment.Spec.Suspend = true }, true},
+		"its sessions":           {func(in *jobspec.WarmInput) { in.Environment.Spec.Sessions = &v1alpha1.SessionLimits{} }, true},
+		"another default one":    {func(in *jobspec.WarmInput) { in.Default.UID = "other" }, false},
+		"the default's values":   {func(in *jobspec.WarmInput) { in.Default.Spec.Env = []v1alpha1.EnvVar{{Name: "A"}} }, false},
+		"the default's pool":     {func(in *jobspec.WarmInput) { in.Default.Spec.WarmPool = &v1alpha1.WarmPool{Size: 9} }, true},
+		"the default's suspend":  {func(in *jobspec.WarmInput) { in.Default.Spec.Suspend, in.Default.Generation = true, 2 }, true},
 		"its host's users":       {func(in *jobspec.WarmInput) { in.Environment.Spec.HostUsers = ptr.To(false) }, false},
 		"its priority in a queue": {func(in *jobspec.WarmInput) {
 			in.Environment.Labels = map[string]string{jobspec.LabelQueuePriority: "x"}

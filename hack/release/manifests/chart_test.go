@@ -318,6 +318,7 @@ func TestValuesReachTheDeployment(t *testing.T) {
 		"tag and digest":    {values{"image": values{"tag": "v1", "digest": digest}}, append(container[:5:5], "image"), "toolcall.dev/manager:v1@" + digest},
 		"pull policy":       {values{"image": values{"pullPolicy": "Always"}}, append(container[:5:5], "imagePullPolicy"), "Always"},
 		"replicas":          {values{"replicas": 3}, []any{"spec", "replicas"}, float64(3)},
+		"no lease":          {values{"replicas": 1, "leaderElection": values{"enabled": false}}, []any{"spec", "strategy", "type"}, "Recreate"},
 		"resources":         {values{"resources": values{"limits": values{"memory": "1Gi"}}}, append(container[:5:5], "resources", "limits", "memory"), "1Gi"},
 		"node selector":     {values{"nodeSelector": values{"a": "b"}}, append(pod[:3:3], "nodeSelector", "a"), "b"},
 		"tolerations":       {values{"tolerations": []any{values{"key": "k"}}}, append(pod[:3:3], "tolerations", 0, "key"), "k"},
