@@ -245,7 +245,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
-		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
+		Hub: m.Hub, Hosts: m.Hosts, Nodes: m.Nodes, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
 		Budgets: m.Budgets, SeedBudgets: calls.SeedBudgets,
 	})
 	m.sessionsOfJob, m.callsOfJob = sessions.SessionsOfJob, calls.RecordedIn

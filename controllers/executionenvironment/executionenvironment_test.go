@@ -198,6 +198,18 @@ func TestAnEnvironmentWhoseLastPodDidNotStartIsNotReady(t *testing.T) {
 			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
 			fail(w.Call("again"))
 			expect(metav1.ConditionFalse, tc.reason, tc.message)
+			w.ReadySession("works")
+			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+			failing := w.Session("fails")
+			w.Settle(failing)
+			job, _ := w.SessionJob(failing)
+			w.PodStatus(w.Pod(job), func(s *corev1.PodStatus) {
+				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: tc.waits, Message: tc.message},
+				}}}
+			})
+			w.Settle(failing)
+			expect(metav1.ConditionFalse, tc.reason, tc.message)
 			now := w.Judge(env)
 			now.Spec.Image = "example.com/tools:2"
 			if err := w.Client.Update(t.Context(), now); err != nil {

@@ -213,6 +213,22 @@ func (r *applier) follow(o *observation, e *effects) {
 	if e.forgetKey != "" {
 		r.Hub.Forget(e.forgetKey)
 	}
+	r.judgeEnvironment(o, e)
+}
+
+// judgeEnvironment has the environment say whether pods start in it, and on which nodes. Later pods of a session are made from the
+// environment as it was.
+func (r *applier) judgeEnvironment(o *observation, e *effects) {
+	if hadPod(o.session) || o.origin == nil || e.hello == nil && e.problem == nil {
+		return
+	}
+	env := types.NamespacedName{Namespace: o.session.Namespace, Name: o.origin.Effective().Name}
+	if e.hello != nil {
+		r.Nodes.Add(env, *e.hello, o.now)
+	} else if !r.Nodes.SetProblem(env, e.problem) {
+		return
+	}
+	r.Pools.Enqueue(env, 0)
 }
 
 // changeJobs makes a pool's Job the session's own, or ends a Job's pod.

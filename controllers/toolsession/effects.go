@@ -9,6 +9,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 )
 
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there before
@@ -43,6 +44,9 @@ type effects struct {
 	remove      []*batchv1.Job
 	// removeSession deletes the session, release ends its claim on a waiting runner, letGo takes the finalizer away.
 	removeSession, release, letGo bool
+	// hello is what the session's first runner said, and problem why its first pod can't start: both count for the environment.
+	hello   *wire.Hello
+	problem *host.Problem
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }

@@ -231,7 +231,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	if pod != nil {
 		hello.Node = pod.Spec.NodeName
 	}
-	e := effects{holdLater: true, status: o.ready(bound, hello, job)}
+	e := effects{holdLater: true, status: o.ready(bound, hello, job), hello: &hello}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
 	if jobspec.PoolOf(job) != "" {
 		e.adopt = job

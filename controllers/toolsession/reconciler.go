@@ -49,6 +49,8 @@ type Options struct {
 	Hub      *dispatch.Hub
 	// Hosts holds the claims on waiting runners.
 	Hosts *host.Registry
+	// Nodes is what is known of the environments' nodes and pods.
+	Nodes *host.Nodes
 	// Earlier are the calls that an operator before this one may have handed over.
 	Earlier *host.EarlierCalls
 	// SessionQueue has the calls looked at that wait for a session, when that begins to take calls.

@@ -89,5 +89,7 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	return o.noPod(why.Reason, why.Message, ownJobs(o.job))
+	e := o.noPod(why.Reason, why.Message, ownJobs(o.job))
+	e.problem = why
+	return e
 }
