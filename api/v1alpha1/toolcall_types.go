@@ -47,7 +47,8 @@ type ToolCallSpec struct {
 	SessionRef *SessionReference `json:"sessionRef,omitempty"`
 
 	// background says that the call is a server or watcher of its session: it takes no turn from other calls, has no time
-	// limit unless it sets timeoutSeconds, and ends with the session or when it is cancelled. It needs sessionRef.
+	// limit unless it sets timeoutSeconds or is code that the policy's code.maxExecutionMilliseconds bounds, and ends with the
+	// session or when it is cancelled. It needs sessionRef.
 	// +optional
 	Background bool `json:"background,omitempty"`
 

@@ -184,10 +184,11 @@ func (s *Snapshot) checkContext(asked *request) error {
 	return s.check(asked)
 }
 
-// timeout is the limit of the process's wall-clock time; 0 for none. A server or watcher lives as long as its session.
+// timeout is the limit of the process's wall-clock time; 0 for none. A server or watcher lives as long as its session, unless the policy
+// bounds code.
 func (s *Snapshot) timeout(policy *guards.Policy, action *guards.Action) time.Duration {
 	if s.Call.Spec.Background && action.WantedTime == nil {
-		return 0
+		return policy.MaxTime(action)
 	}
 	return policy.Timeout(action)
 }

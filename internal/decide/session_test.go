@@ -363,13 +363,18 @@ func TestAServerHasTheSessionsTimeUnlessItAsksForLess(t *testing.T) {
 	t.Parallel()
 	bounds := open()
 	bounds.Timeouts = &v1alpha1.TimeoutsPolicy{DefaultSeconds: ptr.To(int32(20)), MaxSeconds: ptr.To(int32(50))}
+	bounds.Code = &v1alpha1.CodePolicy{MaxExecutionMilliseconds: ptr.To(int64(5000))}
 	server := func(s *decide.Snapshot) { s.Call.Spec.Background = true }
+	code := func(s *decide.Snapshot) {
+		s.Call.Spec.Shell, s.Call.Spec.Code = nil, &v1alpha1.CodeAction{Language: "python", Source: "1"}
+	}
 	for name, tc := range map[string]struct {
 		change []change
 		want   time.Duration
 	}{
 		"a call": {nil, 20 * time.Second}, "a server": {[]change{server}, 0},
 		"a server that asks": {[]change{server, wants(7)}, 7 * time.Second}, "a server that asks for too much": {[]change{server, wants(51)}, 50 * time.Second},
+		"a server that is code": {[]change{server, code}, 5 * time.Second}, "one that asks": {[]change{server, code, wants(2)}, 2 * time.Second},
 	} {
 		if d := mustDecide(t, snapshot(inSession(append(tc.change, under(bounds))...))); d.Timeout() != tc.want {
 			t.Errorf("%s: got %s, want %s", name, d.Timeout(), tc.want)

@@ -72,7 +72,7 @@ func (p *Policy) guardsFor(kind v1alpha1.ActionType) []guard {
 			p.code.checkSource, p.code.checkNetworkAsked, p.code.checkTime, p.checkEnv, p.files.checkCollect,
 		}
 	case v1alpha1.ActionFile:
-		return []guard{checkFile, p.checkAccess, p.code.checkTime, p.checkEnv, p.files.checkCollect}
+		return []guard{checkFile, p.checkAccess, p.checkEnv, p.files.checkCollect}
 	default:
 		return []guard{func(*Input) *Denial {
 			return guardError("action type " + quote(string(kind)) + " is not known")

@@ -82,6 +82,11 @@ func TestCommandsThatAreNotKnown(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
+	for _, script := range misreadScripts {
+		if got, err := Commands(script, nil); err == nil {
+			t.Errorf("%q: %v", script, got)
+		}
+	}
 	if got, err := Commands(strings.Repeat("a\n", MaxParts), nil); err != nil || len(got) != MaxParts {
 		t.Errorf("as many commands as are listed: %d, %v", len(got), err)
 	}

@@ -73,6 +73,18 @@ func TestAFileActionTakesNoInputOfAProcess(t *testing.T) {
 	}
 }
 
+func TestABoundOfCodeIsNoneOfAFileAction(t *testing.T) {
+	t.Parallel()
+	policy, err := Compile(specFrom(t, `{"access":"Open","code":{"maxExecutionMilliseconds":5000}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, _ := Map(&v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a"}, TimeoutSeconds: ptr(int32(30))})
+	if denial := policy.Check(Input{Action: action}); denial != nil {
+		t.Errorf("got %+v", denial)
+	}
+}
+
 // Who may read can be another than who may write.
 func TestFileActionsAreTwoTools(t *testing.T) {
 	t.Parallel()

@@ -100,9 +100,14 @@ func readScript(text string, language syntax.LangVariant) (*syntax.File, *unread
 		return nil, &unreadable{why: "the script is not valid UTF-8: write other bytes as escapes"}
 	case hasTooManyCommands(text):
 		return nil, &unreadable{why: "the script has too many commands and expansions: split it into several calls"}
+	case strings.Contains(text, "\r"):
+		return nil, &unreadable{why: "the script has a carriage return, which bash takes for a letter: end lines with a line feed alone"}
 	}
 	file, err := parse(text, language)
 	if err == nil {
+		if differs := misread(text, file); differs != nil {
+			return nil, differs
+		}
 		return file, nil
 	}
 	if errors.Is(err, errNestsTooDeep) {

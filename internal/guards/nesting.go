@@ -43,7 +43,7 @@ func (r *depthReader) Read(buffer []byte) (int, error) {
 
 // parse returns the tree of a script that doesn't nest too deeply.
 func parse(text string, language syntax.LangVariant) (*syntax.File, error) {
-	file, err := syntax.NewParser(syntax.Variant(language)).Parse(&depthReader{text}, "")
+	file, err := syntax.NewParser(syntax.Variant(language), syntax.KeepComments(true)).Parse(&depthReader{text}, "")
 	if err == nil && nestsTooDeep(file) {
 		return nil, errNestsTooDeep
 	}

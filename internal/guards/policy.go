@@ -63,17 +63,25 @@ type fileRules struct {
 func (p *Policy) EnvBlocklist() []string { return slices.Clone(p.envBlocklist) }
 
 // Timeout is the limit that a call gets: what it wants, else the policy's default, held between one second and the
-// policy's maximum. A code call gets no more than code.maxExecutionMilliseconds, also when it asks for no time.
+// policy's maximum. A code call gets no more than MaxTime, also when it asks for no time.
 func (p *Policy) Timeout(action *Action) time.Duration {
 	limit := p.timeout
 	if action.WantedTime != nil {
 		limit = *action.WantedTime
 	}
 	limit = max(time.Second, min(limit, p.maxTimeout))
-	if action.Type == v1alpha1.ActionCode && p.code.maxTime > 0 {
-		limit = min(limit, p.code.maxTime)
+	if most := p.MaxTime(action); most > 0 {
+		limit = min(limit, most)
 	}
 	return limit
+}
+
+// MaxTime is code.maxExecutionMilliseconds for a code call, which holds in the background too; 0 for no such bound.
+func (p *Policy) MaxTime(action *Action) time.Duration {
+	if action.Type != v1alpha1.ActionCode {
+		return 0
+	}
+	return p.code.maxTime
 }
 
 // Bounds are the limits that don't depend on the call.
