@@ -150,7 +150,8 @@ class Sameness(unittest.TestCase):
         wanted = {"environmentRef": {"name": "repo"}, "workspace": {"size": "1Gi"}}
         self.assertTrue(is_same_session(stored, wanted))
         self.assertTrue(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 900}))
-        self.assertFalse(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 5}))
+        for seconds in (0, 5):
+            self.assertFalse(is_same_session(stored, {**wanted, "idleTimeoutSeconds": seconds}))
         self.assertFalse(is_same_session(stored, {**wanted, "environmentRef": {"name": "other"}}))
 
     def test_what_somebody_else_set_in_a_session_does(self) -> None:

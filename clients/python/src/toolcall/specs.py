@@ -271,7 +271,9 @@ def is_same(stored: JSON, wanted: JSON) -> bool:
 
 
 def _arguments(spec: JSON) -> JSON:
-    return {name: value for name, value in spec.items() if name not in _NOT_ARGUMENTS and value not in (None, False, [], "")}
+    # Not False: 0 is equal to it, and an argument.
+    given = {name: value for name, value in spec.items() if name not in _NOT_ARGUMENTS and value is not False}
+    return {name: value for name, value in given.items() if value not in (None, [], "")}
 
 
 def as_stored(spec: JSON) -> JSON:
