@@ -20,6 +20,9 @@ describe("a client's first request", () => {
       const client = new Toolcall({ namespace: "agents", kubeConfig: configFor(`http://127.0.0.1:${port}`), patience: 1 });
       const error = await rejection(client.connect("desk"));
       assert.ok(error instanceof Unavailable && error.message.includes(`http://127.0.0.1:${port} can't be reached`), String(error));
+      // Only what was connected may have taken the request.
+      const unknown = await rejection(client.run("true"));
+      assert.ok(unknown instanceof Unavailable && unknown.retrySafe === (port === ports[1]), String(unknown));
     }
   });
 
