@@ -60,6 +60,20 @@ describe("a client's first request", () => {
     assert.throws(() => new Toolcall({ namespace: "agents" }), { name: "InvalidArgument", message: /^no kubeconfig at .* set KUBECONFIG/ });
   });
 
+  it("isn't sent with what can't be a name", async (t) => {
+    const server = await Server.listen(t, (_, answer) => sendJSON(answer, DESK));
+    const client = server.client();
+    const { commands } = await client.connect("desk");
+    for (const name of ["", "..", "a/b", "A"]) {
+      for (const work of [client.connect(name), client.cancel(name), client.output(name), commands.connect(name), commands.artifact(name, "a")]) {
+        const error = await rejection(work);
+        assert.ok(error instanceof InvalidArgument && error.retrySafe && error.message.includes(JSON.stringify(name)), String(error));
+      }
+    }
+    assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
+    assert.equal(server.received.length, 1);
+  });
+
   it("isn't sent with a kubeconfig that can't be used", () => {
     assert.throws(() => new Toolcall({ namespace: "agents", kubeConfig: configFor("nowhere") }), InvalidArgument);
   });
