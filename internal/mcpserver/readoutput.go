@@ -48,7 +48,11 @@ func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, err
 	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	if image := s.imageOf(ctx, req.Extra, who, kept, query); image != nil {
+	image, err := s.imageOf(ctx, req.Extra, who, kept, query)
+	if err != nil {
+		return nil, unreadable(who, call, err)
+	}
+	if image != nil {
 		image.Phase = string(call.Status.Phase)
 		return image, nil
 	}
