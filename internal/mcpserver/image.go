@@ -80,7 +80,7 @@ func (s *Server) imageOf(
 		return nil, err
 	}
 	if r.Image == nil {
-		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", kept.Path, kept.Bytes)
+		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", reply.Plain(kept.Path), kept.Bytes)
 		if errors.Is(err, errImagesBusy) {
 			r.Output += " now: " + err.Error()
 		}
@@ -101,7 +101,7 @@ func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *
 		return nil
 	}
 	r.Image = &mcp.ImageContent{Data: i.data.Bytes(), MIMEType: kind}
-	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", name, kind, i.data.Len())
+	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", reply.Plain(name), kind, i.data.Len())
 	return nil
 }
 

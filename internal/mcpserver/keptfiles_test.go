@@ -26,13 +26,13 @@ func TestKeptFilesAreRead(t *testing.T) {
 	f := newFixture(t)
 	var picture bytes.Buffer
 	must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))
-	files := map[string][]byte{"out/plot.png": picture.Bytes(), "notes.txt": []byte("0123456789"), "fake.png": []byte("<script>")}
+	files := map[string][]byte{"out/plot.png": picture.Bytes(), "notes.txt": []byte("0123456789"), "fake\n.png": []byte("<script>")}
 	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		if !slices.Equal(call.Spec.Collect, []string{"**/*"}) {
 			t.Errorf("collects %v", call.Spec.Collect)
 		}
 		s := echo(call)
-		for _, path := range []string{"out/plot.png", "notes.txt", "fake.png", "gone.png"} {
+		for _, path := range []string{"out/plot.png", "notes.txt", "fake\n.png", "gone.png"} {
 			if path != "gone.png" {
 				outputs.AddArtifact(call, path, files[path])
 			}
@@ -53,14 +53,14 @@ func TestKeptFilesAreRead(t *testing.T) {
 	if got, _ := use(t, session, "read_output", fields{"artifact": "out/plot.png", "call": result.Call}); len(got.Content) != 2 || !bytes.Equal(got.Content[1].(*mcp.ImageContent).Data, files["out/plot.png"]) {
 		t.Errorf("an image: %+v", got.Content)
 	}
-	if got, _ := use(t, session, "read_output", fields{"artifact": uri(2)}); !strings.HasPrefix(textOf(got), `fake.png is a file of 8 bytes that can't be shown as an image`) {
+	if got, _ := use(t, session, "read_output", fields{"artifact": uri(2)}); !strings.HasPrefix(textOf(got), `"fake\n.png" is a file of 8 bytes that can't be shown as an image`) {
 		t.Errorf("what isn't the image that its name promises: %s", textOf(got))
 	}
 	if got, failed := use(t, session, "read_output", fields{"artifact": uri(3)}); !got.IsError || failed.Reason == v1alpha1.ReasonCompleted {
 		t.Errorf("an image that can't be read: %s", textOf(got))
 	}
 	for artifact, says := range map[string]string{
-		"other.txt": `but out/plot.png, notes.txt, fake.png, gone.png`,
+		"other.txt": `but out/plot.png, notes.txt, "fake\n.png", gone.png`,
 		strings.Replace(uri(1), f.namespace, "other-space", 1): "another namespace than " + f.namespace,
 	} {
 		arguments := fields{"artifact": artifact, "call": result.Call}

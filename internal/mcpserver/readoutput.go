@@ -74,7 +74,7 @@ func keptFile(call *v1alpha1.ToolCall, path string) (*v1alpha1.Artifact, error) 
 		if call.Status.Artifacts[i].Path == path {
 			return &call.Status.Artifacts[i], nil
 		}
-		kept = append(kept, call.Status.Artifacts[i].Path)
+		kept = append(kept, reply.Plain(call.Status.Artifacts[i].Path))
 	}
 	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(path, maxShownPath))
 	switch {
