@@ -61,9 +61,11 @@ func (s *Server) addImage(ctx context.Context, extra *mcp.RequestExtra, who *ide
 }
 
 // imageOf shows a whole artifact that is an image; nil for everything else.
-func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, kept *v1alpha1.Artifact, query *outputclient.Query) *reply.Result {
+func (s *Server) imageOf(
+	ctx context.Context, extra *mcp.RequestExtra, who *identity.Requester, kept *v1alpha1.Artifact, query *outputclient.Query,
+) (*reply.Result, error) {
 	if kept == nil || query.Offset != 0 || !slices.Contains(imageTypes, kept.MediaType) {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -74,14 +76,17 @@ func (s *Server) imageOf(ctx context.Context, extra *mcp.RequestExtra, who *iden
 		_, err := who.Output.Copy(ctx, whole, outputclient.Sink{Write: func(p []byte) error { _, err := to.Write(p); return err }})
 		return err
 	})
+	if err != nil && !errors.Is(err, errImageTooLarge) && !errors.Is(err, errImagesBusy) {
+		return nil, err
+	}
 	if r.Image == nil {
-		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", kept.Path, kept.Bytes)
+		r.Output = fmt.Sprintf("%s is a file of %d bytes that can't be shown as an image", reply.Plain(kept.Path), kept.Bytes)
 		if errors.Is(err, errImagesBusy) {
 			r.Output += " now: " + err.Error()
 		}
 		r.Output += "."
 	}
-	return r
+	return r, nil
 }
 
 // showImage has a result show an image, if what is read is one, and not too large. Over HTTP, it takes up memory until the client has read it.
@@ -96,7 +101,7 @@ func (s *Server) showImage(extra *mcp.RequestExtra, who *identity.Requester, r *
 		return nil
 	}
 	r.Image = &mcp.ImageContent{Data: i.data.Bytes(), MIMEType: kind}
-	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", name, kind, i.data.Len())
+	r.Output = fmt.Sprintf("%s is an image (%s) of %d bytes.", reply.Plain(name), kind, i.data.Len())
 	return nil
 }
 

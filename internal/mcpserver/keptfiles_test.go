@@ -26,14 +26,16 @@ func TestKeptFilesAreRead(t *testing.T) {
 	f := newFixture(t)
 	var picture bytes.Buffer
 	must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))
-	files := map[string][]byte{"out/plot.png": picture.Bytes(), "notes.txt": []byte("0123456789"), "fake.png": []byte("<script>")}
+	files := map[string][]byte{"out/plot.png": picture.Bytes(), "notes.txt": []byte("0123456789"), "fake\n.png": []byte("<script>")}
 	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		if !slices.Equal(call.Spec.Collect, []string{"**/*"}) {
 			t.Errorf("collects %v", call.Spec.Collect)
 		}
 		s := echo(call)
-		for _, path := range []string{"out/plot.png", "notes.txt", "fake.png"} {
-			outputs.AddArtifact(call, path, files[path])
+		for _, path := range []string{"out/plot.png", "notes.txt", "fake\n.png", "gone.png"} {
+			if path != "gone.png" {
+				outputs.AddArtifact(call, path, files[path])
+			}
 			kind := map[bool]string{true: "image/png", false: "text/plain"}[strings.HasSuffix(path, "png")]
 			s.Artifacts = append(s.Artifacts, v1alpha1.Artifact{Path: path, Bytes: int64(len(files[path])), MediaType: kind, SHA256: fmt.Sprintf("%x", sha256.Sum256(files[path]))})
 		}
@@ -41,7 +43,7 @@ func TestKeptFilesAreRead(t *testing.T) {
 	})
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	answer, result := use(t, session, "run_command", fields{"command": "x", "collect": []string{"**/*"}})
-	if len(answer.Content) != 4 || len(result.Artifacts) != 3 {
+	if len(answer.Content) != 5 || len(result.Artifacts) != 4 {
 		t.Fatalf("%d contents, %+v", len(answer.Content), result)
 	}
 	uri := func(i int) string { return answer.Content[i+1].(*mcp.ResourceLink).URI }
@@ -51,11 +53,14 @@ func TestKeptFilesAreRead(t *testing.T) {
 	if got, _ := use(t, session, "read_output", fields{"artifact": "out/plot.png", "call": result.Call}); len(got.Content) != 2 || !bytes.Equal(got.Content[1].(*mcp.ImageContent).Data, files["out/plot.png"]) {
 		t.Errorf("an image: %+v", got.Content)
 	}
-	if got, _ := use(t, session, "read_output", fields{"artifact": uri(2)}); len(got.Content) != 1 || !strings.Contains(textOf(got), "can't be shown as an image") {
-		t.Errorf("what isn't the image that its name promises: %+v", got.Content)
+	if got, _ := use(t, session, "read_output", fields{"artifact": uri(2)}); !strings.HasPrefix(textOf(got), `"fake\n.png" is a file of 8 bytes that can't be shown as an image`) {
+		t.Errorf("what isn't the image that its name promises: %s", textOf(got))
+	}
+	if got, failed := use(t, session, "read_output", fields{"artifact": uri(3)}); !got.IsError || failed.Reason == v1alpha1.ReasonCompleted {
+		t.Errorf("an image that can't be read: %s", textOf(got))
 	}
 	for artifact, says := range map[string]string{
-		"other.txt": "but out/plot.png, notes.txt, fake.png",
+		"other.txt": `but out/plot.png, notes.txt, "fake\n.png", gone.png`,
 		strings.Replace(uri(1), f.namespace, "other-space", 1): "another namespace than " + f.namespace,
 	} {
 		arguments := fields{"artifact": artifact, "call": result.Call}

@@ -48,7 +48,11 @@ func (s *Server) readOutput(ctx context.Context, req *mcp.CallToolRequest, who *
 		return nil, err
 	}
 	query.Namespace, query.UID, query.Patience = who.Namespace, call.UID, readPatience
-	if image := s.imageOf(ctx, req.Extra, who, kept, query); image != nil {
+	image, err := s.imageOf(ctx, req.Extra, who, kept, query)
+	if err != nil {
+		return nil, unreadable(who, call, err)
+	}
+	if image != nil {
 		image.Phase = string(call.Status.Phase)
 		return image, nil
 	}
@@ -70,7 +74,7 @@ func keptFile(call *v1alpha1.ToolCall, path string) (*v1alpha1.Artifact, error) 
 		if call.Status.Artifacts[i].Path == path {
 			return &call.Status.Artifacts[i], nil
 		}
-		kept = append(kept, call.Status.Artifacts[i].Path)
+		kept = append(kept, reply.Plain(call.Status.Artifacts[i].Path))
 	}
 	message := fmt.Sprintf("call %s kept no file %q", call.Name, bounds.Text(path, maxShownPath))
 	switch {

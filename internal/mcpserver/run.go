@@ -117,17 +117,10 @@ func asOutcome(call *v1alpha1.ToolCall, err error) error {
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id, or has a task: then the error is tasks.ErrTask. A call in the background goes on, and is answered when it runs.
+// again by its request_id, or has a task: then the error is tasks.ErrTask. A call in the background is answered when it runs, and goes on.
 // Another call of the same name is none of the requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
-	if call.Spec.Background {
-		return waitFor(ctx, who, call, backgroundWait, func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseRunning })
-	}
-	live := startProgress(ctx, req)
-	done, err := tasks.Await(ctx, who, call, func(ctx context.Context) (*v1alpha1.ToolCall, error) {
-		return who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
-	})
-	live.stop()
+	done, err := awaitAnswer(ctx, req, who, call)
 	if errors.Is(err, tasks.ErrTask) {
 		return nil, err
 	}
@@ -135,12 +128,26 @@ func await(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requeste
 		if named {
 			return nil, stillRunning(call.Name)
 		}
-		done, err = cancel(ctx, who.Calls, call)
+		if done, err = cancel(ctx, who.Calls, call); err != nil {
+			return nil, unknownOutcome(keyOf(call), err)
+		}
 	}
-	if err != nil {
-		return nil, unknownOutcome(keyOf(call), err)
+	return done, asOutcome(call, err)
+}
+
+// awaitAnswer waits until a call has finished, is a task, or runs in the background.
+func awaitAnswer(ctx context.Context, req *mcp.CallToolRequest, who *identity.Requester, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	if call.Spec.Background {
+		return waitFor(ctx, who, call, backgroundWait, func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseRunning })
 	}
-	return done, nil
+	live := startProgress(ctx, req)
+	defer live.stop()
+	output := live.output()
+	return tasks.Await(ctx, who, call, func(ctx context.Context) (*v1alpha1.ToolCall, error) {
+		w := follow.Watcher{UID: call.UID, Output: output, NoRemainder: true}
+		output = nil // It would come again if the wait began again.
+		return who.Calls.Wait(ctx, keyOf(call), w)
+	})
 }
 
 // labelsOf returns labels with which kubectl finds what a conversation did. Over standard input and output it has no id.

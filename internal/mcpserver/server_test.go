@@ -140,23 +140,26 @@ func TestTheAPIServerRejectsACall(t *testing.T) {
 	f.none()
 }
 
+// One in the background is waited for until it runs.
 func TestACancelledRequestCancelsItsCall(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.operate(untilCancelled)
-	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() {
-		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "sleep 1000"}})
-		failed <- err
-	}()
-	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("the client got %v", err)
+	for _, arguments := range []fields{{"command": "sleep 1000"}, {"command": "serve", "session": "mine", "background": true}} {
+		f := newFixture(t)
+		f.operate(untilCancelled)
+		session := connected(t, newTestServer(t, f.local(), 8), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: arguments})
+			failed <- err
+		}()
+		f.only("created", func(*v1alpha1.ToolCall) bool { return true })
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client got %v", err)
+		}
+		f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 	}
-	f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 }
 
 // A client that disconnects, for example by closing standard input, leaves nothing running.

@@ -31,7 +31,8 @@ func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who
 		return nil, err
 	}
 	seen, err := awaitSession(ctx, who, session, r.Wait, func(s *v1alpha1.ToolSession) bool {
-		return s.Status.Phase == v1alpha1.SessionReady || s.Status.Phase == v1alpha1.SessionEnded
+		// That of an earlier request may be suspended, and nothing resumes it but a call or who suspended it.
+		return s.Status.Phase == v1alpha1.SessionReady || s.Status.Phase == v1alpha1.SessionSuspended || s.Status.Phase == v1alpha1.SessionEnded
 	})
 	if err != nil && ctx.Err() != nil && r.ID == "" {
 		// Nobody knows the name of this session.
@@ -40,7 +41,7 @@ func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who
 	if err != nil {
 		return nil, err
 	}
-	return startedResult(seen), nil
+	return startedResult(seen, r.ID != ""), nil
 }
 
 // abandon ends a session whose client has stopped waiting for it.
@@ -123,17 +124,24 @@ func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha
 	}
 }
 
-// startedResult describes a session that was started.
-func startedResult(session *v1alpha1.ToolSession) *reply.Result {
+// startedResult describes a session that was started. One that is named may be that of an earlier request.
+func startedResult(session *v1alpha1.ToolSession, named bool) *reply.Result {
 	r := sessionResult(session)
 	switch session.Status.Phase {
 	case v1alpha1.SessionReady:
 		r.Reason, r.Succeeded = v1alpha1.ReasonReady, true
 		r.Output = fmt.Sprintf("Session %s is ready. Pass it as the argument session; end it with end_session.", session.Name)
+	case v1alpha1.SessionSuspended:
+		r.Succeeded = true
+		r.Output = fmt.Sprintf("Session %s is suspended, and keeps its files. You can pass it as the argument session: %s", session.Name,
+			reply.OwnWords(session.Status.Message))
 	case v1alpha1.SessionEnded:
 		// It has run nothing for this request: its calls are requests of their own.
 		r.RetrySafe = ptr.To(true)
 		r.Output = fmt.Sprintf("session %s has ended: %s", session.Name, reply.OwnWords(session.Status.Message))
+		if named {
+			r.Output += ". To start another one, use another request_id."
+		}
 	default:
 		r.Succeeded = true
 		if r.Reason == "" {

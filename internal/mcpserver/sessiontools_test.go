@@ -136,6 +136,16 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 	if answer, result := use(t, session, "start_session", nil); !answer.IsError || result.Phase != "Ended" || !strings.HasSuffix(result.Output, "as the test wants it: set environment") || !ptr.Deref(result.RetrySafe, false) {
 		t.Errorf("one that ended: %+v", result)
 	}
+	if _, result := use(t, session, "start_session", fields{"request_id": "s"}); !strings.HasSuffix(result.Output, "set environment. To start another one, use another request_id.") {
+		t.Errorf("one that a request_id finds again: %+v", result)
+	}
+	f = newFixture(t)
+	f.operateSessions(v1alpha1.SessionSuspended)
+	session = connected(t, newTestServer(t, f.local(), 8), nil)
+	if answer, result := use(t, session, "start_session", fields{"request_id": "s", "timeout_seconds": 5}); answer.IsError || result.Phase != "Suspended" ||
+		!strings.Contains(result.Output, "is suspended, and keeps its files. You can pass it as the argument session: as the test wants it: set environment") {
+		t.Errorf("one that is suspended: %+v", result)
+	}
 	f = newFixture(t)
 	session = connected(t, newTestServer(t, f.local(), 8), nil)
 	if answer, result := use(t, session, "start_session", fields{"timeout_seconds": 0}); answer.IsError || result.Session == "" || result.Reason != v1alpha1.ReasonSessionStarting {

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/mcpserver/tasks"
+	"toolcall.dev/operator/internal/output"
 )
 
 // taskState is what a client reads of a task, or of a result that is none.
@@ -297,28 +299,37 @@ func TestARepeatedRequestHasTheSameCall(t *testing.T) {
 }
 
 // A call is created with its task: nobody writes to it later. That of an earlier request gets another task only with the right to change the
-// call; without it, the client waits for the end.
+// call; without it, the client waits for the end, and gets no output twice.
 func TestACallThatCannotHaveATask(t *testing.T) {
 	t.Parallel()
 	s := newTaskSite(t)
 	var may atomic.Bool
 	s.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-		if !may.Load() {
+		switch {
+		case call.Status.Phase == "":
+			_, _ = outputs.Add(call, output.Stdout).Write([]byte("live"))
+			outputs.Add(call, output.Stderr)
+			return &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning}
+		case !may.Load():
 			return nil
 		}
 		return echo(call)
 	})
 	rule, arguments := runsCalls(), fields{"command": "x", "request_id": "1"}
 	rule.Verbs = []string{"create", "get", "list", "watch"}
-	agent := s.user("agent", rule)
+	logs := rbacv1.PolicyRule{APIGroups: []string{"subresources.toolcall.dev"}, Resources: []string{"toolcalls/log"}, Verbs: []string{"get"}}
+	agent := s.user("agent", rule, logs)
 	s.command(agent, arguments)
-	time.AfterFunc(200*time.Millisecond, func() {
+	s.server.tasks.After = time.Second
+	time.AfterFunc(3*time.Second, func() {
 		may.Store(true)
 		s.touchCalls()
 	})
-	got, code := s.rpc(agent, "tools/call", fields{"name": "run_command", "arguments": arguments}, declares)
-	if code != 0 || got.ResultType != "complete" || !(&taskResult{Content: got.Content}).says("x") {
-		t.Errorf("%+v, error %d", got, code)
+	params := fields{"name": "run_command", "arguments": arguments}
+	raw := strings.Replace(message(t, "tools/call", params, declares), `"_meta":{`, `"_meta":{"progressToken":"p",`, 1)
+	_, _, body := s.request(http.MethodPost, "/mcp", raw, "Authorization", "Bearer "+agent, protocolHeader, sessionless, "Mcp-Method", "tools/call", "Mcp-Name", "run_command")
+	if !strings.Contains(body, `"text":"x`) || !strings.Contains(body, `"resultType":"complete"`) || strings.Count(body, `"message":"live"`) > 1 {
+		t.Errorf("got %s", body)
 	}
 }
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import io
+import os
 import tarfile
+import tempfile
 import unittest
 from collections.abc import Coroutine
 from typing import Any
+from unittest import mock
 
 from tests.bed import Bed, bed, full_only, on_cluster
-from toolcall import AsyncToolcall, InvalidArgument, KeyReused, SessionEnded, TimedOut, Toolcall, key_of
+from toolcall import AsyncToolcall, FileFailed, InvalidArgument, KeyReused, SessionEnded, TimedOut, Toolcall, key_of
 from toolcall.aio import Threads
 from toolcall.executor import ToolExecutor, ToolRequest
 from toolcall.langchain import awaited, session_tools
@@ -43,6 +46,20 @@ class WithoutCluster(unittest.TestCase):
         with without(whole, {"b", "deep/x"}) as copy, tarfile.open(fileobj=copy) as archive:
             left = {m.name: archive.extractfile(m) for m in archive}
             self.assertEqual({n: f.read() for n, f in left.items() if f}, {"a": b"a", "bc": b"bc"})
+
+    def test_an_archive_that_cannot_be_had_leaves_no_file(self) -> None:
+        session = mock.Mock()
+        session.files.download = mock.AsyncMock(side_effect=lambda path, local, **_: self.fail_in_the_middle(local))
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(tempfile, "tempdir", folder):
+            with self.assertRaises(FileFailed):
+                asyncio.run(Workspace(session, "/workspace", {}).pack(()))
+            self.assertEqual(os.listdir(folder), [])
+
+    @staticmethod
+    def fail_in_the_middle(local: str) -> None:
+        with open(local, "wb") as file:
+            file.write(b"a part")
+        raise FileFailed("FileError", "it broke off")
 
     @unittest.skipIf(importlib.util.find_spec("langchain_core"), "langchain-core is here")
     def test_what_is_missing_is_named(self) -> None:

@@ -112,6 +112,26 @@ class LiveOutput(Base):
                 self.tc.run("true", key=f"k-{number}", on_stdout=fail)
             self.assertEqual(self.fake.cancelled[-1:], [f"k-{number}"])
 
+    def test_what_a_callback_raises_cancels_a_background_call_too(self) -> None:
+        def log(e: Exchange) -> None:
+            e.begin({"Toolcall-Offset": "0", "Toolcall-Complete": "true", "Toolcall-Bytes": "4"})
+            e.part(b"text")
+            e.end()
+
+        def ends_when_cancelled(e: Exchange) -> bool:
+            if e.command == "PATCH":
+                self.fake.ended.set()
+            return False
+
+        def fail(text: str) -> None:
+            raise OSError(text)
+
+        self.fake.log, self.fake.before = log, ends_when_cancelled
+        handle = self.tc.connect("s").commands.run("true", key="k", background=True, on_stdout=fail)
+        with self.assertRaisesRegex(OSError, "text"):
+            handle.wait()
+        self.assertEqual(self.fake.cancelled, ["k"])
+
 
 class Quiet(unittest.TestCase):
     def test_a_quiet_call_whose_connections_are_cut_lasts_longer_than_patience(self) -> None:

@@ -14,7 +14,7 @@ from toolcall import errors, interrupts
 from toolcall.calls import settled
 from toolcall.errors import ToolcallError, error_of_answer, error_of_call
 from toolcall.files import objects_in
-from toolcall.results import Result, is_finished, result_of
+from toolcall.results import Result, is_finished, result_of, session_info
 from toolcall.sessions import check_ended
 from toolcall.streams import Piece, texts
 from toolcall.transport import Passing, Patience
@@ -172,6 +172,10 @@ class Results(unittest.TestCase):
         ]:
             self.assertEqual(is_finished({"status": {"conditions": conditions}}), finished)
         self.assertFalse(is_finished({}))
+
+    def test_a_session_that_the_operator_has_not_seen_yet_is_pending(self) -> None:
+        for status, phase in (("", "Pending"), ("Ready", "Ready")):
+            self.assertEqual(session_info({"metadata": {"name": "s"}, "status": {"phase": status} if status else {}}).phase, phase)
 
 
 class Pieces(unittest.TestCase):

@@ -20,6 +20,9 @@ class CallSpec(unittest.TestCase):
     def test_code(self) -> None:
         spec = call_spec(None, {"code": "print(1)", "language": "python"})
         self.assertEqual(spec, {"code": {"language": "python", "source": "print(1)"}})
+        for asks in (True, False):
+            spec = call_spec(None, {"code": "print(1)", "language": "python", "network_access": asks})
+            self.assertEqual(spec, {"code": {"language": "python", "source": "print(1)", "networkAccess": asks}})
 
     def test_a_tool_as_the_model_called_it(self) -> None:
         spec = call_spec(None, {"tool": "bash", "arguments": {"command": "ls"}})
@@ -46,6 +49,7 @@ class CallSpec(unittest.TestCase):
             ("true", {"args": ["x"]}, "args belongs to program"),
             (None, {"code": "1"}, "language"),
             ("true", {"language": "python"}, "language belongs to code"),
+            ("true", {"network_access": True}, "network_access belongs to code"),
             (None, {"tool": "bash", "language": "python"}, "language belongs to code"),
             ("true", {"arguments": {}}, "arguments belongs to tool"),
             (None, {"tool": "bash", "arguments": '{"command":"ls"}'}, "arguments is of the type str"),
@@ -150,7 +154,8 @@ class Sameness(unittest.TestCase):
         wanted = {"environmentRef": {"name": "repo"}, "workspace": {"size": "1Gi"}}
         self.assertTrue(is_same_session(stored, wanted))
         self.assertTrue(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 900}))
-        self.assertFalse(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 5}))
+        for seconds in (0, 5):
+            self.assertFalse(is_same_session(stored, {**wanted, "idleTimeoutSeconds": seconds}))
         self.assertFalse(is_same_session(stored, {**wanted, "environmentRef": {"name": "other"}}))
 
     def test_what_somebody_else_set_in_a_session_does(self) -> None:

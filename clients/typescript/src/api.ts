@@ -16,6 +16,7 @@ import {
 } from "./errors.js";
 import { GROUP, VERSION, type Plural } from "./objects.js";
 import { Retries, UNREACHED_MILLISECONDS } from "./retries.js";
+import { checkedName } from "./spec.js";
 
 /** Values of a query; undefined ones are left out. */
 export type Query = Record<string, string | number | boolean | undefined>;
@@ -41,6 +42,7 @@ const UNTRUSTED = /^(CERT_|ERR_TLS_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME
 const MAX_ERROR_BYTES = 64 * 1024;
 // How admission begins its refusal of an object that doesn't say who creates it, where nothing fills that in.
 const ASKED = "spec.requestedBy must be the user of the request";
+const KINDS: Record<Plural, string> = { toolcalls: "call", toolsessions: "session" };
 const REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /** The API server of one KubeConfig. */
@@ -69,14 +71,14 @@ export class Api {
     this.server = new URL(cluster.server);
   }
 
-  /** Path of a kind's objects in the namespace, or of one of them. */
+  /** Path of a kind's objects in the namespace, or of one of them. Throws InvalidArgument for what can't be a name. */
   objects(plural: Plural, name?: string): string {
-    return this.inNamespace(GROUP, plural) + (name === undefined ? "" : `/${encodeURIComponent(name)}`);
+    return this.inNamespace(GROUP, plural) + (name === undefined ? "" : `/${checkedName(KINDS[plural], name)}`);
   }
 
   /** Path of a subresource: a call's log, a session's files or input. */
   subresource(plural: Plural, name: string, rest: string): string {
-    return `${this.inNamespace(`subresources.${GROUP}`, plural)}/${encodeURIComponent(name)}/${rest}`;
+    return `${this.inNamespace(`subresources.${GROUP}`, plural)}/${checkedName(KINDS[plural], name)}/${rest}`;
   }
 
   private inNamespace(group: string, plural: Plural): string {

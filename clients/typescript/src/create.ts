@@ -61,7 +61,7 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
       return await api.create<T>(api.objects(object.plural), body);
     } catch (error) {
       const wasUncertain = uncertainSince !== undefined;
-      if (!isRefusal(error)) {
+      if (!isRefusal(error) && !wasUnsent(error)) {
         uncertainSince ??= began;
       }
       const isTaken = hasReason(error, "AlreadyExists");
@@ -86,6 +86,12 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
 // Whether it is certain that this attempt created nothing.
 function isRefusal(error: unknown): boolean {
   return (error instanceof ApiError && error.code < 500) || error instanceof NothingSent;
+}
+
+// Whether there was no connection that could have carried the attempt.
+function wasUnsent(error: unknown): boolean {
+  const { code } = (error instanceof ConnectionLost ? (error.cause ?? {}) : {}) as NodeJS.ErrnoException;
+  return code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN";
 }
 
 function hasReason(error: unknown, reason: string): boolean {

@@ -183,7 +183,9 @@ export class Unreached extends ConnectionLost {
     readonly began: number,
     cause: unknown,
   ) {
-    super(`the API server at ${server} can't be reached: ${(cause as Error).message}`, { cause });
+    // That of several attempts, one for each address, has no message.
+    const { message, code } = cause as NodeJS.ErrnoException;
+    super(`the API server at ${server} can't be reached: ${message || code}`, { cause });
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Api, ApiRequest } from "./api.js";
 import { publicError } from "./errors.js";
 import type { CallPhase, Plural, SessionPhase, ToolCall, ToolSession } from "./objects.js";
-import { wholeNumber } from "./spec.js";
+import { checkedName, wholeNumber } from "./spec.js";
 
 /** Which sessions, and how they are read. */
 export interface SessionsQuery {
@@ -57,7 +57,7 @@ interface Query {
 /** Reads a list page by page as its items are asked for. One that goes on for too long throws Conflict: begin again. */
 export function list<T extends ToolCall | ToolSession, I>(api: Api, plural: Plural, query: Query, infoOf: (object: T) => I): AsyncGenerator<I, void> {
   const { session, phase, page = 200, signal } = query;
-  const fields = [...(phase ? [`status.phase=${phase}`] : []), ...(session ? [`spec.sessionRef.name=${session}`] : [])];
+  const fields = [...(phase ? [`status.phase=${phase}`] : []), ...(session ? [`spec.sessionRef.name=${checkedName("session", session)}`] : [])];
   const parameters = { limit: wholeNumber("page", page, 1), fieldSelector: fields.length > 0 ? fields.join(",") : undefined };
   return items();
 

@@ -91,13 +91,18 @@ export function nameFor(key: string | undefined, prefix: string): string {
   if (key === undefined) {
     return `${prefix}-${randomBytes(10).toString("hex")}`;
   }
-  if (typeof key !== "string" || key.length > MAX_NAME || !NAME.test(key)) {
+  return checkedName("key", key);
+}
+
+/** A name that goes into a path or a selector, such as that of a "call", unless no object can have it. Throws InvalidArgument. */
+export function checkedName(what: string, name: string): string {
+  if (typeof name !== "string" || name.length > MAX_NAME || !NAME.test(name)) {
     throw invalid(
-      `the key ${JSON.stringify(key)} can't be an object's name: use lower-case letters, digits, "-" and ".", ` +
+      `the ${what} ${JSON.stringify(name)} can't be an object's name: use lower-case letters, digits, "-" and ".", ` +
         `at most ${MAX_NAME} characters, with a letter or digit at both ends`,
     );
   }
-  return key;
+  return name;
 }
 
 /** A valid key made of any texts, such as a conversation's and a model's tool call's id: the same texts, the same key. */

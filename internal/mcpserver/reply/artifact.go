@@ -39,7 +39,7 @@ func artifactsOf(call *v1alpha1.ToolCall) []Artifact {
 func (r *Result) addArtifacts(call *v1alpha1.ToolCall) {
 	r.Artifacts = artifactsOf(call)
 	lines := firstTexts(r.Artifacts, maxLinks, func(a Artifact) string {
-		return fmt.Sprintf("%s %d %s", plain(a.Path), a.Bytes, plain(cmp.Or(a.MediaType, "unknown")))
+		return fmt.Sprintf("%s %d %s", Plain(a.Path), a.Bytes, Plain(cmp.Or(a.MediaType, "unknown")))
 	})
 	if len(lines) > 0 {
 		lines = append([]string{"Kept files, for read_output with artifact:"}, lines...)

@@ -48,10 +48,10 @@ var marks = map[string]string{"Directory": "/", "Pipe": " (pipe)", "Socket": " (
 
 // writeEntry writes "name", "name 123" with the size of a file, "name/" or "name -> target".
 func (f *found) writeEntry(b *strings.Builder) {
-	b.WriteString(plain(f.Path) + marks[f.Type])
+	b.WriteString(Plain(f.Path) + marks[f.Type])
 	switch {
 	case f.Target != "":
-		b.WriteString(" -> " + plain(f.Target))
+		b.WriteString(" -> " + Plain(f.Target))
 	case f.Type == "Link":
 		b.WriteString(" (link)")
 	case f.Type == "File" && f.Size != nil:
@@ -62,7 +62,7 @@ func (f *found) writeEntry(b *strings.Builder) {
 
 // writeMatch writes "path:12:line", and lines around it as "path-11-line".
 func (f *found) writeMatch(b *strings.Builder) {
-	path := plain(f.Path)
+	path := Plain(f.Path)
 	around := func(first int64, lines []string) {
 		for i, line := range lines {
 			fmt.Fprintf(b, "%s-%d-%s\n", path, first+int64(i), printable(line))
@@ -80,8 +80,8 @@ func (f *found) writeMatch(b *strings.Builder) {
 	}
 }
 
-// plain quotes a path that could pass for something else than one path.
-func plain(path string) string {
+// Plain quotes a path that could pass for something else than one path.
+func Plain(path string) string {
 	isStrange := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == '"' }
 	if strings.ContainsFunc(path, isStrange) || strings.TrimSpace(path) != path || strings.Contains(path, " -> ") || strings.HasPrefix(path, "[") {
 		return strconv.Quote(path)

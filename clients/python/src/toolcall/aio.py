@@ -342,6 +342,8 @@ def _on_loop(options: RunOptions) -> None:
                 await answer
 
         def hear(text: str) -> object:
+            if loop.is_closed():
+                return None  # Nobody listens to a background call any more, which goes on.
             heard = asyncio.run_coroutine_threadsafe(call(text), loop)
             # The callback may wait for what was cancelled together with the call.
             with interrupts.calling(heard.cancel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Literal, Protocol, Unpack, overload
 
 from .calls import Calls, Order, order_of
@@ -219,6 +220,8 @@ class BackgroundCall:
                     callback(piece)
                 except Exception as error:  # The caller's own; `wait` raises it.
                     self._failure = error
+                    with suppress(ToolcallError):  # What it can't do says less than what the callback raised.
+                        self.cancel()
 
         return Live(self._log(stream), take)
 

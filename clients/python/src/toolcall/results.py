@@ -280,7 +280,7 @@ def session_info(session: JSON) -> SessionInfo:
     status = session.get("status") or {}
     return SessionInfo(
         name=session["metadata"]["name"],
-        phase=status.get("phase", ""),
+        phase=status.get("phase") or "Pending",
         reason=status.get("reason", ""),
         created=session["metadata"].get("creationTimestamp", ""),
     )

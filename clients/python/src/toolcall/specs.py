@@ -35,7 +35,7 @@ class RunOptions(TypedDict, total=False):
     """What can be said about a call besides its command line. Exactly one action: a command, a program, code, or a tool.
 
     program: a program to start without a shell, with `args`, a list of strings.
-    code: a snippet in `language`, e.g. "python".
+    code: a snippet in `language`, e.g. "python"; network_access: whether it asks for the network, which a policy can deny.
     tool: the name of a tool as a model called it, with `arguments`, a JSON object; the operator knows what it means.
     env: variables of this call alone, name to value.
     cwd: the directory to start in; a relative one is below that of the session or of the image.
@@ -58,6 +58,7 @@ class RunOptions(TypedDict, total=False):
     args: Sequence[str]
     code: str
     language: str
+    network_access: bool
     tool: str
     arguments: Mapping[str, Any]
     env: Mapping[str, str]
@@ -188,11 +189,14 @@ def _action(command: str | None, options: RunOptions) -> JSON:
         if not isinstance(arguments, Mapping):
             raise invalid(f"arguments is of the type {type(arguments).__name__}: give an object; one that is text as JSON is parsed before")
         return {"tool": {"name": options["tool"], "arguments": dict(arguments)}}
-    return {"code": {"language": options["language"], "source": options["code"]}}
+    code: JSON = {"language": options["language"], "source": options["code"]}
+    if options.get("network_access") is not None:
+        code["networkAccess"] = options["network_access"]
+    return {"code": code}
 
 
 def _check_belongings(action: str, options: RunOptions) -> None:
-    for option, owner in (("args", "program"), ("language", "code"), ("arguments", "tool")):
+    for option, owner in (("args", "program"), ("language", "code"), ("network_access", "code"), ("arguments", "tool")):
         if option in options and action != owner:
             raise invalid(f"{option} belongs to {owner}, and this call has {action}: give {owner}, or leave {option} out")
     if action == "code" and "language" not in options:
@@ -271,7 +275,9 @@ def is_same(stored: JSON, wanted: JSON) -> bool:
 
 
 def _arguments(spec: JSON) -> JSON:
-    return {name: value for name, value in spec.items() if name not in _NOT_ARGUMENTS and value not in (None, False, [], "")}
+    # Not False: 0 is equal to it, and an argument.
+    given = {name: value for name, value in spec.items() if name not in _NOT_ARGUMENTS and value is not False}
+    return {name: value for name, value in given.items() if value not in (None, [], "")}
 
 
 def as_stored(spec: JSON) -> JSON:

@@ -20,6 +20,9 @@ describe("a client's first request", () => {
       const client = new Toolcall({ namespace: "agents", kubeConfig: configFor(`http://127.0.0.1:${port}`), patience: 1 });
       const error = await rejection(client.connect("desk"));
       assert.ok(error instanceof Unavailable && error.message.includes(`http://127.0.0.1:${port} can't be reached`), String(error));
+      // Only what was connected may have taken the request.
+      const unknown = await rejection(client.run("true"));
+      assert.ok(unknown instanceof Unavailable && unknown.retrySafe === (port === ports[1]), String(unknown));
     }
   });
 
@@ -55,6 +58,20 @@ describe("a client's first request", () => {
     process.env.HOME = import.meta.dirname;
     delete process.env.KUBECONFIG;
     assert.throws(() => new Toolcall({ namespace: "agents" }), { name: "InvalidArgument", message: /^no kubeconfig at .* set KUBECONFIG/ });
+  });
+
+  it("isn't sent with what can't be a name", async (t) => {
+    const server = await Server.listen(t, (_, answer) => sendJSON(answer, DESK));
+    const client = server.client();
+    const { commands } = await client.connect("desk");
+    for (const name of ["", "..", "a/b", "A"]) {
+      for (const work of [client.connect(name), client.cancel(name), client.output(name), commands.connect(name), commands.artifact(name, "a")]) {
+        const error = await rejection(work);
+        assert.ok(error instanceof InvalidArgument && error.retrySafe && error.message.includes(JSON.stringify(name)), String(error));
+      }
+    }
+    assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
+    assert.equal(server.received.length, 1);
   });
 
   it("isn't sent with a kubeconfig that can't be used", () => {

@@ -126,6 +126,8 @@ describe("requests that are sent again", () => {
     now = began + 10_000;
     assert.equal(retries.next(unreached), undefined);
     assert.equal(retries.next(new ConnectionLost("x")), 200);
+    const severalAddresses = Object.assign(new AggregateError([]), { code: "ECONNREFUSED" });
+    assert.match(new Unreached("http://server", began, severalAddresses).message, /can't be reached: ECONNREFUSED$/);
   });
 
   it("are those that may succeed later", () => {

@@ -88,12 +88,11 @@ class Workspace:
 
     async def pack(self, skipped: Collection[str]) -> IO[bytes]:
         """A tar archive of the workspace, without the paths `skipped`, as a file at its start. Close it."""
-        path = await self._download()
-        try:
+        with tempfile.TemporaryDirectory(prefix="toolcall-") as beside:
+            path = os.path.join(beside, "workspace.tar")
+            await self.session.files.download(self.root, path, archive=True)
             with open(path, "rb") as whole:
                 return without(whole, skipped)
-        finally:
-            os.unlink(path)
 
     async def unpack(self, archive: IO[bytes]) -> None:
         """Writes what is in a tar archive into the workspace."""
@@ -102,12 +101,6 @@ class Workspace:
                 file.write(block)
             file.flush()
             await self.session.files.upload(file.name, self.root, archive=True)
-
-    async def _download(self) -> str:
-        handle, path = tempfile.mkstemp(prefix="toolcall-")
-        os.close(handle)
-        await self.session.files.download(self.root, path, archive=True)
-        return path
 
 
 def line_of(command: Sequence[str]) -> str | None:

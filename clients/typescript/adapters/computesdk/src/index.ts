@@ -73,7 +73,7 @@ async function getById({ client }: ToolcallConfig, sandboxId: string): Promise<N
     const session = await client.connect(sandboxId);
     return (await session.phase()) === "Ended" ? null : named(session);
   } catch (error) {
-    return absent(error, null);
+    return absentId(error, null);
   }
 }
 
@@ -97,7 +97,7 @@ async function destroy({ client }: ToolcallConfig, sandboxId: string): Promise<v
   try {
     await (await client.connect(sandboxId)).end();
   } catch (error) {
-    absent(error, undefined);
+    absentId(error, undefined);
   }
 }
 
@@ -200,6 +200,11 @@ function absent<T>(error: unknown, instead: T): T {
     return instead;
   }
   throw error;
+}
+
+// An id that can't be a session's name is that of none.
+function absentId<T>(error: unknown, instead: T): T {
+  return error instanceof InvalidArgument ? instead : absent(error, instead);
 }
 
 function invalid(message: string): InvalidArgument {

@@ -99,8 +99,10 @@ describe("ComputeSDK provider", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1
     const { id, status, timeout, createdAt } = await sandbox.getInfo();
     assert.deepEqual([id, status, timeout], [sandbox.sandboxId, "running", 600_000]);
     assert.equal(createdAt.getTime(), sandbox.getInstance().created.getTime());
-    assert.equal(await provider.sandbox.getById("not-there"), null);
-    await provider.sandbox.destroy("not-there");
+    for (const id of ["not-there", "Not_there"]) {
+      assert.equal(await provider.sandbox.getById(id), null);
+      await provider.sandbox.destroy(id);
+    }
   });
 
   it("is named, and bears metadata", async () => {
