@@ -128,7 +128,8 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 	all := &metav1.Table{}
 	for _, name := range names {
 		one := q
-		if one.name = name; name != "" && o.isSet() {
+		// A watch goes on from the list's version: the API server may have forgotten what happened since the call changed.
+		if one.name = name; name != "" && (o.isSet() || o.watch) {
 			one = named(q, name)
 		}
 		table, err := callTable(ctx, c, one)
