@@ -120,7 +120,7 @@ func named(q callQuery, name string) callQuery {
 	return q
 }
 
-// read reads the selected calls: newest first, and with names in their order.
+// read reads the selected calls: newest first, and with names in their order, unless only the newest of them are shown.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -142,7 +142,7 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 		}
 		appendTable(all, table)
 	}
-	if names[0] == "" {
+	if names[0] == "" || o.limit > 0 {
 		sortNewestFirst(all.Rows)
 	}
 	o.keepRecent(all)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -292,6 +293,13 @@ func TestGetSelectsCalls(t *testing.T) {
 	f.Run("get", "a", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
 	f.Run("get", "a", "aa", "--phase", "Succeeded").Expect(t, 1, "call aa not found in namespace")
 	f.Run("get", "-A", "-l", "name=none").Expect(t, 0, "No calls found.")
+	f.Eventually("a new second, which is what a time of creation says", func() bool {
+		return time.Now().Unix() > f.Call("c").CreationTimestamp.Unix()
+	})
+	f.Detached("newest")
+	if got := names("a", "newest", "c", "--limit", "1"); got != "newest" {
+		t.Errorf("of three names, --limit 1 shows %q", got)
+	}
 }
 
 func TestGetPrintsObjects(t *testing.T) {
