@@ -30,7 +30,7 @@ lists calls by name, so --since and --limit read all that the other flags select
 --watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
 phases of --phase gets no line. --limit bounds only the list that --watch begins with.
 
-The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist, unless flags select too.`
+The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist.`
 
 const getExample = `  kubectl toolcall get
   kubectl toolcall get -A --phase Failed,Denied --since 1h
@@ -120,7 +120,7 @@ func named(q callQuery, name string) callQuery {
 	return q
 }
 
-// read reads the selected calls: newest first, and with names in their order.
+// read reads the selected calls: newest first, and with names in their order, unless only the newest of them are shown.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -128,16 +128,21 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 	all := &metav1.Table{}
 	for _, name := range names {
 		one := q
-		if one.name = name; name != "" && o.isSet() {
+		// A watch goes on from the list's version: the API server may have forgotten what happened since the call changed.
+		if one.name = name; name != "" && (o.isSet() || o.watch) {
 			one = named(q, name)
 		}
 		table, err := callTable(ctx, c, one)
+		if err == nil && name != "" && len(table.Rows) == 0 {
+			// The flags leave it out, or there is no such call.
+			_, err = callTable(ctx, c, callQuery{namespace: q.namespace, name: name})
+		}
 		if err != nil {
 			return nil, err
 		}
 		appendTable(all, table)
 	}
-	if names[0] == "" {
+	if names[0] == "" || o.limit > 0 {
 		sortNewestFirst(all.Rows)
 	}
 	o.keepRecent(all)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -151,6 +152,31 @@ func TestGetWatchesThroughInterruptions(t *testing.T) {
 	<-ended
 }
 
+// A watch of one call begins now, however long ago the call changed: the API server may have forgotten what happened since.
+func TestGetWatchesOneCallFromNow(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("old")
+	f.Detached("new")
+	from := make(chan string, 1)
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if query := r.URL.Query(); query.Has("watch") {
+			from <- query.Get("resourceVersion")
+			http.Error(w, "it ends here", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "get", "old", "--watch")
+	if code != 1 || !strings.Contains(out, "old") || !strings.Contains(errs, "it ends here") {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	if got := <-from; got == "" || got == f.Call("old").ResourceVersion {
+		t.Errorf("the watch begins at the version %q", got)
+	}
+	f.Run("get", "no-such", "--watch").Expect(t, 1, "call no-such not found")
+}
+
 // A list comes in pages.
 func TestGetReadsPages(t *testing.T) {
 	t.Parallel()
@@ -264,7 +290,16 @@ func TestGetSelectsCalls(t *testing.T) {
 		}
 	}
 	f.Run("get", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
+	f.Run("get", "a", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
+	f.Run("get", "a", "aa", "--phase", "Succeeded").Expect(t, 1, "call aa not found in namespace")
 	f.Run("get", "-A", "-l", "name=none").Expect(t, 0, "No calls found.")
+	f.Eventually("a new second, which is what a time of creation says", func() bool {
+		return time.Now().Unix() > f.Call("c").CreationTimestamp.Unix()
+	})
+	f.Detached("newest")
+	if got := names("a", "newest", "c", "--limit", "1"); got != "newest" {
+		t.Errorf("of three names, --limit 1 shows %q", got)
+	}
 }
 
 func TestGetPrintsObjects(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,8 +216,11 @@ func (c *Cluster) Explain(verb, resource, what string, err error) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s not found in namespace %q: %s, -n selects another namespace: %w", what, c.Namespace, where, err)
 	case apierrors.IsForbidden(err):
-		role := cmp.Or(roles[verb+" "+resource], "toolcall-user")
-		return fmt.Errorf("%s %s: you need permission to %s %s in this namespace: the ClusterRole %s grants it: %w", verb, what, verb, resource, role, err)
+		role, scope, how := cmp.Or(roles[verb+" "+resource], "toolcall-user"), "this namespace", ""
+		if strings.Contains(err.Error(), "at the cluster scope") {
+			scope, how = "all namespaces", ", bound with a ClusterRoleBinding"
+		}
+		return fmt.Errorf("%s %s: you need permission to %s %s in %s: the ClusterRole %s grants it%s: %w", verb, what, verb, resource, scope, role, how, err)
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -206,20 +206,20 @@ func TestDoctorOnNodes(t *testing.T) {
 		"an early Landlock":     {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateOK, "no signals"},
 		"a backported Landlock": {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 4, stateOK, "no signals"},
 		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateWarning, "containerd 1.7.27 is older than 2.1"},
-		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateWarning, "restart the operator"},
+		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateWarning, "kubectl rollout restart deployment -n tools -l app.kubernetes.io/name=toolcall-operator"},
 		"a kubelet too old":     {node("6.18.1", "containerd://2.2.9", "v1.32.9"), 0, stateProblem, "upgrade the node to Kubernetes 1.33"},
 		"a strange version":     {node("strange", "containerd://other", "strange"), 0, stateOK, "strange"},
 		"one that is away":      {down, 0, stateWarning, "not ready"},
 		"one that isn't Linux":  {windows, 0, stateOK, "calls don't run on it"},
 	} {
-		got := nodeFinding(c.node, c.abi, true)
+		got := nodeFinding(c.node, c.abi, true, "tools")
 		if got.State != c.state || !strings.Contains(got.Detail+" "+got.Advice, c.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	// Where the API server has no image volumes, no pod has one.
 	for _, old := range []*corev1.Node{node("6.18.1", "containerd://1.7.27", "v1.33.3"), node("6.18.1", "docker://28", "v1.34.1")} {
-		if got := nodeFinding(old, 0, false); got.State != stateOK {
+		if got := nodeFinding(old, 0, false, "tools"); got.State != stateOK {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -37,7 +37,7 @@ func (d *doctor) checkNodes(ctx context.Context) []finding {
 	// Without a version, which another check reports, the newest one is assumed.
 	mounts := !kubeversion.IsOlder(d.version, kubeversion.ImageVolumes)
 	for i := range d.nodes {
-		all = append(all, nodeFinding(&d.nodes[i], sampled[d.nodes[i].Name], mounts))
+		all = append(all, nodeFinding(&d.nodes[i], sampled[d.nodes[i].Name], mounts, d.namespace))
 	}
 	return all
 }
@@ -76,12 +76,9 @@ const (
 		"use nodes with Landlock among lsm= (Linux 5.13 or newer; 5.19 for moves between directories)"
 )
 
-// adviceDelivery: the operator looks at the nodes when it starts.
-const adviceDelivery = "upgrade the node, or restart the operator, which then copies the runner into each pod: kubectl rollout restart deployment -n toolcall-system toolcall-operator"
-
 // nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known; mounts says
-// that the API server has image volumes.
-func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
+// that the API server has image volumes. The operator, which looks at the nodes when it starts, runs in the namespace.
+func nodeFinding(node *corev1.Node, abi int32, mounts bool, namespace string) finding {
 	info := &node.Status.NodeInfo
 	about := fmt.Sprintf("%s: Linux %s, %s, kubelet %s", node.Name, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion)
 	if abi > 0 {
@@ -96,7 +93,9 @@ func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 	case kubeversion.IsOlder(info.KubeletVersion, kubeversion.Minimum):
 		return found(stateProblem, about, "upgrade the node to Kubernetes "+kubeversion.Minimum+" or newer")
 	case mounts && noImages != "":
-		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
+		advice := "upgrade the node, or restart the operator, which then copies the runner into each pod: " +
+			"kubectl rollout restart deployment -n " + namespace + " -l " + labelName + "=" + operatorLabel
+		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", advice)
 	case kubeversion.IsOlder(info.KernelVersion, gateKernel):
 		return found(stateWarning, about, noGate)
 	case abi == 0 && kubeversion.IsOlder(info.KernelVersion, landlockKernel):

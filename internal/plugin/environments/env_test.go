@@ -73,6 +73,8 @@ func TestSuspendNeedsPermission(t *testing.T) {
 	f.Environment("a", false)
 	user := f.User([]string{"toolcall-user"}, "ls")
 	f.Run("env", "suspend", "a", "--as", user).Expect(t, 1, "you need permission to patch executionenvironments", "toolcall-admin")
+	// A role that is bound in a namespace doesn't help with all of them.
+	f.Run("env", "list", "-A", "--as", user).Expect(t, 1, "in all namespaces: the ClusterRole toolcall-user grants it, bound with a ClusterRoleBinding")
 	if f.ReadEnvironment("a").Spec.Suspend {
 		t.Error("the environment is suspended")
 	}

@@ -27,8 +27,8 @@ With PATH, as the list shows it, the artifact is written into the working direct
 -o under another name; "-" is standard output. It appears whole or not at all, and its SHA-256 is compared with what the call
 recorded.
 
---open shows it with the program that the system has for such files. It is somebody else's data: only images, text, PDF, audio and
-video are opened, by what the artifact's recorded type says, and never a program or a page.
+--open shows it with the program that the system has for such files. It is somebody else's data: only images other than SVG, audio,
+video, PDF, JSON, CSV and plain text are opened, by the name and by what the content looked like, and never a program or a page.
 
 For programs, the list is in "kubectl toolcall describe NAME -o json", under status.artifacts.
 
