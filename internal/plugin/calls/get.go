@@ -30,7 +30,7 @@ lists calls by name, so --since and --limit read all that the other flags select
 --watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
 phases of --phase gets no line. --limit bounds only the list that --watch begins with.
 
-The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist, unless flags select too.`
+The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist.`
 
 const getExample = `  kubectl toolcall get
   kubectl toolcall get -A --phase Failed,Denied --since 1h
@@ -132,6 +132,10 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 			one = named(q, name)
 		}
 		table, err := callTable(ctx, c, one)
+		if err == nil && name != "" && len(table.Rows) == 0 {
+			// The flags leave it out, or there is no such call.
+			_, err = callTable(ctx, c, callQuery{namespace: q.namespace, name: name})
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -264,6 +264,8 @@ func TestGetSelectsCalls(t *testing.T) {
 		}
 	}
 	f.Run("get", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
+	f.Run("get", "a", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
+	f.Run("get", "a", "aa", "--phase", "Succeeded").Expect(t, 1, "call aa not found in namespace")
 	f.Run("get", "-A", "-l", "name=none").Expect(t, 0, "No calls found.")
 }
 
