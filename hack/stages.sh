@@ -124,9 +124,17 @@ go_test() {
   # Bash has what it starts in the background of a lane ignore interrupts.
   env --default-signal=INT "$OLDPWD/bin/gotestsum" --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
     "${again[@]}" --packages="${packages[*]}" -- "${flags[@]}" || return
-  # Run once more, a package that failed without a failed test, as where a goroutine is left, passes without tests.
-  awk -F'"' '$8 == "fail" { if ($14 == "Test") tests[$12]; else packages[$12] }
-    END { for (name in packages) if (!(name in tests)) { print "failed without a failed test: " name; exit 1 } }' "$logs/$name.json"
+  # Run once more, a package that failed without a failed test, as where a goroutine is left, passes without tests. So does one whose test
+  # binary died, without those behind: a test that never ended says so.
+  awk -F'"' '
+    $14 == "Test" && $8 == "run" { open[$12 " " $16]++ }
+    $14 == "Test" && $8 ~ /^(pass|fail|skip)$/ { open[$12 " " $16]-- }
+    $8 == "fail" { if ($14 == "Test") tests[$12]; else packages[$12] }
+    END {
+      for (name in packages) if (!(name in tests)) { print "failed without a failed test: " name; failed = 1 }
+      for (name in open) if (open[name] > 0) { print "began and never ended: " name; failed = 1 }
+      exit failed
+    }' "$logs/$name.json"
 }
 
 # runs says whether a process of the group runs; ended ones stay until they are waited for.

@@ -1,2 +1,2 @@
-// Package scripts tests the functions of hack/lib.sh.
+// Package scripts tests the functions of hack/lib.sh and hack/stages.sh.
 package scripts

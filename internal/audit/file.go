@@ -21,25 +21,28 @@ type File struct {
 	MaxBytes int64
 	MaxFiles int
 
-	// open is nil until the first record, and after an error. size is that of its whole lines.
+	// open is nil until the first record, and after an error.
 	open *os.File
-	size int64
 }
 
 // fileMode keeps the log from others.
 const fileMode = 0o600
 
-// Write implements Sink. After an error the part of the record that is in the file is removed before the next one is written.
+// Write implements Sink. A part of a record that is in the file, whichever operator wrote it, becomes a line of its own. It isn't removed:
+// another operator may be about to write the rest.
 func (f *File) Write(r Record) error {
 	line := r.line()
-	if err := f.prepare(int64(len(line))); err != nil {
+	isTorn, err := f.prepare(int64(len(line)))
+	if err != nil {
 		return err
+	}
+	if isTorn {
+		line = append([]byte("\n"), line...)
 	}
 	if _, err := f.open.Write(line); err != nil {
 		f.Close()
 		return fmt.Errorf("write the record %s: %w", r.ID, err)
 	}
-	f.size += int64(len(line))
 	return nil
 }
 
@@ -51,60 +54,39 @@ func (f *File) Close() {
 	}
 }
 
-// prepare opens the file if it isn't, and begins another one if this is full.
-func (f *File) prepare(more int64) error {
-	if f.open == nil {
-		if err := f.openEnd(); err != nil {
-			return err
-		}
-	}
-	if f.size == 0 || f.size+more <= f.MaxBytes {
-		return nil
+// prepare opens the file if it isn't, and begins another one if this is full. isTorn says that the file's last line has no end.
+func (f *File) prepare(more int64) (isTorn bool, err error) {
+	size, isTorn, err := f.end()
+	if err != nil || size == 0 || size+more <= f.MaxBytes {
+		return isTorn, err
 	}
 	f.Close()
 	if err := f.rotate(); err != nil {
-		return err
+		return false, err
 	}
-	return f.openEnd()
+	_, isTorn, err = f.end()
+	return isTorn, err
 }
 
-// openEnd opens the file and removes the beginning of a line that was not written to its end.
-func (f *File) openEnd() error {
-	file, err := os.OpenFile(f.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, fileMode)
-	if err != nil {
-		return fmt.Errorf("open the audit log: %w", err)
-	}
-	size, err := wholeLines(file)
-	if err == nil {
-		err = file.Truncate(size)
-	}
-	if err != nil {
-		_ = file.Close()
-		return fmt.Errorf("find the end of the audit log: %w", err)
-	}
-	f.open, f.size = file, size
-	return nil
-}
-
-// wholeLines is the size of a file up to its last line end.
-func wholeLines(file *os.File) (int64, error) {
-	end, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
-	}
-	part := make([]byte, 64<<10)
-	for end > 0 {
-		start := max(end-int64(len(part)), 0)
-		n, err := file.ReadAt(part[:end-start], start)
-		if err != nil {
-			return 0, err
+// end opens the file if it isn't, and returns its size, and whether its last line has no end. Another operator can have written to it since
+// the last record.
+func (f *File) end() (size int64, isTorn bool, err error) {
+	if f.open == nil {
+		if f.open, err = os.OpenFile(f.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, fileMode); err != nil {
+			return 0, false, fmt.Errorf("open the audit log: %w", err)
 		}
-		if i := bytes.LastIndexByte(part[:n], '\n'); i >= 0 {
-			return start + int64(i) + 1, nil
-		}
-		end = start
 	}
-	return 0, nil
+	last := []byte{'\n'}
+	info, err := f.open.Stat()
+	if err == nil && info.Size() > 0 {
+		size = info.Size()
+		_, err = f.open.ReadAt(last, size-1)
+	}
+	if err != nil {
+		f.Close()
+		return 0, false, fmt.Errorf("find the end of the audit log: %w", err)
+	}
+	return size, last[0] != '\n', nil
 }
 
 // rotate gives each file the name of the one before it; the oldest is replaced. With one file it is removed.

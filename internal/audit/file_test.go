@@ -73,12 +73,13 @@ func TestFullFilesAreRotatedAndReadBack(t *testing.T) {
 	}
 }
 
-// An operator that is killed while it writes leaves a part of a line.
+// An operator that is killed while it writes, or whose volume is full, leaves a part of a line. What others write stays.
 func TestALineWithoutAnEndIsNoRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
 	r := record(2)
-	torn := r.line()
+	line := string(r.line())
+	torn := line[:len(line)-1]
 	for _, before := range []string{"", "no record\n", strings.Repeat("a long line ", 20000) + "\n"} {
 		first := &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}
 		if err := os.WriteFile(path, []byte(before), fileMode); err != nil {
@@ -86,8 +87,7 @@ func TestALineWithoutAnEndIsNoRecord(t *testing.T) {
 		}
 		write(t, first, record(1))
 		whole := contentOf(t, path)
-		first.Close()
-		if err := os.WriteFile(path, append([]byte(whole), torn[:len(torn)-1]...), fileMode); err != nil {
+		if _, err := first.open.WriteString(torn); err != nil {
 			t.Fatal(err)
 		}
 		next := &File{Path: path, MaxBytes: 1 << 20, MaxFiles: 2}
@@ -95,9 +95,18 @@ func TestALineWithoutAnEndIsNoRecord(t *testing.T) {
 			t.Errorf("%v, %v", ids, err)
 		}
 		write(t, next, r)
+		if _, err := first.open.WriteString(torn); err != nil {
+			t.Fatal(err)
+		}
+		write(t, next, record(3))
+		first.Close()
 		next.Close()
-		if got := contentOf(t, path); got != whole+string(torn) {
-			t.Errorf("got %d bytes", len(got))
+		three := record(3)
+		if got := contentOf(t, path); got != whole+torn+"\n"+line+torn+"\n"+string(three.line()) {
+			t.Errorf("got %d bytes, in the end %q", len(got), got[max(len(got)-1000, 0):])
+		}
+		if ids, err := next.IDs(); err != nil || len(ids) != 3 {
+			t.Errorf("%v, %v", ids, err)
 		}
 	}
 }

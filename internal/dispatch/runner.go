@@ -28,8 +28,9 @@ type Runner struct {
 	// mu is also held while something is begun or ended, or a call is assigned, until that is queued: what is true here must be
 	// known to the runner before what follows from it is sent. It is taken after the Hub's, and before the outbox's.
 	mu sync.Mutex
-	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more.
-	over bool
+	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more. refused says that this is so
+	// because the runner was told to exit.
+	over, refused bool
 	// served is what the runner has begun with, and the calls that it has of that.
 	served served
 }
@@ -50,6 +51,13 @@ func (s *Runner) Owner() (wire.Owner, bool) {
 func (s *Runner) IsWaiting() bool {
 	_, hasBegun := s.Owner()
 	return !hasBegun
+}
+
+// IsRefused says that the runner was told to exit. Its connection ends in a moment.
+func (s *Runner) IsRefused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // MayServe says that there is a runner, which waits or was begun for the object that has a UID. Where two objects have recorded one
@@ -175,7 +183,7 @@ func (s *Runner) Refuse(reason string) {
 	if s.over || s.served.isDone() {
 		return
 	}
-	s.over = true
+	s.over, s.refused = true, true
 	for _, call := range s.served.calls {
 		call.release()
 		call.discard = true

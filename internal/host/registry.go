@@ -167,7 +167,7 @@ func (r *Registry) Waiting(template string) int {
 
 func (r *Registry) idle(jobUID string) *dispatch.Runner {
 	s := r.runners.Runner(jobUID)
-	if s == nil || !s.IsWaiting() {
+	if s == nil || !s.IsWaiting() || s.IsRefused() {
 		return nil
 	}
 	return s

@@ -111,6 +111,18 @@ func TestAWithdrawnRunnerIsNotGiven(t *testing.T) {
 	}
 }
 
+// The connection of a refused runner ends a moment later.
+func TestARefusedRunnerIsNotGiven(t *testing.T) {
+	t.Parallel()
+	s, _ := startOperator(t).connectRunner(t, "a")
+	r := NewRegistry(runners{"a-uid": s})
+	r.Offer("a-uid", "t")
+	s.Refuse("it is in the way")
+	if claimFor(r, "t", "c1") != nil || r.IsOffered("a-uid") || r.Waiting("t") != 0 {
+		t.Error("it was given all the same")
+	}
+}
+
 func TestOnlyARunnerThatIsConnectedAndHasNoCallIsOffered(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)

@@ -26,6 +26,22 @@ func TestAnyRefusalEndsARunnerThatWaits(t *testing.T) {
 	}
 }
 
+func TestTheEndOfThePodEndsARunnerThatWaitsAtOnce(t *testing.T) {
+	waiting(t, func(b *bench, p *pipe) {
+		p.Close()
+		// It waits longer from time to time.
+		for range 10 {
+			b.dials <- nil
+		}
+		synctest.Wait()
+		b.terminate()
+		synctest.Wait()
+		if len(b.ended) != 1 {
+			b.t.Error("it waits for an operator")
+		}
+	})
+}
+
 func TestAFinalRefusalEndsARunnerThatHasBegun(t *testing.T) {
 	ofBoth(t, func(b *bench, p *pipe) {
 		p.in <- refuse(true)

@@ -118,7 +118,7 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.Outputs = cmp.Or(s.Outputs, NewOutputs())
-	wait, lastConnected := firstRetry, time.Now()
+	wait, lastConnected, terminated := firstRetry, time.Now(), terminate.Done()
 	for {
 		connected, lasted, err := s.connectOnce(ctx, terminate)
 		if connected {
@@ -137,8 +137,13 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 			return errors.Join(ErrNoOperator, err)
 		}
 		s.log("connection to the operator: " + err.Error())
-		pause(ctx, wait)
-		if s.host != nil && terminate.Err() != nil {
+		pause(ctx, terminated, wait)
+		switch {
+		case terminate.Err() == nil:
+		case s.host == nil:
+			return err
+		default:
+			terminated = nil
 			s.host.end(endOfPod(terminate))
 		}
 		if s.host.isOver() {
@@ -155,10 +160,11 @@ func (s *Supervisor) log(line string) {
 	}
 }
 
-// pause waits before the next attempt.
-func pause(ctx context.Context, wait time.Duration) {
+// pause waits before the next attempt, but not on when the pod is to end.
+func pause(ctx context.Context, terminated <-chan struct{}, wait time.Duration) {
 	select {
 	case <-ctx.Done():
+	case <-terminated:
 	case <-time.After(wait/2 + rand.N(wait)):
 	}
 }

@@ -246,6 +246,7 @@ class Transfers(unittest.TestCase):
             (lambda: s.files.upload_dir(self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
             (lambda: s.files.upload(self.folder + "/\ud800"), InvalidArgument, "InvalidArgument"),
             (lambda: s.files.download("a", self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
+            (lambda: s.files.download_dir("a", self.folder + "/a\0b"), InvalidArgument, "InvalidArgument"),
         ]
         for work, kind, reason in cases:
             with self.subTest(reason), self.assertRaisesRegex(kind, self.folder) as raised:

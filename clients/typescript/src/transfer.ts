@@ -5,7 +5,7 @@ import { createReadStream } from "node:fs";
 import { lstat, mkdir, mkdtemp, open, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { partsOf, readAll, type Api, type ApiRequest } from "./api.js";
-import { ApiError, Cancelled, ConnectionLost, FileFailed, publicError } from "./errors.js";
+import { ApiError, Cancelled, ConnectionLost, FileFailed, NotFound, publicError } from "./errors.js";
 import { inLocal, localError } from "./local.js";
 import { Retries } from "./retries.js";
 import { archiveOf, entriesOf, unpack } from "./tar.js";
@@ -286,7 +286,12 @@ function mayHaveArrived(error: unknown): boolean {
 }
 
 async function refuseTaken(local: string): Promise<void> {
-  const stats = await lstat(local).catch(() => undefined);
+  const stats = await inLocal(local, () => lstat(local)).catch((error: unknown) => {
+    if (error instanceof NotFound) {
+      return undefined;
+    }
+    throw error;
+  });
   if (stats?.isSymbolicLink() || (stats && (await inLocal(local, () => readdir(local))).length > 0)) {
     throw new FileFailed(`the local directory ${local} isn't empty: name another one`, { reason: "FileExists", retrySafe: true });
   }

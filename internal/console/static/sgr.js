@@ -1,6 +1,7 @@
 // Colours of terminals, from text of others. Of all escape sequences only those that select graphics (SGR) have an effect, and
 // theirs is one of the names below: never a colour, an address or a text of the output itself. Complete sequences of other kinds
-// are left out; everything else that isn't plain text is made visible. Without elements.
+// are left out. A line that is drawn again after a carriage return, such as a progress bar, has only what stood there last.
+// Everything else that isn't plain text is made visible. Without elements.
 import {safe} from './text.js';
 
 const csi = /\x1b\[([\x30-\x3f]{0,128})([\x20-\x2f]{0,8})([\x40-\x7e])/y;
@@ -79,13 +80,30 @@ function classesOf(style) {
   return names.join(' ');
 }
 
-function shown(spans) { return spans.filter((span) => span.raw !== '').map(({raw, classes}) => ({text: safe(raw), classes})); }
+// drawAgain drops what the last line has so far. What was returned of it before, whoever shows it drops.
+function drawAgain(spans) {
+  for (let last = spans.at(-1); last && !last.again; last = spans.at(-1)) {
+    const line = last.raw.lastIndexOf('\n') + 1;
+    if (line > 0) {
+      last.raw = last.raw.slice(0, line);
+      last.isClosed = true; // A line that is drawn very often isn't copied each time together with what is before it.
+      return;
+    }
+    spans.pop();
+  }
+  if (spans.length === 0) spans.push({raw: '', classes: '', again: true});
+}
+
+function shown(spans) {
+  return spans.filter(({raw, again}) => raw !== '' || again).map(({raw, classes, again}) => ({text: safe(raw), classes, again}));
+}
 
 // Sgr reads a text in parts.
 export class Sgr {
-  #style = {}; #classes = ''; #rest = '';
+  #style = {}; #classes = ''; #rest = ''; #isAtStart = false;
 
-  // feed returns the spans of a part: each has a text, made harmless, and classes.
+  // feed returns the spans of a part: each has a text, made harmless, and classes. If the first has `again`, the others stand in place of
+  // what the last line had before.
   feed(part) {
     const text = this.#rest + part;
     this.#rest = '';
@@ -97,7 +115,6 @@ export class Sgr {
       this.#put(spans, text.slice(at, next));
       at = this.#sequence(text, next, spans);
     }
-    this.#holdReturn(spans);
     return shown(spans);
   }
 
@@ -132,26 +149,23 @@ export class Sgr {
     return at + 1;
   }
 
-  // #holdReturn keeps a carriage return at the end, which may belong to a line feed.
-  #holdReturn(spans) {
-    const last = spans.at(-1);
-    if (this.#rest !== '' || !last?.raw.endsWith('\r')) return;
-    this.#rest = '\r';
-    last.raw = last.raw.slice(0, -1);
-  }
-
-  #put(spans, raw) {
-    if (raw === '') return;
-    const last = spans.at(-1);
-    if (last && last.classes === this.#classes) last.raw += raw;
-    else spans.push({raw, classes: this.#classes});
+  // #put adds text. A line stands as it is until something else than its end follows a carriage return.
+  #put(spans, text) {
+    for (const [raw] of text.matchAll(/\r+|[^\r]+/g)) {
+      if (raw[0] === '\r') { this.#isAtStart = true; continue; }
+      if (this.#isAtStart && raw[0] !== '\n') drawAgain(spans);
+      this.#isAtStart = false;
+      const last = spans.at(-1);
+      if (last && !last.again && !last.isClosed && last.classes === this.#classes) last.raw += raw;
+      else spans.push({raw, classes: this.#classes});
+    }
   }
 }
 
 // plain is a text without what Sgr leaves out. Most texts have no other sequences than those of colours.
 export function plain(text) {
-  const bare = text.replace(/\x1b\[[0-9;:]{0,128}m/g, '');
-  if (!bare.includes('\x1b')) return safe(bare);
+  const bare = text.replace(/\x1b\[[0-9;:]{0,128}m/g, '').replaceAll('\r\n', '\n');
+  if (!/[\x1b\r]/.test(bare)) return safe(bare);
   const reader = new Sgr();
   return [...reader.feed(text), ...reader.end()].map((span) => span.text).join('');
 }

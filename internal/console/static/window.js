@@ -125,7 +125,8 @@ export class Window {
   }
 
   #show(page, spans) {
-    for (const {text, classes} of spans) {
+    for (const {text, classes, again} of spans) {
+      if (again) { clearLine(page); continue; }
       const last = page.node.lastChild;
       const wanted = page.spans < maxSpans ? classes : '';
       if (last && last.className === wanted) {
@@ -138,6 +139,16 @@ export class Window {
       page.node.append(made);
       page.spans++;
     }
+  }
+}
+
+// clearLine removes what the last line of a page has so far.
+function clearLine(page) {
+  for (let last = page.node.lastChild; last; last = page.node.lastChild) {
+    const shown = last.firstChild, line = shown.data.lastIndexOf('\n') + 1;
+    if (line > 0) { shown.deleteData(line, shown.data.length - line); return; }
+    last.remove();
+    page.spans--;
   }
 }
 

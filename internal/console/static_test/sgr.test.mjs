@@ -3,9 +3,16 @@ import {test} from 'node:test';
 import {nearest, ofTable, plain, Sgr} from '../static/sgr.js';
 
 const esc = '\x1b';
+
+// read returns what is shown in the end: a span with `again` clears the line so far.
 function read(...parts) {
-  const reader = new Sgr();
-  return [...parts.flatMap((part) => reader.feed(part)), ...reader.end()].map(({text, classes}) => [text, classes]);
+  const reader = new Sgr(), all = [];
+  for (const {text, classes, again} of [...parts.flatMap((part) => reader.feed(part)), ...reader.end()]) {
+    if (!again) { all.push([text, classes]); continue; }
+    while (all.length > 0 && !all.at(-1)[0].includes('\n')) all.pop();
+    if (all.length > 0) all.at(-1)[0] = all.at(-1)[0].replace(/[^\n]*$/, '');
+  }
+  return all;
 }
 
 test('colours and styles are names', () => {
@@ -33,10 +40,21 @@ test('everything else is left out, or visible', () => {
     [`a${esc}Pq#0;2;0;0;0${esc}\\b${esc}_x${esc}\\c${esc}^y${esc}\\`, 'abc'],
     [`a${esc}cb${esc}(Bc${esc}=d`, 'abcd'],
     ['a\x07b\x08c\x00d\x7f', 'a^Gb^Hc^@d^?'],
-    ['a\r\nb\rc', 'a\nb^Mc'],
+    ['a\r\nb\r\r\nc\r', 'a\nb\nc'],
     ['\u202egnp\u202c\u009b31m', '<U+202E>gnp<U+202C><U+009B>31m'],
     [`a${esc}`, 'a^['], [`a${esc}[31`, 'a^[[31'], [`a${esc}]0;never ends`, 'a^[]0;never ends'],
   ]) assert.equal(plain(text), want, JSON.stringify(text));
+});
+
+test('a line that is drawn again has what stood there last', () => {
+  for (const [text, want] of [
+    ['begin\n 10%\r 20%\r100%\nend', 'begin\n100%\nend'],
+    [`\r 1 of 2${esc}[K\r${esc}[32m2 of 2${esc}[0m\r\n`, '2 of 2\n'],
+    [`long line\r${esc}[K`, 'long line'],
+  ]) {
+    assert.equal(plain(text), want, JSON.stringify(text));
+    assert.equal(read(...text).map(([shown]) => shown).join(''), want, JSON.stringify(text));
+  }
 });
 
 test('a sequence that never ends swallows nothing', () => {
@@ -53,7 +71,7 @@ test('malformed parameters have no effect', () => {
 });
 
 test('parts may be cut anywhere', () => {
-  const text = `a${esc}[1;31mb${esc}]0;t\x07c${esc}[0m\r\nd${esc}[38;5;4me`;
+  const text = `a${esc}[1;31mb${esc}]0;t\x07c${esc}[0m\r\nd${esc}[38;5;4me\rf`;
   const whole = read(text);
   const merged = (spans) => spans.reduce((all, [t, c]) => { if (all.at(-1)?.[1] === c) all.at(-1)[0] += t; else all.push([t, c]); return all; }, []);
   for (let i = 0; i <= text.length; i++) assert.deepEqual(merged(read(text.slice(0, i), text.slice(i))), merged(whole), `cut at ${i}`);
@@ -75,7 +93,7 @@ test('whatever comes, classes are of a fixed set and no control character is lef
 });
 
 test('a hostile mebibyte is read in time that grows with its length', () => {
-  for (const unit of [`${esc}]`, `${esc}[1`, `${esc}[31ma${esc}[32mb`, esc, `${esc}]${'a'.repeat(4000)}`]) {
+  for (const unit of ['\ra', `a\n\ra`, `${esc}]`, `${esc}[1`, `${esc}[31ma${esc}[32mb`, esc, `${esc}]${'a'.repeat(4000)}`]) {
     const text = unit.repeat(Math.ceil((1 << 20) / unit.length));
     assert.ok(plain(text).length <= 2 * text.length);
   }

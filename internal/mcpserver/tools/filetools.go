@@ -191,13 +191,13 @@ func listFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
 		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
 		Pattern:          a.text("pattern", "find paths that match, such as **/*.go"),
-		Recursive:        a.isSet("recursive", ""),
+		Recursive:        a.isSet("recursive", "with a pattern without /: match names at any depth"),
 		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
 	}
 	if file.Pattern != "" {
 		file.Operation = v1alpha1.FileGlob
-		if file.Recursive {
-			a.fail("recursive", "is not used together with pattern: write **/ before the pattern to find files in all directories below")
+		if file.Recursive && !strings.Contains(file.Pattern, "/") {
+			file.Pattern = "**/" + file.Pattern
 		}
 	}
 	return a.fileCall(file)

@@ -177,6 +177,33 @@ func TestGetWatchesOneCallFromNow(t *testing.T) {
 	f.Run("get", "no-such", "--watch").Expect(t, 1, "call no-such not found")
 }
 
+// A list that took so long that the API server doesn't have it any more is read again.
+func TestGetReadsAListAgainThatExpired(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	for _, name := range []string{"a", "b", "c"} {
+		f.Detached(name)
+	}
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		query := r.URL.Query()
+		if query.Has("continue") {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusGone)
+			_, _ = w.Write([]byte(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old"}`))
+			return
+		}
+		if query.Has("limit") {
+			query.Set("limit", "2")
+		}
+		r.URL.RawQuery = query.Encode()
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "get", "-o", "name")
+	if code != 0 || errs != "" || strings.Count(out, "\n") != 3 {
+		t.Errorf("exit code %d, %s: %s", code, errs, out)
+	}
+}
+
 // A list comes in pages.
 func TestGetReadsPages(t *testing.T) {
 	t.Parallel()

@@ -14,14 +14,14 @@ import (
 const cancelTimeout = 10 * time.Second
 
 // Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
-// signal stops its creation. After that, the first signal cancels the call, and the second stops following it once the
-// request to cancel it has an answer.
+// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
+// request to cancel it has an answer, and the third gives that request up.
 type Interrupts struct {
-	// creating ends with the first signal, waiting with the second.
-	creating, Waiting context.Context
-	signals           chan os.Signal
-	lost              chan struct{}
-	done              chan struct{}
+	// creating ends with the first signal, waiting with the second, cancelling with the third.
+	creating, Waiting, cancelling context.Context
+	signals                       chan os.Signal
+	lost                          chan struct{}
+	done                          chan struct{}
 
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
@@ -40,35 +40,52 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
 	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
-	var stopCreating, stopWaiting context.CancelFunc
+	var stopCreating, stopWaiting, stopCancelling context.CancelFunc
 	i.creating, stopCreating = context.WithCancel(ctx)
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
-	go i.run(stopCreating, stopWaiting)
+	i.cancelling, stopCancelling = context.WithCancel(context.Background())
+	go i.run(stopCreating, stopWaiting, stopCancelling)
 	return i
 }
 
-func (i *Interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
+func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.CancelFunc) {
 	defer stopWaiting()
 	defer stopCreating()
-	for isCancelled := false; ; {
-		why := "interrupted"
+	var cancelling sync.WaitGroup
+	for came := 1; ; came++ {
+		why, isOver := i.next()
+		switch {
+		case isOver:
+			return
+		case came == 1:
+			stopCreating()
+			cancelling.Go(func() { i.cancelCall(why) })
+		case came == 2:
+			go func() {
+				cancelling.Wait()
+				stopWaiting()
+			}()
+		default:
+			stopCancelling()
+			return
+		}
+	}
+}
+
+// next waits for a signal, or the loss of the output's reader, and says which of them came. isOver says that none is waited for any more.
+func (i *Interrupts) next() (why string, isOver bool) {
+	for {
 		select {
 		case <-i.done:
-			return
-		case s := <-i.signals:
-			if s == syscall.SIGPIPE {
-				continue
-			}
-			i.first.CompareAndSwap(nil, s)
+			return "", true
 		case <-i.lost:
-			why = "nobody reads the output any more"
+			return "nobody reads the output any more", false
+		case s := <-i.signals:
+			if s != syscall.SIGPIPE {
+				i.first.CompareAndSwap(nil, s)
+				return "interrupted", false
+			}
 		}
-		stopCreating()
-		if isCancelled {
-			return
-		}
-		i.cancelCall(why)
-		isCancelled = true
 	}
 }
 
@@ -86,7 +103,7 @@ func (i *Interrupts) cancelCall(why string) {
 	if cancel == nil {
 		return
 	}
-	ctx, end := context.WithTimeout(context.Background(), cancelTimeout)
+	ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
 	defer end()
 	cancel(ctx, why)
 }

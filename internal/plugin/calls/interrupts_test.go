@@ -7,30 +7,45 @@ import (
 	"testing/synctest"
 )
 
-// The program must not exit before the request that cancels the call has an answer.
+// The program must not exit before the request that cancels the call has an answer, unless the user insists.
 func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
-		defer i.Close()
-		release, asked := make(chan struct{}), 0
-		i.onInterrupt(func(context.Context, string) { asked++; <-release })
-		i.signals <- os.Interrupt
-		synctest.Wait()
-		if asked != 1 || i.creating.Err() == nil || i.Waiting.Err() != nil {
-			t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.Waiting.Err())
-		}
-		i.signals <- os.Interrupt
-		synctest.Wait()
-		if i.Waiting.Err() != nil {
-			t.Fatal("it left before the request was through")
-		}
-		close(release)
-		synctest.Wait()
-		if i.Waiting.Err() == nil || asked != 1 {
-			t.Errorf("after the second: %v, asked %d times", i.Waiting.Err(), asked)
-		}
-	})
+	for name, isAnswered := range map[string]bool{"an answer": true, "a third interrupt": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+				defer i.Close()
+				release, asked := make(chan struct{}), 0
+				i.onInterrupt(func(ctx context.Context, _ string) {
+					asked++
+					select {
+					case <-release:
+					case <-ctx.Done():
+					}
+				})
+				i.signals <- os.Interrupt
+				synctest.Wait()
+				if asked != 1 || i.creating.Err() == nil || i.Waiting.Err() != nil {
+					t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.Waiting.Err())
+				}
+				i.signals <- os.Interrupt
+				synctest.Wait()
+				if i.Waiting.Err() != nil {
+					t.Fatal("it left before the request was through")
+				}
+				if isAnswered {
+					close(release)
+				} else {
+					i.signals <- os.Interrupt
+				}
+				synctest.Wait()
+				if i.Waiting.Err() == nil || asked != 1 {
+					t.Errorf("in the end: %v, asked %d times", i.Waiting.Err(), asked)
+				}
+			})
+		})
+	}
 }
 
 // A signal during the creation cancels the call if it was created.

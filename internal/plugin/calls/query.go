@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -162,17 +163,21 @@ func request(c *cli.Cluster, q *callQuery) *rest.Request {
 	return request
 }
 
-// callTable reads calls as the table that the API server makes of them, in pages.
+// callTable reads calls as the table that the API server makes of them, in pages; all at once when the API server doesn't have the list any
+// more, after some minutes.
 func callTable(ctx context.Context, c *cli.Cluster, q callQuery) (*metav1.Table, error) {
 	q.options.Limit = pageSize
 	all := &metav1.Table{}
 	for {
 		part := &metav1.Table{}
 		err := request(c, &q).Do(ctx).Into(part)
-		if err != nil && q.name != "" {
+		switch {
+		case err != nil && q.name != "":
 			return nil, c.Explain("get", "toolcalls", "call "+q.name, err)
-		}
-		if err != nil {
+		case apierrors.IsResourceExpired(err) && q.options.Continue != "":
+			all, q.options.Continue, q.options.Limit = &metav1.Table{}, "", 0
+			continue
+		case err != nil:
 			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		if err := decodeRows(part); err != nil {

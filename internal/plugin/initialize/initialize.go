@@ -88,7 +88,7 @@ func (o *options) addFlags(command *cobra.Command) {
 	cli.AddFlag(command, &o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "), cli.CompleteFrom(presetNames()...))
 	flags.StringSliceVar(&o.tools, "tools", nil, "tools that the agent may use, instead of the policy's own, e.g. bash,python,git")
 	flags.StringSliceVar(&o.hosts, "hosts", nil, "hosts that calls may reach, each HOST or HOST:PORT: a name, *. and a name, an address or a CIDR (default port 443)")
-	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a person approves the calls whose text names them; repeat it for several")
+	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a reminder that has a person approve the calls whose text names them; repeat it for several")
 	flags.StringVar(&o.image, "image", defaultImage, "image that calls run in; the default is that of the local node")
 	cli.AddFlag(command, &o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`, cli.CompleteFrom("none", "client"))
 	flags.Lookup("dry-run").NoOptDefVal = "client"
@@ -146,6 +146,7 @@ func (o *options) run(ctx context.Context) error {
 // handOver gives the agent its kubeconfig, and prints what to do next.
 func (o *options) handOver(ctx context.Context, a *applier) error {
 	if len(a.plan.phrases) > 0 {
+		o.Note(false, "--approve is a reminder: it reads the text of calls, and can miss a command. What calls may reach is in --hosts.")
 		o.Note(false, "People who may approve need the ClusterRole toolcall-approver: kubectl create rolebinding approvers -n %s --clusterrole=toolcall-approver --group=GROUP", a.plan.namespace)
 	}
 	if o.kubeconfig == noKubeconfig {

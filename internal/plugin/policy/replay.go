@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -132,12 +133,18 @@ func (o *replayOptions) run(ctx context.Context, c *cli.Cluster) error {
 	return result.write(c, o.namespaces)
 }
 
-// replay judges the calls page by page: no more than a page is in memory.
+// replay judges the calls page by page: no more than a page is in memory. It begins again when the API server doesn't have the list any
+// more, after some minutes.
 func replay(ctx context.Context, c *cli.Cluster, j *judge, namespace string, oldest time.Time) (*replayed, error) {
 	result := &replayed{Changes: []change{}}
 	for next := ""; ; {
 		page := &v1alpha1.ToolCallList{}
-		if err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+		err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
+		if apierrors.IsResourceExpired(err) && next != "" {
+			result, next = &replayed{Changes: []change{}}, ""
+			continue
+		}
+		if err != nil {
 			return nil, c.Explain("list", "toolcalls", "calls", err)
 		}
 		for i := range page.Items {

@@ -56,7 +56,7 @@ func (p *Pool) Run(ctx context.Context, cmd runner.Command) result.Outcome {
 	})
 }
 
-// runIn runs a command in a shim. A shim that was gone before it had the whole command can't have started it.
+// runIn runs a command in a shim. A shim that didn't take the whole command can't have started it.
 func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, pipes *runner.Pipes) (o result.Outcome, isHandedOver bool) {
 	c := &call{
 		shim: s, pipes: pipes, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), kill: make(chan runner.Stop, 1),
@@ -67,7 +67,7 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, pipes
 	if cmd.DirFD != nil {
 		files = append(files, cmd.DirFD)
 	}
-	if err := send(s.conn, &request{Run: newCommand(cmd)}, files...); err != nil {
+	if err := s.send(&request{Run: newCommand(cmd)}, c.limit, files...); err != nil {
 		p.discard(s)
 		return o, false
 	}
@@ -153,8 +153,7 @@ func (c *call) supervise(ctx context.Context) *reply {
 			}
 		case <-drained:
 			drained = nil
-			// When it fails, the shim is lost.
-			_ = send(c.shim.conn, &request{Drained: true})
+			c.tell(&request{Drained: true})
 		case <-done:
 			done = nil
 			c.stop(runner.StopCause(context.Cause(ctx)))
@@ -181,7 +180,12 @@ func (c *call) stop(why runner.Stop) {
 		limit += c.grace
 	}
 	c.overdue.Reset(limit)
-	if err := send(c.shim.conn, &request{Stop: &why}); err != nil {
+	c.tell(&request{Stop: &why})
+}
+
+// tell tells the shim something about its command. One that can't be told is lost.
+func (c *call) tell(r *request) {
+	if err := c.shim.send(r, c.limit); err != nil {
 		c.shim.kill()
 	}
 }

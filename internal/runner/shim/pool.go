@@ -181,6 +181,14 @@ func (s *process) awaitReady() error {
 	return s.conn.SetReadDeadline(time.Time{})
 }
 
+// send tells the shim something. One that is stopped reads nothing; what it was sent in part is lost with it.
+func (s *process) send(r *request, limit time.Duration, files ...*os.File) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	return send(s.conn, r, files...)
+}
+
 // kill ends a shim, whose connection then ends.
 func (s *process) kill() { _ = unix.Kill(s.pid, unix.SIGKILL) }
 

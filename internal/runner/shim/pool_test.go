@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/proc"
@@ -170,6 +172,34 @@ func TestAShimThatDoesNotAnswerIsEnded(t *testing.T) {
 			t.Errorf("%s: %s; the command is there: %v", name, reason(o), isThere(pid))
 		}
 		cancel()
+	}
+}
+
+// A command that is larger than what a socket holds needs a shim that reads it.
+func TestAStoppedIdleShimIsReplaced(t *testing.T) {
+	b := newBench(t, 1)
+	b.overdue = time.Second
+	if o := b.run(t.Context(), bash("true")); o.Reason != result.Completed {
+		t.Fatal(reason(o))
+	}
+	for isReady := false; !isReady; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		if isReady = !b.starting; isReady {
+			for _, s := range b.idle {
+				_ = unix.Kill(s.pid, unix.SIGSTOP)
+			}
+		}
+		b.mu.Unlock()
+	}
+	cmd := bash(`printf %s "${#A} ${#B}"`)
+	cmd.Env = append(cmd.Env, "A="+strings.Repeat("a", 100<<10), "B="+strings.Repeat("b", 100<<10), "C="+strings.Repeat("c", 100<<10))
+	select {
+	case o := <-b.start(t.Context(), cmd):
+		if text(o.Stdout) != "102400 102400" {
+			t.Errorf("got %q, %s", text(o.Stdout), reason(o))
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the command waits for a shim that is stopped")
 	}
 }
 

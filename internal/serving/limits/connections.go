@@ -9,7 +9,8 @@ import (
 
 // Connections bounds the open connections of a listener, in total and from one source. When a bound is reached, whoever has most of
 // them gives one up: among the sources, as long as there are connections that have authenticated no request, and otherwise among the
-// tenants, of which each keeps one. Trusted proxies carry many clients: their connections have no bound for their source.
+// tenants, of which each keeps one. A running request ends only when no tenant has a connection without one to give up.
+// Trusted proxies carry many clients: their connections have no bound for their source.
 type Connections struct {
 	net.Listener
 	sources          *Sources
@@ -102,22 +103,34 @@ func (c *connection) holder() holder {
 	return holder{false, c.tenant}
 }
 
-// givesWay returns the connection to close for a new one, nil if there is none. It takes the holder with the most connections, and of those
-// the oldest without a running request.
-func givesWay(open []*connection) *connection {
-	counts, most := map[holder]int{}, holder{}
+// givesWay returns the connection to close for a new one, nil if there is none.
+func givesWay(open []*connection) (chosen *connection) {
+	counts := map[holder]int{}
 	for _, o := range open {
-		h := o.holder()
-		counts[h]++
-		if h.stranger && !most.stranger || h.stranger == most.stranger && counts[h] > counts[most] {
-			most = h
+		counts[o.holder()]++
+	}
+	var most []int
+	for i, o := range open {
+		if weight := o.weight(counts[o.holder()], i); slices.Compare(weight, most) > 0 {
+			most, chosen = weight, o
 		}
 	}
-	if !most.stranger && counts[most] < 2 {
+	return chosen
+}
+
+// weight says which connection gives way, the one with the largest: a stranger's, else one without a running request, else one with. Of
+// these, it is one of whoever has most: the oldest, and of those with a request the newest, which loses least. A tenant's only one stays.
+func (c *connection) weight(held, place int) []int {
+	switch {
+	case c.tenant == "":
+		return []int{2, held, -place}
+	case held < 2:
 		return nil
+	case c.requests == 0:
+		return []int{1, held, -place}
+	default:
+		return []int{0, held, place}
 	}
-	held := slices.DeleteFunc(slices.Clone(open), func(o *connection) bool { return o.holder() != most })
-	return held[max(slices.IndexFunc(held, func(o *connection) bool { return o.requests == 0 }), 0)]
 }
 
 func (c *Connections) remove(gone *connection) {

@@ -2,7 +2,9 @@ package limits
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -180,6 +182,36 @@ func TestTheLargestTenantLosesAConnection(t *testing.T) {
 				t.Errorf("closed: the small tenant's %t, the large one's %t %t %t", small.isClosed(), large[0].isClosed(), large[1].isClosed(), large[2].isClosed())
 			}
 		})
+	}
+}
+
+// A running request ends only when nobody has an idle connection besides the last one: then it is the newest of the largest tenant.
+func TestARunningRequestEndsLast(t *testing.T) {
+	t.Parallel()
+	c := newConnectionTest(t, 5, 10)
+	var large, small []*fakeConn
+	for range 3 {
+		opened, accepted := c.open("192.0.2.1")
+		authenticateOn(accepted, "large")
+		large = append(large, opened)
+	}
+	for range 2 {
+		opened, accepted := c.open("192.0.2.2")
+		authenticateOn(accepted, "small")()
+		small = append(small, opened)
+	}
+	var closed []int
+	for newcomer := range 2 {
+		_, accepted := c.open("192.0.2.3")
+		authenticateOn(accepted, fmt.Sprint("newcomer ", newcomer))
+		for i, opened := range slices.Concat(large, small) {
+			if opened.isClosed() {
+				closed = append(closed, i)
+			}
+		}
+	}
+	if want := []int{3, 2, 3}; !slices.Equal(closed, want) {
+		t.Errorf("closed: %v, want %v", closed, want)
 	}
 }
 

@@ -212,7 +212,7 @@ class Files:
         """
         to = os.path.abspath(os.path.basename(path.rstrip("/")) if local is None else local)
         with local_errors(to):
-            if os.path.lexists(to) and (os.path.islink(to) or os.listdir(to)):
+            if _is_taken(to):
                 raise error_of_reason("FileExists", f"the local directory {to} isn't empty: name another one")
             where = tempfile.TemporaryDirectory(dir=os.path.dirname(to), prefix=".toolcall-")
             with where as beside, tempfile.TemporaryFile(dir=beside) as file:
@@ -301,6 +301,15 @@ def _is_cut(call: JSON) -> bool:
 def objects_in(text: str) -> Entries:
     """The objects of a text with one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
     return [json.loads(line) for line in text.split("\n") if line]
+
+
+def _is_taken(path: str) -> bool:
+    """Whether something is there that isn't an empty directory."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.islink(path) or bool(os.listdir(path))
 
 
 def _mode_for(path: str) -> int:

@@ -273,6 +273,7 @@ it("errors of local files are the library's own", async (t) => {
     [() => files.upload(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
     [() => files.uploadDir(`${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
     [() => files.download("a", `${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
+    [() => files.downloadDir("a", `${folder}/a\0b`), InvalidArgument, "InvalidArgument"],
   ];
   for (const [work, Class, reason] of cases) {
     const error = (await rejection(work())) as ToolcallError;
