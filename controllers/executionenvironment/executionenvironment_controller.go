@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err = r.Objects.Get(ctx, req.NamespacedName, env)
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are decided about again, and told.
-		r.Queue.SetLimit(req.NamespacedName, 0)
+		r.Queue.RemoveEnvironment(req.NamespacedName)
 		r.backoffs.Delete(req.NamespacedName)
 		r.Nodes.Forget(req.NamespacedName)
 		metrics.ForgetEnvironment(req.NamespacedName)

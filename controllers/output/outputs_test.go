@@ -1,6 +1,8 @@
 package output
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -40,6 +42,30 @@ func ofCall(namespace string, n int) Of {
 	return Of{
 		Call: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("c", n)}, UID: types.UID(fmt.Sprint(namespace, "-", n)),
 		KeyHash: "k", StatusBytes: 1, KeepBytes: 100,
+	}
+}
+
+// connected is a stream of a runner that is there.
+type connected struct{ output.Reader }
+
+func (connected) ReadAt(_ context.Context, p []byte, _ int64) (int, error) { return len(p), nil }
+
+func (connected) Wait(context.Context, int64) error { return nil }
+
+// Otherwise the writer of a session's call would go on for as long as the store is away, and then store what the status calls lost.
+func TestWhatIsGivenUpIsReadNoMore(t *testing.T) {
+	t.Parallel()
+	s := newRunnerStream(dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {}), output.Key{}, "k")
+	s.reader = connected{}
+	read := func() error {
+		_, err := s.ReadAt(t.Context(), make([]byte, 1), 0)
+		return errors.Join(err, s.Wait(t.Context(), 1))
+	}
+	if err := read(); err != nil {
+		t.Error(err)
+	}
+	if s.lose(); !errors.Is(read(), output.ErrNotFound) {
+		t.Errorf("it is read: %v", read())
 	}
 }
 

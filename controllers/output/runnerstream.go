@@ -19,7 +19,7 @@ var errRunnerAway = errors.New("the call's runner isn't connected")
 type runnerStream struct {
 	source *dispatch.RunnerSource
 	key    output.Key
-	// ended is closed when the process has ended, gone when its pod is gone.
+	// ended is closed when the process has ended, gone when its pod is gone, or is read no more.
 	ended, gone chan struct{}
 	end, lose   func()
 
@@ -78,8 +78,13 @@ func (s *runnerStream) Wait(ctx context.Context, n int64) error {
 	return s.explain(r.Wait(ctx, n))
 }
 
-// open returns the reader of now.
+// open returns the reader of now. A runner that is still there after somebody has given up its stream, such as a session's, isn't asked.
 func (s *runnerStream) open(ctx context.Context) (output.Reader, error) {
+	select {
+	case <-s.gone:
+		return nil, output.ErrNotFound
+	default:
+	}
 	if s.reader != nil {
 		return s.reader, nil
 	}

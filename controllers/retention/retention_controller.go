@@ -105,9 +105,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		uid = call.UID
 	}
 	if r.Audit != nil && !r.Audit.HasCall(uid) {
-		return ctrl.Result{RequeueAfter: recordPause}, nil
+		return r.awaitRecord(ctx, req.NamespacedName, uid)
 	}
 	return ctrl.Result{}, r.remove(ctx, req.NamespacedName, uid)
+}
+
+// awaitRecord has a call that has no record looked at again, unless it is gone: then the audit log has forgotten it.
+func (r *Reconciler) awaitRecord(ctx context.Context, name types.NamespacedName, uid types.UID) (ctrl.Result, error) {
+	call, err := r.Objects.LiveCall(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if call != nil && call.UID == uid {
+		return ctrl.Result{RequeueAfter: recordPause}, nil
+	}
+	r.Schedule.Forget(name, uid)
+	return ctrl.Result{}, nil
 }
 
 // remove deletes the call of a name that has a UID, unless another call has the name by now, which is a conflict.

@@ -165,18 +165,33 @@ func TestNoCallIsDeletedBeforeTheAuditLogHasIt(t *testing.T) {
 	}
 }
 
-// The calls of a session that are one too many wait as well.
+// The calls of a session that are one too many wait as well, while they are there: the audit log forgets one that somebody has deleted.
 func TestACallThatIsOneTooManyWaitsForTheAuditLog(t *testing.T) {
 	t.Parallel()
-	now := clocktesting.NewFakePassiveClock(start)
-	r := &Reconciler{Clock: now, Schedule: NewSchedule(now, func(types.NamespacedName) {}), Audit: &auditLog{}}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	first := endedIn("s", 0)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(first).Build()
+	now := clocktesting.NewFakePassiveClock(start)
+	r := &Reconciler{
+		Client: api, Objects: apicache.Reader{Reader: api, Live: api}, Clock: now,
+		Schedule: NewSchedule(now, func(types.NamespacedName) {}), Audit: &auditLog{},
+	}
 	r.Schedule.Ended(first)
 	for i := range keptOfSession {
 		r.Schedule.Ended(endedIn("s", i+1))
 	}
 	if again, err := r.Reconcile(t.Context(), request(client.ObjectKeyFromObject(first))); err != nil || again.RequeueAfter == 0 {
 		t.Errorf("it is looked at again after %s: %v", again.RequeueAfter, err)
+	}
+	if err := api.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.Reconcile(t.Context(), request(client.ObjectKeyFromObject(first)))
+	if _, is := r.Schedule.surplus(client.ObjectKeyFromObject(first)); err != nil || again.RequeueAfter != 0 || is {
+		t.Errorf("it is gone, and looked at again after %s: %v; it is remembered: %t", again.RequeueAfter, err, is)
 	}
 }
 

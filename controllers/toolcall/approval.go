@@ -72,13 +72,13 @@ func (r *Reconciler) awaitApproval(ctx context.Context, o *observation) (effects
 			return ptr.Deref(refused, effects{}), err
 		}
 	}
-	decisions, err := r.readDecisions(ctx, o)
+	request := o.call.Status.Approval
+	left := request.ExpiresAt.Sub(o.now)
+	decisions, err := r.readDecisions(ctx, o, left <= 0)
 	if err != nil {
 		return effects{}, err
 	}
-	request := o.call.Status.Approval
 	tally := approval.Count(o.call, decisions, o.now)
-	left := request.ExpiresAt.Sub(o.now)
 	switch {
 	case tally.Denial != nil:
 		return o.endUnapproved(tally.Denial), nil
@@ -117,9 +117,14 @@ func (r *Reconciler) startApproved(ctx context.Context, o *observation, by []v1a
 	return e
 }
 
-// readDecisions are the decisions about the call for which admission vouches.
-func (r *decider) readDecisions(ctx context.Context, o *observation) ([]v1alpha1.ToolCallApproval, error) {
-	all, err := r.Objects.Decisions(ctx, o.name)
+// readDecisions are the decisions about the call for which admission vouches: all that there are when the time for them is over, and before
+// that those of which the cache knows.
+func (r *decider) readDecisions(ctx context.Context, o *observation, isLast bool) ([]v1alpha1.ToolCallApproval, error) {
+	read := r.Objects.Decisions
+	if isLast {
+		read = r.Objects.LiveDecisions
+	}
+	all, err := read(ctx, o.name)
 	if err != nil {
 		return nil, err
 	}

@@ -235,8 +235,20 @@ func testDenial(t *testing.T) {
 	a.expectDenied(call, v1alpha1.ReasonApprovalDenied)
 }
 
+// undecided is a client whose cache shows no decision yet.
+type undecided struct{ client.Client }
+
+func (u undecided) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, is := list.(*v1alpha1.ToolCallApprovalList); is {
+		return nil
+	}
+	return u.Client.List(ctx, list, opts...)
+}
+
 func testExpiry(t *testing.T) {
 	a := newApprovals(t, 1)
+	a.Use = undecided{a.Client}
+	a.Rebuild()
 	call := a.ask("c")
 	inTime := a.ask("in-time")
 	a.Decide(a.bob, inTime, approve)

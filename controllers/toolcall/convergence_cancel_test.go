@@ -86,8 +86,8 @@ func (s *story) checkEnd() {
 			t.Errorf("the result is another one: %q", status.Stdout)
 		}
 	case s.cancelled && status.Phase == v1alpha1.PhaseCancelled:
-	case status.Reason == v1alpha1.ReasonPodRejected && status.Runner == nil:
-		// The API server didn't take its Job for as long as it may wait for its start, as the clock goes.
+	case (status.Reason == v1alpha1.ReasonPodRejected || status.Reason == v1alpha1.ReasonStartTimeout) && status.Runner == nil:
+		// The API server didn't take its Job, or nothing started its pod, for as long as it may wait for its start, as the clock goes.
 	default:
 		t.Errorf("ended %s/%s, started %d times, cancelled: %v: %s", status.Phase, status.Reason, started, s.cancelled, status.Message)
 	}

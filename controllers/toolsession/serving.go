@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -45,7 +45,7 @@ var ErrBehind = errors.New("the cache does not show the session as it was when t
 
 // Look says how it is with the session of a name. uid is the one that the session must have; empty for any.
 func (l *Servings) Look(ctx context.Context, name types.NamespacedName, uid string) (*Serving, error) {
-	session, err := l.find(ctx, name)
+	session, err := l.find(ctx, name, uid)
 	if err != nil || session == nil {
 		return &Serving{}, err
 	}
@@ -61,23 +61,26 @@ func (l *Servings) Look(ctx context.Context, name types.NamespacedName, uid stri
 	return v, nil
 }
 
-// find gets a session from the cache, and past it when the cache has none; nil when there is none.
-func (l *Servings) find(ctx context.Context, name types.NamespacedName) (*v1alpha1.ToolSession, error) {
+// find gets a session; nil when there is none. It asks the API server where the cache has none, another one than is meant, or, where any is
+// meant, one that takes no calls: the session of now may have been created a moment ago.
+func (l *Servings) find(ctx context.Context, name types.NamespacedName, uid string) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}
 	err := l.Objects.Get(ctx, name, session)
+	isMeant := uid == string(session.UID) || uid == "" && session.TakesCalls()
 	switch {
 	case err == nil && l.Earlier.IsBehind(session):
 		return nil, ErrBehind
-	case err == nil:
+	case err == nil && isMeant:
 		return session, nil
-	case !apierrors.IsNotFound(err):
+	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("get session %s: %w", name.Name, err)
 	}
-	found, err := l.Objects.FindLive(ctx, name, session)
+	now := &v1alpha1.ToolSession{}
+	found, err := l.Objects.FindLive(ctx, name, now)
 	if err != nil || !found {
 		return nil, err
 	}
-	return session, nil
+	return now, nil
 }
 
 // Origin is what a session began with; nil before that, and after its end.

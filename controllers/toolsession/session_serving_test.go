@@ -4,7 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
 
@@ -48,6 +53,33 @@ func TestASessionTakesCallsWhileItIsReadyAlone(t *testing.T) {
 		v := w.Serving(s)
 		return v.Session == nil && !v.TakesCalls
 	})
+}
+
+// Calls and sessions come to the operator in two ways: the cache can have a call, and still show what had its session's name before.
+func TestACallsSessionIsTheOneOfNow(t *testing.T) {
+	w := fixture.NewWorld(t)
+	cache := &fixture.Flaky{Client: w.Client}
+	sessions := &toolsession.Servings{
+		Objects: apicache.Reader{Reader: cache, Live: fixture.Shared.GetAPIReader()}, Hub: w.Hub, Identity: w.Identity, Earlier: w.Earlier,
+	}
+	s := w.GetSession(w.Session("s"))
+	another, ended := s.DeepCopy(), s.DeepCopy()
+	another.UID, ended.UID, ended.Status.Phase = "another", "ended", v1alpha1.SessionEnded
+	for name, c := range map[string]struct {
+		shown *v1alpha1.ToolSession
+		uid   types.UID
+		want  types.UID
+	}{
+		"another one than the call names":     {another, s.UID, s.UID},
+		"one that has ended":                  {ended, "", s.UID},
+		"one that has ended, which is meant":  {ended, "ended", "ended"},
+		"one that takes calls, and any would": {another, "", "another"},
+	} {
+		cache.Sessions = map[types.NamespacedName]*v1alpha1.ToolSession{client.ObjectKeyFromObject(s): c.shown}
+		if v, err := sessions.Look(t.Context(), client.ObjectKeyFromObject(s), string(c.uid)); err != nil || v.Session == nil || v.Session.UID != c.want {
+			t.Errorf("%s: got %+v, %v", name, v, err)
+		}
+	}
 }
 
 // A process that serves an earlier pod's session, or another session, isn't this one's.

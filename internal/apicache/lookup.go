@@ -309,3 +309,15 @@ func (r Reader) Decisions(ctx context.Context, call types.NamespacedName) ([]v1a
 	}
 	return list.Items, nil
 }
+
+// fieldApprovalCall is the field that the API server selects the decisions about a call by.
+const fieldApprovalCall = "spec.callRef.name"
+
+// LiveDecisions are those about a call past the cache, also about others of its name.
+func (r Reader) LiveDecisions(ctx context.Context, call types.NamespacedName) ([]v1alpha1.ToolCallApproval, error) {
+	list := &v1alpha1.ToolCallApprovalList{}
+	if err := r.Live.List(ctx, list, client.InNamespace(call.Namespace), client.MatchingFields{fieldApprovalCall: call.Name}); err != nil {
+		return nil, fmt.Errorf("list the decisions about the call past the cache: %w", err)
+	}
+	return list.Items, nil
+}

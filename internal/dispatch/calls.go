@@ -217,14 +217,20 @@ func (s *Runner) Stop(callUID, reason string) error {
 	return s.sendOrClose(&wire.Message{Stop: &wire.Stop{CallUID: callUID, Reason: reason}})
 }
 
-// dismiss has the calls of a name stopped, but for the one with the UID except, and acknowledges their results.
+// dismiss has the calls of a name stopped, but for the one with the UID except, and acknowledges their results. That these leave
+// room is news for the owner: nobody looks at the calls any more.
 func (s *Runner) dismiss(name, except string) {
+	makesRoom := false
 	for _, held := range inServed(s, func(v *served) []HeldCall { return v.discardOthers(name, except) }) {
+		makesRoom = makesRoom || held.HasEnded()
 		if s.Ack(held.UID) != nil {
 			_ = s.Stop(held.UID, v1alpha1.ReasonCancelRequested)
 		}
 		// After the end of the connection it isn't acknowledged.
 		s.releaseResult(held.UID)
+	}
+	if makesRoom {
+		s.hub.notify(s, News{Owner: true})
 	}
 }
 
@@ -306,7 +312,6 @@ func (s *Runner) setResult(r *wire.Result, release func()) (news News, err error
 		return News{}, err
 	}
 	discard := call.discard
-	leavesPlace := discard && call.State != Ended
 	call.State, call.hasReported = Ended, true
 	s.served.end(call, s.hub.Clock.Now())
 	call.dropResult()
@@ -320,8 +325,8 @@ func (s *Runner) setResult(r *wire.Result, release func()) (news News, err error
 	s.mu.Unlock()
 	if discard {
 		_ = s.Ack(r.CallUID)
+		news.Owner = true
 	}
-	news.Owner = leavesPlace
 	return news, nil
 }
 

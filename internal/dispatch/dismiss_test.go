@@ -88,13 +88,14 @@ func TestASessionsRunnerStopsOnlyTheCallThatIsGone(t *testing.T) {
 		if !o.hub.HoldsOther("ns", "call-c1", "new") || o.hub.HoldsOther("ns", "call-c3", "c3") || !o.hub.HoldsOther("ns", "call-c3", "old") {
 			t.Error("calls of another UID aren't found")
 		}
+		o.news()
 		o.hub.Dismiss("ns", "call-c1", "new", "gone")
 		o.hub.Dismiss("ns", "call-c2", "", "gone")
 		o.hub.Dismiss("ns", "call-c2", "", "gone")
 		o.hub.Dismiss("ns2", "call-c3", "", "gone")
 		o.hub.Dismiss("ns", "call-c1", "new", "gone")
 		expect(t, "heard", m.hears(), "stop c1 CancelRequested, ack c2")
-		o.news()
+		expect(t, "news of the room that a result took", o.news(), "owner")
 		m.report("c1", "sealed-c1")
 		expect(t, "heard of its result", m.hears(), "ack c1")
 		// Its place is free for a call that waits, and no call is looked at that could say so.

@@ -20,6 +20,7 @@ package queue
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ type Queues struct {
 	pending pending
 }
 
-// New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit.
+// New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit, or that waits no more.
 func New(bounds PendingOptions, wake func(types.NamespacedName)) *Queues {
 	return &Queues{
 		wake:         wake,
@@ -66,12 +67,12 @@ func New(bounds PendingOptions, wake func(types.NamespacedName)) *Queues {
 	}
 }
 
-// change does something to the queues, and then wakes the calls that it admits.
-func (q *Queues) change(do func() (admitted []types.NamespacedName)) {
+// change does something to the queues, and then wakes the calls that it names.
+func (q *Queues) change(do func() (woken []types.NamespacedName)) {
 	q.mu.Lock()
-	admitted := do()
+	woken := do()
 	q.mu.Unlock()
-	for _, call := range admitted {
+	for _, call := range woken {
 		q.wake(call)
 	}
 }
@@ -127,8 +128,7 @@ func (q *Queues) Release(call types.NamespacedName) {
 	})
 }
 
-// SetLimit changes how many calls of an environment may run at once, 0 for any number, as for one that is gone: the next passes of those
-// who wait find that out. It stops no running call.
+// SetLimit changes how many calls of an environment may run at once, 0 for any number. It stops no running call.
 func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
 	q.change(func() []types.NamespacedName {
 		e := q.environments[name]
@@ -137,6 +137,22 @@ func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
 		}
 		e.limit = limit
 		return e.admitWaiting()
+	})
+}
+
+// RemoveEnvironment says that an environment was deleted. Who waits there waits no more, and is woken to find that out. It asks again where
+// another environment has the name by then, and is admitted as everybody else.
+func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
+	q.change(func() (waiting []types.NamespacedName) {
+		e := q.environments[name]
+		if e == nil {
+			return nil
+		}
+		for _, entry := range slices.SortedFunc(maps.Values(e.waiting), compareCreation) {
+			q.remove(entry.Name)
+			waiting = append(waiting, entry.Name)
+		}
+		return waiting
 	})
 }
 

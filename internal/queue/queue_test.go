@@ -200,26 +200,33 @@ func TestANewLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T) {
+// They find out that it is gone, or ask again where another one has its name by then: that has a limit, too.
+func TestTheCallsOfADeletedEnvironmentAreWokenAndNotAdmitted(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	for n := range 3 {
 		r.admit(1, newEntry("a", n))
 	}
-	r.SetLimit(env, 0)
+	r.RemoveEnvironment(env)
 	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) {
 		t.Errorf("woken %q", r.woken)
 	}
+	for _, n := range []int{2, 1} {
+		if entry := newEntry("a", n); r.IsWaiting(entry.Name, entry.UID) || r.admit(1, entry) {
+			t.Errorf("call %d waits for an environment that is gone, or is admitted beside the one that runs", n)
+		}
+	}
+	r.woken = nil
 	for n := range 3 {
 		if len(r.environments) != 1 {
 			t.Fatal("the queue is forgotten before its last call")
 		}
 		r.Release(newEntry("a", n).Name)
 	}
-	if len(r.environments) != 0 {
-		t.Error("the queue is still known")
+	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) || len(r.environments) != 0 {
+		t.Errorf("woken %q; %d queues are known", r.woken, len(r.environments))
 	}
-	r.SetLimit(env, 0)
+	r.RemoveEnvironment(env)
 }
 
 func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
