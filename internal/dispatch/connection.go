@@ -159,7 +159,7 @@ func (c *connection) maxUnasked() int {
 	switch {
 	case c.isListing:
 		return wire.MaxHeld
-	case c.mayReport():
+	case inServed(c.Runner, (*served).mayReport):
 		return wire.MaxResult
 	default:
 		return wire.MaxControl

@@ -129,9 +129,6 @@ func (s *Runner) noticeRoom() {
 // hasExited says that the runner had one call, whose result was acknowledged.
 func (s *Runner) hasExited() bool { return inServed(s, (*served).isDone) }
 
-// mayReport says whether a result can come now: the runner has a call that it hasn't reported.
-func (s *Runner) mayReport() bool { return inServed(s, (*served).mayReport) }
-
 // news is that of a runner that comes or goes: about all that it has.
 func (s *Runner) news() News { return inServed(s, (*served).news) }
 

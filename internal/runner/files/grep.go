@@ -117,7 +117,7 @@ func (c *call) grepTree(p *place, wanted *patterns.Pattern, glob *patterns.Glob)
 	addSkipped(&w.skipped, skipped)
 	result, err := w.finish(p, out, err)
 	if err == nil && files == 0 && glob != nil {
-		result.Note = cmp.Or(c.noteBrackets(p, c.req.Glob), c.noteLink(p, c.req.Glob), "No file was searched, because the glob matches none: "+
+		result.Note = cmp.Or(c.noteBrackets(p, c.req.Glob), noteLink(c, p, c.req.Glob), "No file was searched, because the glob matches none: "+
 			"without a slash it is compared with names, and otherwise with paths below path; {a,b} names alternatives.")
 	}
 	return result, err

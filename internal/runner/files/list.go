@@ -126,13 +126,13 @@ func (c *call) glob() (Result, error) {
 	})
 	result, err := w.finish(p, out, err)
 	if err == nil && result.Matches == 0 {
-		result.Note = cmp.Or(c.noteBrackets(p, pattern), c.noteLink(p, pattern))
+		result.Note = cmp.Or(c.noteBrackets(p, pattern), noteLink(c, p, pattern))
 	}
 	return result, err
 }
 
 // noteLink says of a glob that matches nothing that it names a link, if it does: a walk doesn't follow it.
-func (c *call) noteLink(p *place, pattern string) string {
+func noteLink(c *call, p *place, pattern string) string {
 	at := p.path
 	for _, name := range glob.Prefix(pattern) {
 		at = path.Join(at, name)
