@@ -1,7 +1,6 @@
 package executionenvironment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +47,10 @@ func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string
 	var failed error
 	for _, want := range networkPolicies(namespace, r.OperatorNamespace, r.OperatorPort) {
 		want.OwnerReferences = owners
-		failed = cmp.Or(failed, r.ensureNetworkPolicy(ctx, want))
+		// Of several errors one that may pass counts: it is tried again soon.
+		if err := r.ensureNetworkPolicy(ctx, want); err != nil && (failed == nil || refusedPolicies(failed) != "") {
+			failed = err
+		}
 	}
 	return failed
 }

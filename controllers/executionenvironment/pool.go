@@ -189,10 +189,14 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 
 // ensureCredential makes the Secret that a pod waits for: the pass that made its Job was cut short.
 func (r *Reconciler) ensureCredential(ctx context.Context, p *pool, job *batchv1.Job, pod *corev1.Pod) error {
-	if pod == nil || p.now.Before(p.backoff.notBefore) {
+	if pod == nil {
 		return nil
 	}
 	if found := host.DiagnosePod(pod, job.Name); found == nil || !found.NoCredential {
+		return nil
+	}
+	if left := p.backoff.notBefore.Sub(p.now); left > 0 {
+		p.wakeIn(left)
 		return nil
 	}
 	return r.refused(p, host.CreateCredential(ctx, r.Client, r.Identity, job))

@@ -105,19 +105,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		uid = call.UID
 	}
 	if r.Audit != nil && !r.Audit.HasCall(uid) {
-		return r.awaitRecord(ctx, req.NamespacedName, uid)
+		if is {
+			return r.awaitRecord(ctx, req.NamespacedName, uid)
+		}
+		return ctrl.Result{RequeueAfter: recordPause}, nil
 	}
 	return ctrl.Result{}, r.remove(ctx, req.NamespacedName, uid)
 }
 
-// awaitRecord has a call that has no record looked at again, unless it is gone: then the audit log has forgotten it.
+// awaitRecord has a session's call that has no record looked at again, unless it is gone: then the audit log has forgotten it.
 func (r *Reconciler) awaitRecord(ctx context.Context, name types.NamespacedName, uid types.UID) (ctrl.Result, error) {
 	call, err := r.Objects.LiveCall(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if call != nil && call.UID == uid {
-		return ctrl.Result{RequeueAfter: recordPause}, nil
+		return ctrl.Result{RequeueAfter: readPause}, nil
 	}
 	r.Schedule.Forget(name, uid)
 	return ctrl.Result{}, nil

@@ -54,7 +54,9 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	deadline := o.heardUntil(o.startsFrom().Add(o.startTimeout()))
 	switch {
 	case found != nil && found.Final:
-		return o.cannotStart(found), nil
+		e := o.cannotStart(found)
+		e.problem = found
+		return e, nil
 	case !o.now.Before(deadline):
 		unbound, err := r.diagnoseClaim(ctx, o)
 		if err != nil {
@@ -89,7 +91,5 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	e := o.noPod(why.Reason, why.Message, ownJobs(o.job))
-	e.problem = why
-	return e
+	return o.noPod(why.Reason, why.Message, ownJobs(o.job))
 }

@@ -71,6 +71,9 @@ func (f *File) prepare(more int64) (isTorn bool, err error) {
 // end opens the file if it isn't, and returns its size, and whether its last line has no end. Another operator can have written to it since
 // the last record.
 func (f *File) end() (size int64, isTorn bool, err error) {
+	if !f.isCurrent() {
+		f.Close()
+	}
 	if f.open == nil {
 		if f.open, err = os.OpenFile(f.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, fileMode); err != nil {
 			return 0, false, fmt.Errorf("open the audit log: %w", err)
@@ -87,6 +90,19 @@ func (f *File) end() (size int64, isTorn bool, err error) {
 		return 0, false, fmt.Errorf("find the end of the audit log: %w", err)
 	}
 	return size, last[0] != '\n', nil
+}
+
+// isCurrent says that the open file still has the log's name: another operator may have begun the next one.
+func (f *File) isCurrent() bool {
+	if f.open == nil {
+		return false
+	}
+	named, err := os.Stat(f.Path)
+	if err != nil {
+		return false
+	}
+	opened, err := f.open.Stat()
+	return err == nil && os.SameFile(named, opened)
 }
 
 // rotate gives each file the name of the one before it; the oldest is replaced. With one file it is removed.

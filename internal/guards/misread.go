@@ -11,12 +11,19 @@ import (
 // misreader looks for what bash reads otherwise than the parser, whose tree then lacks commands that bash runs.
 type misreader struct {
 	text string
-	// ends has, for each node on the way to the current one, the line on which the substitution ends that it is in; 0 for none.
-	ends  []uint
-	found *unreadable
-	hdocs []hereDocument
+	// around is what each node on the way to the current one is in.
+	around []surroundings
+	found  *unreadable
+	hdocs  []hereDocument
 	// comment is the line of the last comment that makes no difference.
 	comment uint
+}
+
+// surroundings are the line on which the substitution ends that a node is in, 0 for none, and whether the node is in double quotes or in a
+// here-document, closer than that.
+type surroundings struct {
+	end      uint
+	isQuoted bool
 }
 
 // hereDocument is one whose body has to end before a line, if that isn't 0.
@@ -27,7 +34,7 @@ type hereDocument struct {
 
 // misread says what of a script bash reads otherwise; nil where nothing is known.
 func misread(text string, file *syntax.File) *unreadable {
-	m := &misreader{text: text, ends: []uint{0}}
+	m := &misreader{text: text, around: []surroundings{{}}}
 	syntax.Walk(file, m.visit)
 	if m.found == nil {
 		m.checkHereDocuments()
@@ -43,13 +50,15 @@ func (m *misreader) note(at syntax.Pos, why string) {
 
 func (m *misreader) visit(node syntax.Node) bool {
 	if node == nil {
-		m.ends = m.ends[:len(m.ends)-1]
+		m.around = m.around[:len(m.around)-1]
 		return false
 	}
-	end := m.ends[len(m.ends)-1]
+	around := m.around[len(m.around)-1]
 	switch node := node.(type) {
 	case *syntax.CmdSubst, *syntax.ProcSubst:
-		end = node.End().Line()
+		around = surroundings{end: node.End().Line()}
+	case *syntax.DblQuoted:
+		around.isQuoted = true
 	case *syntax.Comment:
 		m.checkComment(node)
 	case *syntax.Lit:
@@ -58,15 +67,20 @@ func (m *misreader) visit(node syntax.Node) bool {
 			m.note(node.Pos(), "break no line behind a \"$\"")
 		}
 	case *syntax.ParamExp:
-		m.checkParameter(node)
+		m.checkParameter(node, around.isQuoted)
 	case *syntax.CoprocClause:
 		m.checkCoprocess(node)
+	case *syntax.TimeClause:
+		if call, _ := firstCommand(node.Stmt).(*syntax.CallExpr); call != nil && len(call.Args) > 0 && call.Args[0].Lit() == "--" {
+			m.note(node.Pos(), "leave out the \"--\" behind time")
+		}
 	case *syntax.Redirect:
 		if node.Op == syntax.Hdoc || node.Op == syntax.DashHdoc {
-			m.hdocs = append(m.hdocs, hereDocument{node, end})
+			m.hdocs = append(m.hdocs, hereDocument{node, around.end})
+			around.isQuoted = true
 		}
 	}
-	m.ends = append(m.ends, end)
+	m.around = append(m.around, around)
 	return true
 }
 
@@ -86,15 +100,29 @@ func (m *misreader) checkComment(node *syntax.Comment) {
 	m.comment = at.Line()
 }
 
-// checkCoprocess looks for a simple command of a coprocess whose first word the parser takes for a name of the coprocess, or for no
-// assignment.
-func (m *misreader) checkCoprocess(node *syntax.CoprocClause) {
-	first := node.Stmt
+// firstCommand is where a pipe or a list begins; nil for a statement without a command.
+func firstCommand(first *syntax.Stmt) syntax.Command {
+	if first == nil {
+		return nil
+	}
 	for list, is := first.Cmd.(*syntax.BinaryCmd); is; list, is = first.Cmd.(*syntax.BinaryCmd) {
 		first = list.X
 	}
-	call, isSimple := first.Cmd.(*syntax.CallExpr)
-	if first.Cmd != nil && !isSimple {
+	return first.Cmd
+}
+
+// checkCoprocess looks for a simple command of a coprocess whose first word the parser takes for a name of the coprocess, or for no
+// assignment.
+func (m *misreader) checkCoprocess(node *syntax.CoprocClause) {
+	first := firstCommand(node.Stmt)
+	call, _ := first.(*syntax.CallExpr)
+	switch first.(type) {
+	case nil, *syntax.CallExpr:
+	case *syntax.DeclClause, *syntax.LetClause, *syntax.TimeClause, *syntax.FuncDecl, *syntax.CoprocClause:
+		if node.Name == nil {
+			return
+		}
+	default:
 		return
 	}
 	isPlain := node.Name == nil && call != nil && len(call.Args) > 0 && len(call.Assigns) == 0
@@ -107,8 +135,9 @@ func (m *misreader) checkCoprocess(node *syntax.CoprocClause) {
 	}
 }
 
-// checkParameter looks for process substitutions within an expansion of a parameter, which the parser takes for text.
-func (m *misreader) checkParameter(node *syntax.ParamExp) {
+// checkParameter looks for what the parser takes for text within an expansion of a parameter: process substitutions, and what is in single
+// quotes, which are no quotes where the expansion itself is quoted.
+func (m *misreader) checkParameter(node *syntax.ParamExp, isQuoted bool) {
 	var words []*syntax.Word
 	if node.Exp != nil {
 		words = append(words, node.Exp.Word)
@@ -121,8 +150,13 @@ func (m *misreader) checkParameter(node *syntax.ParamExp) {
 			continue
 		}
 		for _, part := range word.Parts {
-			if lit, ok := part.(*syntax.Lit); ok && (strings.Contains(lit.Value, "<(") || strings.Contains(lit.Value, ">(")) {
+			lit, isLit := part.(*syntax.Lit)
+			if isLit && (strings.Contains(lit.Value, "<(") || strings.Contains(lit.Value, ">(")) {
 				m.note(lit.Pos(), "use no process substitution within ${…}")
+			}
+			single, isSingle := part.(*syntax.SglQuoted)
+			if isSingle && isQuoted && strings.ContainsAny(single.Value, "$`}\"\\") {
+				m.note(single.Pos(), "use no single quotes within \"${…}\"")
 			}
 		}
 	}
@@ -144,9 +178,20 @@ func (m *misreader) checkHereDocuments() {
 			from++
 		}
 		from = max(from, next)
+		isQuoted := m.text[doc.Word.Pos().Offset():doc.Word.End().Offset()] != stop
 		to := from
-		for to < len(lines) && !doc.ends(lines[to], stop) {
-			to++
+		for to < len(lines) {
+			line, last := lines[to], to
+			// Without quotes, a line that is continued ends the document together with the next.
+			for !isQuoted && continues(line) && last+1 < len(lines) {
+				last++
+				line = line[:len(line)-1] + lines[last]
+			}
+			if doc.ends(line, stop) {
+				to = last
+				break
+			}
+			to = last + 1
 		}
 		next = to + 1
 		if !written || !doc.spans(from, to) || doc.before > 0 && int(doc.before) <= next {
@@ -155,6 +200,9 @@ func (m *misreader) checkHereDocuments() {
 		}
 	}
 }
+
+// continues says whether a line ends in a backslash that stands for itself.
+func continues(line string) bool { return (len(line)-len(strings.TrimRight(line, "\\")))%2 == 1 }
 
 // ends says whether a line ends a here-document.
 func (d *hereDocument) ends(line, stop string) bool {

@@ -69,12 +69,14 @@ var misreadScripts = []string{
 	"coproc id >x", "coproc id -- | ls", "coproc x=1 id", "coproc ls # \\\nid", "coproc id \\\n x=1",
 	"ls \"`cat <<'E'`\"\nid\nE", "ls `cat <<id`\nid", "cat <<'E' $(cat <<'F')\nF\nE\nid\nF", "cat <<'E'; x=(a\nE\nb)\n\nid\nE", "cat <<'E'; x=(a\nb)\nE\nls",
 	"cat <<E\n$(cat <<F\nE\nid\nF\n)\nE", "cat <<-E; x=$(ls\n\tE\nid\n)\n\tE",
+	"ls \"${y:-'$(id)'}\"", "cat <<E\n${y:-'$(id)'}\nE", "ls \"${x+'}\"; id; ls \"'}\"", "cat <<E\nx\nE\\\n\nid\nE", "cat <<EF\nE\\\nF\nid\nEF",
+	"time -- id", "time -p -- id | ls", "coproc id declare x", "coproc id let x1=1", "coproc id time ls",
 }
 
 // readScripts are like those above, and bash and the parser read them alike.
 var readScripts = []string{
 	"ls # x\nls", "coproc ls -l", "coproc X { ls; }", "coproc { ls; }", "# x \\\n# y \\\n\t# z\\\nls", "ls '# x \\\n'", "ls \\\n -l # x", "ls '$\\\n(id)'", "ls \"a\\\nb\" $x \\\n a", "ls ${x:-a b} <(ls)", "ls \"$(cat <<'E'\n$x (it's\nE\n)\"", "cat <<E | cat\n$(ls)\nE\nls",
-	"cat <<A <<B; ls\n1\nA\n2\nB\nls", "cat <<A\nA\ncat <<B\nB", "cat <<-E > x\n\ta\n\tE\nls", "cat <<E \\\n | cat\na\nE", "f() {\ncat <<\"E F\"\na\n\nE F\n}; f", "(cat <<E)\nid\nE", "cat <<E\n\na\\\n b$x\nE", "cat <<E\n$x\nE", "ls; cat <<E\na `ls`\nE",
+	"cat <<A <<B; ls\n1\nA\n2\nB\nls", "cat <<A\nA\ncat <<B\nB", "cat <<-E > x\n\ta\n\tE\nls", "cat <<E \\\n | cat\na\nE", "f() {\ncat <<\"E F\"\na\n\nE F\n}; f", "(cat <<E)\nid\nE", "cat <<E\n\na\\\n b$x\nE", "cat <<'E'\nE\\\n\nE\nls", "ls ${x//'\"'/}", "ls \"${x:-'a'}\"", "time -p ls", "cat <<E\n$x\nE", "ls; cat <<E\na `ls`\nE",
 }
 
 func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {

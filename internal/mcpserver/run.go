@@ -142,11 +142,8 @@ func awaitAnswer(ctx context.Context, req *mcp.CallToolRequest, who *identity.Re
 	}
 	live := startProgress(ctx, req)
 	defer live.stop()
-	output := live.output()
 	return tasks.Await(ctx, who, call, func(ctx context.Context) (*v1alpha1.ToolCall, error) {
-		w := follow.Watcher{UID: call.UID, Output: output, NoRemainder: true}
-		output = nil // It would come again if the wait began again.
-		return who.Calls.Wait(ctx, keyOf(call), w)
+		return who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
 	})
 }
 

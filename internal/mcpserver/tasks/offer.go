@@ -54,22 +54,34 @@ func (o *offer) idOf(call *v1alpha1.ToolCall) id {
 }
 
 // Await waits for the end of a call. If that takes long and the client knows tasks, it gets one, and the error is ErrTask. If
-// the call can't get a task, the client waits on, and the wait begins again.
+// the call can't get a task, the wait goes on.
 func Await(ctx context.Context, who *identity.Requester, call *v1alpha1.ToolCall, wait func(context.Context) (*v1alpha1.ToolCall, error)) (*v1alpha1.ToolCall, error) {
 	o, ok := ctx.Value(offerKey{}).(*offer)
 	if !ok {
 		return wait(ctx)
 	}
-	short, cancel := context.WithTimeout(ctx, o.after)
+	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done, err := wait(short)
-	if err == nil || short.Err() == nil || ctx.Err() != nil {
-		return done, err
+	var done *v1alpha1.ToolCall
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		done, failed = wait(waiting)
+	}()
+	select {
+	case <-ended:
+		return done, failed
+	case <-time.After(o.after):
 	}
+	var err error
 	if o.task, err = create(ctx, who, o.idOf(call)); err == nil {
+		cancel()
+		<-ended
 		return nil, ErrTask
 	}
-	return wait(ctx)
+	<-ended
+	return done, failed
 }
 
 // create makes the task of an id. The call of an earlier request doesn't have the id yet.

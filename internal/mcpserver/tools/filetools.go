@@ -191,13 +191,15 @@ func listFilesSpec(a *arguments) *CallRequest {
 	file := &v1alpha1.FileAction{
 		Operation: v1alpha1.FileList, Path: a.searchPath("directory"),
 		Pattern:          a.text("pattern", "find paths that match, such as **/*.go"),
-		Recursive:        a.isSet("recursive", "with a pattern without /: match names at any depth"),
+		Recursive:        a.isSet("recursive", "list all that is below; with a pattern without /, match names at any depth"),
 		RespectGitIgnore: a.isSet("respect_gitignore", gitIgnored), MaxResults: a.results(),
 	}
 	if file.Pattern != "" {
 		file.Operation = v1alpha1.FileGlob
 		if file.Recursive && !strings.Contains(file.Pattern, "/") {
 			file.Pattern = "**/" + file.Pattern
+		} else if file.Recursive && !strings.Contains(file.Pattern, "**") {
+			a.fail("recursive", "is not used together with a pattern that has a / and no **: write **/ where directories may be in between")
 		}
 	}
 	return a.fileCall(file)

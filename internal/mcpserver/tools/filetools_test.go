@@ -38,7 +38,7 @@ func TestFileArguments(t *testing.T) {
 		"where it starts":   {listFilesSpec, `{}`, v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "."}},
 		"a tree":            {listFilesSpec, `{"path":"/a","recursive":true,"max_results":7}`, v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "/a", Recursive: true, MaxResults: new(int32(7))}},
 		"names below":       {listFilesSpec, `{"pattern":"*.go","recursive":true}`, v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "**/*.go", Recursive: true}},
-		"names, of a path":  {listFilesSpec, `{"pattern":"a/*.go","recursive":true}`, v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "a/*.go", Recursive: true}},
+		"names, of a path":  {listFilesSpec, `{"pattern":"a/**/*.go","recursive":true}`, v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "a/**/*.go", Recursive: true}},
 		"names":             {listFilesSpec, `{"pattern":"**/*.go","recursive":false}`, v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "**/*.go"}},
 		"lines with a text": {searchFilesSpec, `{"pattern":"a.b","literal":true,"glob":"*.md"}`, v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a.b", Literal: true, Glob: "*.md"}},
 	} {
@@ -92,6 +92,7 @@ func TestInvalidFileArguments(t *testing.T) {
 		"an edit of nothing":         {editFileSpec, `{"path":"a","edits":[{"old_string":"x"},{"new_string":"y"}]}`, "edits[1]: old_string: is required"},
 		"an edit that isn't one":     {editFileSpec, `{"path":"a","edits":["x"]}`, "edits[0]: arguments: must be a JSON object"},
 		"too many lines around":      {searchFilesSpec, `{"pattern":"x","context_lines":21}`, "context_lines: must be"},
+		"recursive names":            {listFilesSpec, `{"pattern":"a/*.go","recursive":true}`, "recursive: is not used together with a pattern"},
 		"too many results":           {searchFilesSpec, `{"pattern":"x","max_results":1001}`, "max_results: must be a whole number, at least 1 and at most 1000"},
 		"nothing to search for":      {searchFilesSpec, `{"path":"a"}`, "pattern: is required"},
 		"a session and environment":  {readFileSpec, `{"path":"a","session":"s","environment":"e"}`, "environment: is not used together with session"},

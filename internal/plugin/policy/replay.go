@@ -133,15 +133,15 @@ func (o *replayOptions) run(ctx context.Context, c *cli.Cluster) error {
 	return result.write(c, o.namespaces)
 }
 
-// replay judges the calls page by page: no more than a page is in memory. It begins again when the API server doesn't have the list any
-// more, after some minutes.
+// replay judges the calls page by page: no more than a page is in memory. When the API server doesn't have the list any more, after some
+// minutes, it goes on with those behind as they are by then.
 func replay(ctx context.Context, c *cli.Cluster, j *judge, namespace string, oldest time.Time) (*replayed, error) {
 	result := &replayed{Changes: []change{}}
 	for next := ""; ; {
 		page := &v1alpha1.ToolCallList{}
 		err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
-		if apierrors.IsResourceExpired(err) && next != "" {
-			result, next = &replayed{Changes: []change{}}, ""
+		if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+			next = status.Status().Continue
 			continue
 		}
 		if err != nil {

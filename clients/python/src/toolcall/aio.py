@@ -351,7 +351,7 @@ def _on_loop(options: RunOptions) -> None:
                     return heard.result()
                 except CancelledError:
                     interrupts.check()
-                    raise
+                    return None  # The loop ends.
 
         return hear
 

@@ -202,9 +202,9 @@ function absent<T>(error: unknown, instead: T): T {
   throw error;
 }
 
-// An id that can't be a session's name is that of none.
+// An id that can't be a session's name is that of none. Only what nothing was sent for has no cause.
 function absentId<T>(error: unknown, instead: T): T {
-  return error instanceof InvalidArgument ? instead : absent(error, instead);
+  return error instanceof InvalidArgument && error.cause === undefined ? instead : absent(error, instead);
 }
 
 function invalid(message: string): InvalidArgument {
