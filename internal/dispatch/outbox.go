@@ -163,6 +163,7 @@ func (o *outbox) next() (frame queuedFrame, drained bool) {
 	switch {
 	case len(o.frames) > 0:
 		frame, before := o.frames[0], o.bytes
+		o.frames[0] = queuedFrame{} // The array would keep what was sent until the next message.
 		o.frames, o.bytes = o.frames[1:], before-len(frame.bytes)
 		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes
 	case o.pong:

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -123,6 +125,28 @@ func TestAMessageThatIsTooLargeIsRefusedAndNothingElseHappens(t *testing.T) {
 		}
 		o.flush()
 	})
+}
+
+// A call's input would stay in the operator's memory while the call runs.
+func TestWhatWasSentIsNotKept(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	o, far := postbox(t)
+	frame := make([]byte, size)
+	kept := weak.Make(&frame[0])
+	if err := o.queue(queuedFrame{bytes: frame}); err != nil {
+		t.Fatal(err)
+	}
+	frame = nil
+	if _, err := io.ReadFull(far, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	o.writer.Wait()
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("the frame is still there")
+	}
+	runtime.KeepAlive(o)
 }
 
 func TestManySendersAndTheEndDoNotRace(t *testing.T) {

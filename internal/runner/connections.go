@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
@@ -41,12 +42,13 @@ func ReadHosts() []resolver.HostsEntry {
 // decided about.
 type connections struct {
 	resolver *resolver.Resolver
-	// queries is where the resolver takes connections.
-	queries netip.AddrPort
+	// queries is where the resolver takes connections, from the first one on: most commands look names up by UDP alone, or none. It is
+	// invalid where there is no room to listen.
+	queries func() netip.AddrPort
 	udp     bool
 }
 
-// newConnections compiles rules and starts the resolver. They must be closed.
+// newConnections compiles rules and makes the resolver. They must be closed.
 func newConnections(n *Network) (*connections, error) {
 	fail := func(err error) (*connections, error) {
 		return nil, failed(result.IsolationUnavailable, fmt.Sprintf(
@@ -62,16 +64,18 @@ func newConnections(n *Network) (*connections, error) {
 	if err != nil {
 		return fail(err)
 	}
+	return &connections{resolver: r, queries: sync.OnceValue(func() netip.AddrPort { return listenFor(r) }), udp: n.Rules.UDP}, nil
+}
+
+// listenFor has a resolver take connections, until it is closed.
+func listenFor(r *resolver.Resolver) netip.AddrPort {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(context.Background(), "tcp4", netip.AddrPortFrom(network.Resolvers, 0).String())
 	if err != nil {
-		r.Close()
-		return fail(err)
+		return netip.AddrPort{}
 	}
-	c := &connections{resolver: r, udp: n.Rules.UDP}
-	c.queries = listener.Addr().(*net.TCPAddr).AddrPort()
 	go r.Serve(listener)
-	return c, nil
+	return listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
 func (c *connections) close() {

@@ -241,7 +241,7 @@ func TestNobodyConnectsToAResolverItself(t *testing.T) {
 	o := online(t, listing(t, nil, "open.test"), fmt.Sprintf(`
 s = socket.create_connection(("127.0.0.1", 53), 20)
 print(s.getpeername()[1] != 53, reach(*s.getpeername()), reach("%s", %d), reach("::ffff:%[1]s", %[2]d))
-`, other.queries.Addr(), other.queries.Port()))
+`, other.queries().Addr(), other.queries().Port()))
 	completed("True EACCES EACCES EACCES\n", "").check(t, o)
 }
 

@@ -30,6 +30,8 @@ type Executor struct {
 	Run func(ctx context.Context, cmd runner.Command) result.Outcome
 	// Hosts are the entries of /etc/hosts from before the first call.
 	Hosts []resolver.HostsEntry
+	// Pod is the pod's network from before the first call.
+	Pod PodNetwork
 	// Mounts are directories at which git works although another user owns them.
 	Mounts []string
 	// Rules hold for calls that have none of their own; nil for none. A session without any isn't given secrets of single tools.

@@ -41,10 +41,10 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	around := &n.Rules.Surroundings
 	around.Node = addAddresses(around.Node, runner.Variable(e.Environ, wire.EnvHostIPs))
 	if len(around.Node) > 0 { // Without them a call must not start, and gateways are no replacement.
-		around.Node = append(around.Node, gateways()...)
+		around.Node = append(around.Node, e.Pod.Gateways...)
 	}
 	around.APIServerService = addAddresses(around.APIServerService, runner.Variable(e.Environ, kubernetesHost))
-	around.Pod = podAddresses()
+	around.Pod = e.Pod.Addresses
 	if !slices.ContainsFunc(around.Pod, func(own netip.Addr) bool {
 		return slices.ContainsFunc(around.Pods, func(known netip.Prefix) bool { return known.Contains(own) })
 	}) {
@@ -53,6 +53,15 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	}
 	return n
 }
+
+// PodNetwork is what the pod's interfaces and routes say.
+type PodNetwork struct {
+	// Addresses are the pod's own, Gateways those by which its traffic leaves it.
+	Addresses, Gateways []netip.Addr
+}
+
+// ReadPodNetwork asks the kernel. A pod keeps its network, and a command with the right to change it must not choose what it is denied.
+func ReadPodNetwork() PodNetwork { return PodNetwork{Addresses: podAddresses(), Gateways: gateways()} }
 
 // podAddresses are those of the pod's own interfaces, as many as rules may hold. Without them a call can't reach its own servers
 // by the pod's address.

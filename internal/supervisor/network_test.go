@@ -25,11 +25,13 @@ func restricted(e *supervisor.Executor, script string) *wire.Assignment {
 func TestTheRunnerAddsTheNodesAddresses(t *testing.T) {
 	e := executor(t)
 	e.Environ = append(e.Environ, wire.EnvHostIPs+"=192.0.2.5,2001:db8::5", "KUBERNETES_SERVICE_HOST=192.0.2.1")
-	const try = `for to in 192.0.2.5/80 2001:db8::5/80 192.0.2.1/443 192.0.2.9/443; do (exec 3<>/dev/tcp/$to) 2>/dev/null && echo reached; done; exit 3`
+	e.Pod.Gateways = []netip.Addr{netip.MustParseAddr("192.0.2.6")}
+	const try = `for to in 192.0.2.5/80 2001:db8::5/80 192.0.2.6/80 192.0.2.1/443 192.0.2.9/443; do
+		(exec 3<>/dev/tcp/$to) 2>/dev/null && echo reached; done; exit 3`
 	a := restricted(e, try)
-	a.Argv[0] = "bash"
+	a.Argv[0], a.Network.Rules.Mode = "bash", network.Open
 	r := execute(t, e, a)
-	if r.Outcome.Reason != result.NonZeroExit || len(r.Outcome.Stdout.Head) > 0 || len(r.Outcome.Denied) != 4 {
+	if r.Outcome.Reason != result.NonZeroExit || len(r.Outcome.Stdout.Head) > 0 || len(r.Outcome.Denied) != 5 {
 		t.Fatalf("%s: %s, stdout %q, denied %+v", r.Outcome.Reason, r.Outcome.Message, r.Outcome.Stdout.Head, r.Outcome.Denied)
 	}
 	if !strings.Contains(r.Outcome.Message, "192.0.2.9") {

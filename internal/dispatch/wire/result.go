@@ -23,8 +23,7 @@ type Environment struct {
 	WorkingDir string                              `json:"workingDir,omitempty"`
 	Vars       result.List[envresolve.ResolvedVar] `json:"vars,omitempty"`
 	Stripped   result.List[string]                 `json:"stripped,omitempty"`
-	// OmittedVars and OmittedStripped count the names that are left out: those after the first MaxNames, and those
-	// longer than MaxNameBytes.
+	// OmittedVars and OmittedStripped count the names that are left out: those after the first MaxNames, and those that aren't valid.
 	OmittedVars     int `json:"omittedVars,omitempty"`
 	OmittedStripped int `json:"omittedStripped,omitempty"`
 }

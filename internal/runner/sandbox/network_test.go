@@ -43,12 +43,18 @@ print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
 func TestAConnectionToANameserverGoesToTheResolver(t *testing.T) {
 	s := serve(t, "127.0.0.1:0")
 	nameserver := netip.MustParseAddrPort("127.0.0.1:53")
-	out, o := python(t, &sockets.Network{Connections: allow1(), Nameservers: []netip.AddrPort{nameserver}, Resolver: s.address()}, `
+	n := &sockets.Network{Connections: allow1(), Nameservers: []netip.AddrPort{nameserver}, Resolver: s.address}
+	out, o := python(t, n, `
 for f, a in ((2, "127.0.0.1"), (10, "::ffff:127.0.0.1")):
     s = socket.socket(f); s.connect((a, 53)); print(s.recv(10))
 `)
 	if out != "b'hello\\n'\nb'hello\\n'\n" || len(o.Denied) > 0 || s.accepted.Load() != 2 {
 		t.Errorf("got %s", out)
+	}
+	n.Resolver = func() netip.AddrPort { return netip.AddrPort{} }
+	out, _ = python(t, n, `for f, a in ((2, "127.0.0.1"), (10, "::ffff:127.0.0.1")): print(code(socket.socket(f).connect, (a, 53)))`)
+	if out != "ECONNREFUSED\nECONNREFUSED\n" {
+		t.Errorf("a resolver that isn't there: %s", out)
 	}
 }
 

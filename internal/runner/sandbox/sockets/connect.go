@@ -61,8 +61,12 @@ func (g *Gate) decide(a *address, isUDP bool) unix.Errno {
 		return g.judge(a.to, network.UDP)
 	case isUDP:
 		return g.judge(a.to, network.RouteLookup)
-	case g.Resolver.IsValid() && slices.Contains(g.Nameservers, a.to):
-		return a.redirect(g.Resolver)
+	case g.Resolver != nil && slices.Contains(g.Nameservers, a.to):
+		resolver := g.Resolver()
+		if !resolver.IsValid() {
+			return unix.ECONNREFUSED
+		}
+		return a.redirect(resolver)
 	default:
 		return g.judge(a.to, network.TCP)
 	}

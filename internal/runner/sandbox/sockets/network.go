@@ -32,8 +32,8 @@ type Network struct {
 	// Nameservers are addresses of this pod at which commands expect a nameserver by UDP. Nobody else may answer there
 	// by UDP. Without Datagrams there are none.
 	Nameservers []netip.AddrPort
-	// Resolver is where a TCP connection to one of them goes instead.
-	Resolver  netip.AddrPort
+	// Resolver says where a TCP connection to one of them goes instead; an invalid address refuses it. Several threads call it at once.
+	Resolver  func() netip.AddrPort
 	Datagrams Datagrams
 	// UDP opens UDP. Connections are still asked about the addresses that can be seen, but nothing holds the others.
 	UDP bool
