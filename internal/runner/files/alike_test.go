@@ -79,6 +79,12 @@ func TestASearchOfNothingSaysSo(t *testing.T) {
 			t.Errorf("a Grep of %q says %q", tc.glob, result.Note)
 		}
 	}
+	w.link("one.txt", "two.md")
+	for glob, says := range map[string]string{"*.md": "", "*.rb": "No file was searched"} {
+		if _, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "nothing", Glob: glob}); (says == "") != (result.Note == "") {
+			t.Errorf("a Grep of %q says %q", glob, result.Note)
+		}
+	}
 	for pattern, says := range map[string]string{
 		"lib64/*": "/lib64\" is a symbolic link", "lib64/*/x": "/lib64\" is a symbolic link", "lib65/*": "", "*.rb": "",
 	} {

@@ -171,8 +171,8 @@ func whyNotFound(content []byte, old string, hides bool) string {
 		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
 	}
 	if line := blanksLine(content, old); line > 0 {
-		return fmt.Sprintf("line %d has it with other white space: look there for tabs, no-break spaces and blanks at the end, as with "+
-			"cat -A, and write oldString with them", line)
+		return fmt.Sprintf("from line %d on, the file has it with other white space: look for tabs, no-break spaces, blanks at the end and "+
+			"carriage returns, as with cat -A, and write oldString with them", line)
 	}
 	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
 		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
@@ -197,11 +197,18 @@ func blanksLine(content []byte, old string) int {
 
 // withoutBlanks has one space for each run of white space in a line, and none at the line's ends.
 func withoutBlanks(text []byte) []byte {
-	lines := bytes.Split(text, []byte("\n"))
-	for i, line := range lines {
-		lines[i] = bytes.Join(bytes.Fields(line), []byte(" "))
+	out := make([]byte, 0, len(text))
+	for line := range bytes.Lines(text) {
+		between := ""
+		for word := range bytes.FieldsSeq(line) {
+			out = append(append(out, between...), word...)
+			between = " "
+		}
+		if bytes.HasSuffix(line, []byte("\n")) {
+			out = append(out, '\n')
+		}
 	}
-	return bytes.Join(lines, []byte("\n"))
+	return out
 }
 
 // invalidLine returns the number of a line that isn't UTF-8 and looks like a line of a text, but for characters that aren't ASCII; 0 if

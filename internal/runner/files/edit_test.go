@@ -73,9 +73,9 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"decomposed accents", "cafe\u0301 one\n", "caf\u00e9 one", "accents that are encoded otherwise"},
 		{"composed accents", "caf\u00e9 one\n", "cafe\u0301 one", "accents that are encoded otherwise"},
 		{"both kinds of line ends", "a\r\nb\nc\n", "a\nb", "some lines of the file end with"},
-		{"spaces for a tab", "def f():\n\treturn 1\n", "def f():\n    return 1", "line 1 has it with other white space"},
-		{"a space for a no-break space", "one\ntwo\u00a0three\n", "two three", "line 2 has it with other white space"},
-		{"a blank at the end", "one\ntwo\n", "two \n", "line 2 has it with other white space"},
+		{"spaces for a tab", "def f():\n\treturn 1\n", "def f():\n    return 1", "from line 1 on, the file has it with other white space"},
+		{"a space for a no-break space", "one\ntwo\u00a0three\n", "two three", "from line 2 on, the file has it with other white space"},
+		{"a blank at the end", "one\ntwo\n", "two \n", "from line 2 on, the file has it with other white space"},
 		{"nothing but white space", "one\ntwo\n", "\t \n", "compare it with what Read returns"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {

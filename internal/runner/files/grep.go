@@ -73,10 +73,13 @@ func (c *call) grepTree(p *place, wanted *patterns.Pattern, glob *patterns.Glob)
 	for range cap(idle) {
 		idle <- c.newSearcher(wanted)
 	}
-	w, files := c.searching(p), 0
+	w, files, links := c.searching(p), 0, 0
 	queue, walked := make(chan chan hits, 4*cap(idle)), make(chan error, 1)
 	go func() {
 		walked <- w.walkGlob(p, glob, func(relative string, dir *directory, e dirent) error {
+			if e.kind == unix.DT_LNK {
+				links++
+			}
 			if e.kind != unix.DT_REG {
 				return nil
 			}
@@ -117,8 +120,11 @@ func (c *call) grepTree(p *place, wanted *patterns.Pattern, glob *patterns.Glob)
 	addSkipped(&w.skipped, skipped)
 	result, err := w.finish(p, out, err)
 	if err == nil && files == 0 && glob != nil {
-		result.Note = cmp.Or(c.noteBrackets(p, c.req.Glob), noteLink(c, p, c.req.Glob), "No file was searched, because the glob matches none: "+
-			"without a slash it is compared with names, and otherwise with paths below path; {a,b} names alternatives.")
+		result.Note = cmp.Or(c.noteBrackets(p, c.req.Glob), noteLink(c, p, c.req.Glob))
+		if isWhole := !w.truncated && w.skipped == (Skipped{}) && !c.req.RespectGitIgnore; result.Note == "" && isWhole && links == 0 {
+			result.Note = "No file was searched, because the glob matches none: without a slash it is compared with names, and otherwise with " +
+				"paths below path; {a,b} names alternatives."
+		}
 	}
 	return result, err
 }
