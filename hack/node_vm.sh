@@ -16,7 +16,7 @@ readonly slow=${SLOW:-8}
 readonly e2e_tests=${TESTS:-'^Test(OutOfMemory|TimeLimit|CancelWhileRunning|Signals|ExitCodes|StreamsAreSeparate|StandardInput|WorkingDirectory|EnvironmentPrecedence|SecretsReachCallsOfTheirToolsAlone|ACallReachesWhatItsPolicyLists|FilesThatACallCollectsAreKept|AProcessFindsWhatPeopleExpect|OperatorKnowsItsMemoryLimit|FilesCarryOverInASession|WaitingPodsTakeAnyCall)$'}
 memory=6G
 export SECONDS_EACH=${SECONDS_EACH:-7200}
-shown='^( *(---|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)|(ok|FAILED|\[|[a-z]).*)'
+shown='^( *([-+]|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)|(ok|FAILED|\[|[a-z]).*)'
 needs qemu-system-x86_64 busybox cpio depmod mkfs.ext4
 
 # Modules of a kernel that a node uses: networks of pods, iptables, snapshots, volumes.
