@@ -73,6 +73,28 @@ func TestFullFilesAreRotatedAndReadBack(t *testing.T) {
 	}
 }
 
+// Two operators can write to one volume for a moment.
+func TestAFileThatAnotherOperatorHasRenamedIsLeft(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	first := &File{Path: path, MaxBytes: 1000, MaxFiles: 2}
+	next := &File{Path: path, MaxBytes: 1000, MaxFiles: 2}
+	defer first.Close()
+	defer next.Close()
+	n := 0
+	for ; contentOf(t, first.name(1)) == ""; n++ {
+		to := next
+		if n == 0 {
+			to = first
+		}
+		write(t, to, record(n))
+	}
+	write(t, first, record(n))
+	if ids, err := next.IDs(); err != nil || len(ids) != n+1 {
+		t.Errorf("%d of %d records are there: %v", len(ids), n+1, err)
+	}
+}
+
 // An operator that is killed while it writes, or whose volume is full, leaves a part of a line. What others write stays.
 func TestALineWithoutAnEndIsNoRecord(t *testing.T) {
 	t.Parallel()
