@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -200,15 +201,23 @@ func TestAnEnvironmentWhoseLastPodDidNotStartIsNotReady(t *testing.T) {
 			expect(metav1.ConditionFalse, tc.reason, tc.message)
 			w.ReadySession("works")
 			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
-			failing := w.Session("fails")
-			w.Settle(failing)
-			job, _ := w.SessionJob(failing)
-			w.PodStatus(w.Pod(job), func(s *corev1.PodStatus) {
-				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: tc.waits, Message: tc.message},
-				}}}
-			})
-			w.Settle(failing)
+			failSession := func(name, waits, message string) {
+				session := w.Session(name)
+				w.Settle(session)
+				job, _ := w.SessionJob(session)
+				w.PodStatus(w.Pod(job), func(s *corev1.PodStatus) {
+					s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: waits, Message: message},
+					}}}
+				})
+				w.Elapse(3 * time.Minute)
+				w.Settle(session)
+				w.Expect(session, v1alpha1.SessionEnded, v1alpha1.ReasonStartFailed)
+			}
+			// A problem that may pass doesn't make the environment unready.
+			failSession("late", "ErrImagePull", "toomanyrequests: you have reached your pull rate limit")
+			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+			failSession("fails", tc.waits, tc.message)
 			expect(metav1.ConditionFalse, tc.reason, tc.message)
 			now := w.Judge(env)
 			now.Spec.Image = "example.com/tools:2"

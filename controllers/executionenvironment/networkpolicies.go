@@ -47,7 +47,7 @@ func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string
 	var failed error
 	for _, want := range networkPolicies(namespace, r.OperatorNamespace, r.OperatorPort) {
 		want.OwnerReferences = owners
-		// Of several errors one that may pass counts: it is tried again soon.
+		// An error that may pass is returned rather than a refusal, so that the next try comes soon.
 		if err := r.ensureNetworkPolicy(ctx, want); err != nil && (failed == nil || refusedPolicies(failed) != "") {
 			failed = err
 		}

@@ -351,7 +351,7 @@ def _on_loop(options: RunOptions) -> None:
                     return heard.result()
                 except CancelledError:
                     interrupts.check()
-                    return None  # The loop ends.
+                    return None  # The event loop ends, and with it the callback.
 
         return hear
 

@@ -220,7 +220,7 @@ class BackgroundCall:
                     callback(piece)
                 except Exception as error:  # The caller's own; `wait` raises it.
                     self._failure = error
-                    with suppress(ToolcallError):  # What it can't do says less than what the callback raised.
+                    with suppress(ToolcallError):  # The callback's own error says more.
                         self.cancel()
 
         return Live(self._log(stream), take)
