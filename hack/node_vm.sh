@@ -80,7 +80,7 @@ run() {
   kubectl -n toolcall-system wait --for=condition=Available --timeout=$((60 * slow))s deployment/toolcall-operator || return 1
   say "running the tests"
   cd test/e2e || return 1
-  TOOLCALL_E2E=1 /mnt/bin/e2e.test -test.v -test.parallel 3 -test.timeout 3h -test.run '$e2e_tests'
+  TOOLCALL_E2E=1 /mnt/bin/e2e.test -test.v -test.parallel 1 -test.timeout 3h -test.run '$e2e_tests'
 }
 if run; then say "all is well"; echo $passed; else say "failed"; tail -n 40 /mnt/cluster/logs/*.log; fi
 sync; /bin/busybox poweroff -f

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,9 +35,15 @@ const (
 	toolImage         = "toolcall.dev/tools:dev"
 	// labelRun marks what one run of the tests made in the cluster.
 	labelRun = "toolcall.dev/e2e-run"
-	// patience bounds every wait that a test doesn't bound itself.
-	patience = 4 * time.Minute
 )
+
+// patience bounds every wait that a test doesn't bound itself: longer on a node that starts slowly, as in a machine that translates.
+var patience = 4 * time.Minute * slowness()
+
+func slowness() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv("TOOLCALL_CLUSTER_SLOW"))
+	return time.Duration(max(n, 1))
+}
 
 // suite is the connection to the cluster that all tests share.
 type suite struct {
