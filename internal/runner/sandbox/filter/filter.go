@@ -82,6 +82,10 @@ func program(arch uint32, o Options) []unix.SockFilter {
 	if o.Has(NoTruncate) {
 		f = append(f, truncateFilter()...)
 	}
+	if o.Has(DenyNetwork | Network) {
+		// The kernel would look up a name for whoever asks for a key, from the node.
+		f = append(f, denyEach(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL)...)
+	}
 	switch {
 	case o.Has(DenyNetwork):
 		f = append(f, offlineFilter()...)

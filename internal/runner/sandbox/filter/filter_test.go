@@ -66,6 +66,9 @@ var (
 		"an IP pair":   {unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_INET}, refused(unix.EACCES)},
 		"netlink":      {unix.SYS_SOCKET, [3]uint32{unix.AF_NETLINK}, refused(unix.EACCES)},
 		"family 0":     {unix.SYS_SOCKET, [3]uint32{0}, refused(unix.EACCES)},
+		"a key":        {unix.SYS_REQUEST_KEY, [3]uint32{}, refused(unix.EPERM)},
+		"a new key":    {unix.SYS_ADD_KEY, [3]uint32{}, refused(unix.EPERM)},
+		"keys":         {unix.SYS_KEYCTL, [3]uint32{}, refused(unix.EPERM)},
 	}
 	online = calls{"an IP socket": {unix.SYS_SOCKET, [3]uint32{unix.AF_INET}, unix.SECCOMP_RET_ALLOW}}
 	gated  = calls{
