@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Reason says in one word why a connection or a lookup is refused. It is a label of metrics.
+// Reason says in one word why a connection or a lookup is refused.
 type Reason string
 
 // The reasons of refusals.
