@@ -261,7 +261,7 @@ func parseResolvConf(text string) (c resolvConf) {
 		switch fields[0] {
 		case "nameserver":
 			// What is loopback for the operator's pod is another one's for the call's.
-			if addr, err := netip.ParseAddr(fields[1]); err == nil && !addr.IsLoopback() && !addr.IsUnspecified() {
+			if addr, err := netip.ParseAddr(fields[1]); err == nil && !addr.Unmap().IsLoopback() && !addr.Unmap().IsUnspecified() {
 				c.nameservers = append(c.nameservers, netip.AddrPortFrom(addr, dnsPort))
 			}
 		case "search":

@@ -3,7 +3,6 @@ package sockets
 import (
 	"net/netip"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -88,8 +87,7 @@ func (g *Gate) query(c *kernel.Notification, inode uint64, nameserver netip.Addr
 	}
 	local, accepted := g.beginQuery(inode, nameserver)
 	if accepted {
-		var once sync.Once
-		g.Datagrams.Datagram(data, func(answer []byte) { once.Do(func() { g.endQuery(nameserver, local, answer) }) })
+		g.Datagrams.Datagram(data, func(answer []byte) { g.endQuery(nameserver, local, answer) })
 	}
 	g.listener.Finish(c.ID, int64(size), 0)
 	return 0
