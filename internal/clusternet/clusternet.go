@@ -28,8 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-
-	"toolcall.dev/operator/internal/network"
 )
 
 // Facts are what was found.
@@ -48,8 +46,8 @@ type Facts struct {
 const (
 	refreshEvery = time.Minute
 	findTimeout  = 30 * time.Second
-	// maxNetworks bounds each list: it is as much as a call's rules may hold.
-	maxNetworks = network.MaxNetworks
+	// maxNetworks bounds each list, which every call's rules have.
+	maxNetworks = 256
 	// maxSearch bounds the search list besides the cluster's three domains: a pod may have 32.
 	maxSearch = 16
 	nodesPage = 250
