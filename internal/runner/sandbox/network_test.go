@@ -62,7 +62,8 @@ for f, a in ((2, "127.0.0.1"), (10, "::ffff:127.0.0.1")):
 func TestARefusalSaysWhy(t *testing.T) {
 	answers := map[uint16]network.Verdict{
 		1: {Host: "packages.example.com", Rule: `add it to network.allowed of policy "agents"`},
-		3: {Rule: "no."},
+		2: {Host: "10.1.2.3", Rule: "no"},
+		3: {Host: "10.1.2.3", Rule: "no"},
 	}
 	out, o := python(t, &sockets.Network{Connections: decide(func(to netip.AddrPort, _ network.Protocol) network.Verdict { return answers[to.Port()] })}, `
 for p in (2, 3, 1): print(code(socket.socket().connect, ("10.1.2.3", p)))

@@ -50,26 +50,18 @@ func (g *Gate) answersAt(port uint16) bool {
 	return g.Datagrams != nil && slices.ContainsFunc(g.Nameservers, func(ns netip.AddrPort) bool { return ns.Port() == port })
 }
 
-// udpRule is why a datagram is refused that the rules would let pass, where UDP isn't opened.
-const udpRule = "UDP is refused: set udp of the policy's network to open it"
-
 // send judges a datagram that isn't for a nameserver.
 func (g *Gate) send(c *kernel.Notification, a *address) unix.Errno {
-	var errno unix.Errno
 	if a.family != unix.AF_UNSPEC {
-		errno = g.judge(a.to, network.UDP)
-	}
-	switch {
-	case errno != 0:
-	case g.UDP:
-		g.listener.Proceed(c.ID)
-	default:
-		if a.to.IsValid() {
-			g.denied.add(a.to, network.UDP, network.Verdict{Rule: udpRule})
+		if errno := g.judge(a.to, network.UDP); errno != 0 {
+			return errno
 		}
-		errno = unix.EACCES
 	}
-	return errno
+	if !g.UDP {
+		return unix.EACCES // whatever the rules say of it
+	}
+	g.listener.Proceed(c.ID)
+	return 0
 }
 
 // query hands a datagram to the resolver. It is sent as far as the command can tell.

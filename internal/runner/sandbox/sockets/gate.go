@@ -81,7 +81,7 @@ func (g *Gate) judge(to netip.AddrPort, p network.Protocol) unix.Errno {
 	if v.Allowed {
 		return 0
 	}
-	g.denied.add(to, p, v)
+	g.denied.add(to.Port(), p, v)
 	if p == network.RouteLookup {
 		return unix.ENETUNREACH
 	}
