@@ -234,8 +234,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 
 func appendNetworks(list []netip.Prefix, texts []string) []netip.Prefix {
 	for _, text := range texts {
-		prefix, err := netip.ParsePrefix(text)
-		if err == nil && !slices.Contains(list, prefix.Masked()) {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
 			list = append(list, prefix.Masked())
 		}
 	}

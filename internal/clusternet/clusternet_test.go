@@ -80,7 +80,7 @@ func TestNeighbouringNetworksAreOne(t *testing.T) {
 
 func TestNetworksAreListedOnce(t *testing.T) {
 	t.Parallel()
-	got := appendNetworks(nil, []string{"10.96.0.0/12", "10.96.0.1/12", "x", "fd00::/108"})
+	got := merged(appendNetworks(nil, []string{"10.96.0.0/12", "10.96.0.1/12", "x", "fd00::/108"}))
 	want := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00::/108")}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %v", got)
