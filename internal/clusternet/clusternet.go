@@ -28,8 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-
-	"toolcall.dev/operator/internal/network"
 )
 
 // Facts are what was found.
@@ -48,8 +46,8 @@ type Facts struct {
 const (
 	refreshEvery = time.Minute
 	findTimeout  = 30 * time.Second
-	// maxNetworks bounds each list: it is as much as a call's rules may hold.
-	maxNetworks = network.MaxNetworks
+	// maxNetworks bounds each list, which every call's rules have.
+	maxNetworks = 256
 	// maxSearch bounds the search list besides the cluster's three domains: a pod may have 32.
 	maxSearch = 16
 	nodesPage = 250
@@ -236,8 +234,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 
 func appendNetworks(list []netip.Prefix, texts []string) []netip.Prefix {
 	for _, text := range texts {
-		prefix, err := netip.ParsePrefix(text)
-		if err == nil && !slices.Contains(list, prefix.Masked()) {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
 			list = append(list, prefix.Masked())
 		}
 	}
@@ -261,7 +258,7 @@ func parseResolvConf(text string) (c resolvConf) {
 		switch fields[0] {
 		case "nameserver":
 			// What is loopback for the operator's pod is another one's for the call's.
-			if addr, err := netip.ParseAddr(fields[1]); err == nil && !addr.IsLoopback() && !addr.IsUnspecified() {
+			if addr, err := netip.ParseAddr(fields[1]); err == nil && !addr.Unmap().IsLoopback() && !addr.Unmap().IsUnspecified() {
 				c.nameservers = append(c.nameservers, netip.AddrPortFrom(addr, dnsPort))
 			}
 		case "search":

@@ -21,7 +21,7 @@ func TestTheNameserversAndTheDomainComeFromResolvConf(t *testing.T) {
 		"in a namespace named svc":           {"search svc.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\n", "cluster.local", []string{"10.96.0.10:53"}},
 		"a node's, with a domain like it":    {"search svc.example.com example.com\nnameserver 192.0.2.53\n", "", []string{"192.0.2.53:53"}},
 		"with IPv6, and a domain of its own": {"nameserver fd00::a\nnameserver 10.0.0.10\nsearch a.svc.prod.example. svc.prod.example. prod.example.", "prod.example", []string{"[fd00::a]:53", "10.0.0.10:53"}},
-		"a node's, with a stub":              {"nameserver 127.0.0.53\nsearch example.com\n", "", nil},
+		"a node's, with a stub":              {"nameserver 127.0.0.53\nnameserver ::ffff:127.0.0.8\nnameserver ::1\nnameserver 0.0.0.0\nsearch example.com\n", "", nil},
 		"with nonsense":                      {"nameserver\nnameserver x\nsearch\n# nameserver 1.1.1.1\n", "", nil},
 		"empty":                              {"", "", nil},
 	} {
@@ -80,7 +80,7 @@ func TestNeighbouringNetworksAreOne(t *testing.T) {
 
 func TestNetworksAreListedOnce(t *testing.T) {
 	t.Parallel()
-	got := appendNetworks(nil, []string{"10.96.0.0/12", "10.96.0.1/12", "x", "fd00::/108"})
+	got := merged(appendNetworks(nil, []string{"10.96.0.0/12", "10.96.0.1/12", "x", "fd00::/108"}))
 	want := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00::/108")}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %v", got)

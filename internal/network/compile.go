@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Reason says in one word why a connection or a lookup is refused. It is a label of metrics.
+// Reason says in one word why a connection or a lookup is refused.
 type Reason string
 
 // The reasons of refusals.
@@ -133,10 +133,6 @@ func compile(r *Rules, p *problems) *Decider {
 }
 
 func (d *Decider) compileAllowed(list []Entry, p *problems) {
-	if len(list) > MaxAllowed {
-		p.add("allowed", "it has %d entries, and may have %d: name networks or wildcards instead of single hosts", len(list), MaxAllowed)
-		return
-	}
 	for i := range list {
 		field := fmt.Sprintf("allowed[%d]", i)
 		h, err := parseHost(list[i].Host)
@@ -162,10 +158,6 @@ func Warnings(r *Rules) (list []string) {
 }
 
 func compilePorts(list []int, field string, p *problems) []uint16 {
-	if len(list) > MaxPorts {
-		p.add(field, "it has %d ports, and may have %d", len(list), MaxPorts)
-		return nil
-	}
 	var ports []uint16
 	for i, port := range list {
 		if port < 1 || port > 65535 {
@@ -181,10 +173,6 @@ func compilePorts(list []int, field string, p *problems) []uint16 {
 }
 
 func (d *Decider) compileDenied(list []string, p *problems) {
-	if len(list) > MaxDenied {
-		p.add("deniedCIDRs", "it has %d entries, and may have %d", len(list), MaxDenied)
-		return
-	}
 	for i, text := range list {
 		prefix, err := parsePrefix(text)
 		if addr, isAddr := netip.ParseAddr(text); isAddr == nil {

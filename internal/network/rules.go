@@ -22,16 +22,8 @@ const (
 // DefaultPort is the port of an entry that lists none.
 const DefaultPort = 443
 
-// Bounds of Rules. More makes them invalid.
-const (
-	MaxAllowed      = 256
-	MaxPorts        = 32
-	MaxDenied       = 256
-	MaxHosts        = 256
-	MaxSurroundings = 64
-	// MaxNetworks bounds each list of the cluster's networks.
-	MaxNetworks = 256
-)
+// MaxHosts bounds a call's Hosts. More make Rules invalid. The API bounds what policies list.
+const MaxHosts = 256
 
 // Rules are what the processes of one call may connect to.
 type Rules struct {

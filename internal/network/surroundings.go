@@ -91,10 +91,6 @@ func (d *Decider) compileSurroundings(s *Surroundings, p *problems) {
 }
 
 func (d *Decider) addNetworks(list []netip.Prefix, field string, p *problems) {
-	if len(list) > MaxNetworks {
-		p.add(field, "it has %d networks, and may have %d", len(list), MaxNetworks)
-		return
-	}
 	for i, prefix := range list {
 		if !prefix.IsValid() || prefix.Masked() != prefix || prefix.Addr().Is4In6() {
 			p.add(fmt.Sprintf("%s[%d]", field, i), "%v isn't a network: write one such as 10.96.0.0/12", prefix)
@@ -111,10 +107,6 @@ func (d *Decider) denyAddresses(list []netip.Addr, field string, reason Reason, 
 }
 
 func compileAddresses(list []netip.Addr, field string, p *problems) (addrs []netip.Addr) {
-	if len(list) > MaxSurroundings {
-		p.add(field, "it has %d addresses, and may have %d", len(list), MaxSurroundings)
-		return nil
-	}
 	for i, addr := range list {
 		addr = addr.Unmap().WithZone("")
 		if !addr.IsValid() || addr.IsLoopback() || addr.IsUnspecified() {

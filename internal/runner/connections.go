@@ -21,8 +21,6 @@ type Network struct {
 	spec.Network
 	// Hosts are the entries of /etc/hosts from before the pod's first command.
 	Hosts []resolver.HostsEntry `json:"hosts,omitempty"`
-	// loopbackNameservers allows Nameservers on loopback addresses, where tests have theirs.
-	loopbackNameservers bool
 }
 
 // nameservers are where the pod's resolv.conf has commands look for one: the gate leads there to the call's resolver.
@@ -50,20 +48,12 @@ type connections struct {
 
 // newConnections compiles rules and makes the resolver. They must be closed.
 func newConnections(n *Network) (*connections, error) {
-	fail := func(err error) (*connections, error) {
+	decider, err := network.Compile(&n.Rules)
+	if err != nil {
 		return nil, failed(result.IsolationUnavailable, fmt.Sprintf(
 			"The command was not started, because its network can't be restricted: %s.", err))
 	}
-	decider, err := network.Compile(&n.Rules)
-	if err != nil {
-		return fail(err)
-	}
-	r, err := resolver.New(resolver.Config{
-		Rules: decider, Nameservers: n.Nameservers, LoopbackNameservers: n.loopbackNameservers, Search: n.Search, Hosts: n.Hosts,
-	})
-	if err != nil {
-		return fail(err)
-	}
+	r := resolver.New(resolver.Config{Rules: decider, Nameservers: n.Nameservers, Search: n.Search, Hosts: n.Hosts})
 	return &connections{resolver: r, queries: sync.OnceValue(func() netip.AddrPort { return listenFor(r) }), udp: n.Rules.UDP}, nil
 }
 
@@ -92,9 +82,6 @@ func (c *connections) network() *sockets.Network {
 	return &sockets.Network{Connections: c.resolver, Nameservers: nameservers, Resolver: c.queries, Datagrams: c.resolver, UDP: c.udp}
 }
 
-// What the gate takes for a query, the resolver reads.
-const _ = uint(resolver.MaxQuery - sockets.MaxQuery)
-
 // report adds the names that were refused to an outcome which has the refused addresses.
 func (c *connections) report(o *result.Outcome) {
 	if c == nil {
@@ -103,7 +90,7 @@ func (c *connections) report(o *result.Outcome) {
 	names, more := c.resolver.Denials()
 	for _, d := range names {
 		if len(o.Denied) == result.MaxDenials {
-			more++
+			o.MoreDenied++
 			continue
 		}
 		o.Denied = append(o.Denied, result.NetworkDenial{Host: d.Host, Count: d.Count})

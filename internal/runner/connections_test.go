@@ -133,7 +133,7 @@ func online(t *testing.T, n *Network, source string) result.Outcome {
 func listing(t *testing.T, addresses map[string][4]byte, hosts ...string) *Network {
 	t.Helper()
 	n := &Network{
-		Network: spec.Network{Rules: network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"127.0.0.2/32"}, Surroundings: surroundings()}, Nameservers: []netip.AddrPort{nameserver(t, addresses)}}, loopbackNameservers: true,
+		Network: spec.Network{Rules: network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"127.0.0.2/32"}, Surroundings: surroundings()}, Nameservers: []netip.AddrPort{nameserver(t, addresses)}},
 	}
 	for _, host := range hosts {
 		n.Rules.Allowed = append(n.Rules.Allowed, network.Entry{Host: host})
@@ -265,8 +265,6 @@ func TestRulesThatCanNotBeHeldKeepTheCommandFromStarting(t *testing.T) {
 	for name, change := range map[string]func(*Network){
 		"without the node's addresses": func(n *Network) { n.Rules.Surroundings.Node = nil },
 		"with a host that's none":      func(n *Network) { n.Rules.Allowed[0].Host = "*" },
-		"with a nameserver in the pod": func(n *Network) { n.loopbackNameservers = false },
-		"with a nameserver of no port": func(n *Network) { n.Nameservers[0] = netip.AddrPortFrom(n.Nameservers[0].Addr(), 0) },
 	} {
 		n := listing(t, nil, "open.test")
 		change(n)

@@ -23,6 +23,6 @@
 // its process a child subreaper, and all of its descendants belong to the command. The program must have no other children
 // while Execute runs, as they would be ended with the command. Only one Execute runs at a time; others wait.
 //
-// The package must import nothing but the standard library, golang.org/x/sys, and the packages result, kept and
-// redact: it is linked into the supervisor that runs in every pod. It works on Linux only.
+// The package must import nothing of Kubernetes: it is linked into the supervisor that runs in every pod, which stays small. It works
+// on Linux only.
 package runner

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 )
@@ -63,7 +62,7 @@ type PodNetwork struct {
 // ReadPodNetwork asks the kernel. A pod keeps its network, and a command with the right to change it must not choose what it is denied.
 func ReadPodNetwork() PodNetwork { return PodNetwork{Addresses: podAddresses(), Gateways: gateways()} }
 
-// podAddresses are those of the pod's own interfaces, as many as rules may hold. Without them a call can't reach its own servers
+// podAddresses are those of the pod's own interfaces. Without them a call can't reach its own servers
 // by the pod's address.
 func podAddresses() (list []netip.Addr) {
 	all, err := net.InterfaceAddrs()
@@ -72,7 +71,7 @@ func podAddresses() (list []netip.Addr) {
 	}
 	for _, a := range all {
 		prefix, err := netip.ParsePrefix(a.String())
-		if addr := prefix.Addr().Unmap(); err == nil && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && len(list) < network.MaxSurroundings {
+		if addr := prefix.Addr().Unmap(); err == nil && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
 			list = append(list, addr)
 		}
 	}

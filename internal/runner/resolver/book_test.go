@@ -187,13 +187,6 @@ not-an-address packages.example.com
 
 func TestHostsAreBounded(t *testing.T) {
 	t.Parallel()
-	long := ParseHosts(strings.NewReader(strings.Repeat("198.51.100.7 a.test\n", 100_000)))
-	if len(long) != maxHostsEntries {
-		t.Errorf("%d entries", len(long))
-	}
-	if wide := ParseHosts(strings.NewReader("198.51.100.7 " + strings.Repeat("a", 1<<20))); len(wide) > 1 {
-		t.Errorf("%d entries", len(wide))
-	}
 	var many []HostsEntry
 	for i := range 2 * maxHostsGrants {
 		many = append(many, HostsEntry{netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), []string{"a.test"}})
@@ -262,33 +255,7 @@ func TestRebindingDoesNotReachTheOldAddressForEver(t *testing.T) {
 	if canConnect(r, "198.51.100.7") {
 		t.Error("the old address is reached for ever")
 	}
-	if list, _ := r.Denials(); len(list) != 1 || list[0].Host != "packages.example.com" || list[0].Reason != network.ReasonMetadata {
+	if list, _ := r.Denials(); len(list) != 1 || list[0].Host != "packages.example.com" || !strings.Contains(list[0].Rule, "is a metadata address") {
 		t.Errorf("refused: %+v", list)
-	}
-}
-
-func TestConfigurationsThatAreWrong(t *testing.T) {
-	t.Parallel()
-	rules, err := network.Compile(openRules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := netip.MustParseAddrPort("192.0.2.1:53")
-	for want, c := range map[string]Config{
-		"the resolver has no rules: compile those of the call":                                                                     {},
-		"there are 9 nameservers, and may be 8":                                                                                    {Rules: rules, Nameservers: slices.Repeat([]netip.AddrPort{server}, 9)},
-		"nothing can be asked at the nameserver 0.0.0.0:53: give an address and a port, such as 10.96.0.10:53":                     {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:53")}},
-		"nothing can be asked at the nameserver 192.0.2.1:0: give an address and a port, such as 10.96.0.10:53":                    {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:0")}},
-		"nothing can be asked at the nameserver invalid AddrPort: give an address and a port, such as 10.96.0.10:53":               {Rules: rules, Nameservers: make([]netip.AddrPort, 1)},
-		"nothing can be asked at the nameserver [ff02::1]:53: give an address and a port, such as 10.96.0.10:53":                   {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("[ff02::1]:53")}},
-		"the nameserver 127.0.0.1:53 is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53":          {Rules: rules, Nameservers: []netip.AddrPort{server, netip.MustParseAddrPort("127.0.0.1:53")}},
-		"the nameserver [::ffff:127.0.0.8]:53 is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53": {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("[::ffff:127.0.0.8]:53")}},
-	} {
-		if r, err := New(c); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-			if err == nil {
-				r.Close()
-			}
-		}
 	}
 }

@@ -150,7 +150,7 @@ func listen(t *testing.T, r *Resolver) {
 			if err != nil {
 				return
 			}
-			r.Datagram(buffer[:n], func(msg []byte) { _, _ = datagrams.WriteToUDPAddrPort(msg, from) })
+			r.Datagram(bytes.Clone(buffer[:n]), func(msg []byte) { _, _ = datagrams.WriteToUDPAddrPort(msg, from) })
 		}
 	}()
 	t.Cleanup(func() {

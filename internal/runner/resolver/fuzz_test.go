@@ -61,10 +61,7 @@ func FuzzQueries(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		a := &asking{t: t}
-		r, err := New(Config{Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:53")}, Dial: a.dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := New(Config{Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:53")}, Dial: a.dial})
 		defer r.Close()
 		response := r.answer(t.Context(), msg)
 		for _, name := range a.names {
@@ -195,10 +192,7 @@ func FuzzStreams(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, piece int) {
-		r, err := New(Config{Rules: rules})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := New(Config{Rules: rules})
 		defer r.Close()
 		conn := client(r)
 		go func() {

@@ -7,12 +7,6 @@ import (
 	"strings"
 )
 
-// Bounds of /etc/hosts. What is beyond them is left out.
-const (
-	maxHostsBytes   = 256 << 10
-	maxHostsEntries = 1024
-)
-
 // HostsEntry is a line of /etc/hosts.
 type HostsEntry struct {
 	Addr  netip.Addr
@@ -22,8 +16,7 @@ type HostsEntry struct {
 // ParseHosts reads /etc/hosts. As the C library does, it passes over lines that it can't read.
 func ParseHosts(from io.Reader) []HostsEntry {
 	var list []HostsEntry
-	lines := bufio.NewScanner(io.LimitReader(from, maxHostsBytes))
-	for lines.Scan() && len(list) < maxHostsEntries {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(line)
 		if len(fields) < 2 {

@@ -2,7 +2,6 @@ package resolver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,20 +16,15 @@ const (
 	maxStreams = 64
 	// maxQueries are under way at once.
 	maxQueries = 64
-
-	maxNameservers = 8
-	maxSearch      = 32
 )
 
 // Config is what a resolver is made of.
 type Config struct {
 	// Rules are required. They say which names may be looked up.
 	Rules *network.Decider
-	// Nameservers are asked in this order. None is fine for a call that looks up nothing but Hosts.
+	// Nameservers are asked in this order. None is fine for a call that looks up nothing but Hosts. They must not be in the pod, where
+	// this resolver is, and commands can answer.
 	Nameservers []netip.AddrPort
-	// LoopbackNameservers allows nameservers on loopback addresses. In a pod the commands' own nameserver is there, which is
-	// this resolver, and what a command listens on.
-	LoopbackNameservers bool
 	// Search is the search list of the command's resolv.conf. It only says which refusals nobody meant.
 	Search []string
 	// Hosts are entries of /etc/hosts, as they were before the first command of the pod ran: a command that can write the
@@ -60,13 +54,7 @@ type Resolver struct {
 }
 
 // New makes a resolver. It must be closed.
-func New(c Config) (*Resolver, error) {
-	if c.Rules == nil {
-		return nil, errors.New("the resolver has no rules: compile those of the call")
-	}
-	if err := c.checkNameservers(); err != nil {
-		return nil, err
-	}
+func New(c Config) *Resolver {
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
@@ -77,34 +65,18 @@ func New(c Config) (*Resolver, error) {
 		rules:    c.Rules,
 		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
 		book:     &book{now: c.Now},
-		denials:  &denials{search: canonicalSearch(c.Search)},
+		denials:  &denials{rules: c.Rules, search: canonicalSearch(c.Search)},
 		streams:  make(chan struct{}, maxStreams),
 		queries:  make(chan struct{}, maxQueries),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.addHosts(c.Hosts)
-	return r, nil
-}
-
-func (c *Config) checkNameservers() error {
-	if len(c.Nameservers) > maxNameservers {
-		return fmt.Errorf("there are %d nameservers, and may be %d", len(c.Nameservers), maxNameservers)
-	}
-	for _, server := range c.Nameservers {
-		addr := server.Addr().Unmap()
-		switch {
-		case !server.IsValid() || server.Port() == 0 || addr.IsUnspecified() || addr.IsMulticast():
-			return fmt.Errorf("nothing can be asked at the nameserver %v: give an address and a port, such as 10.96.0.10:53", server)
-		case addr.IsLoopback() && !c.LoopbackNameservers:
-			return fmt.Errorf("the nameserver %v is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53", server)
-		}
-	}
-	return nil
+	return r
 }
 
 // canonicalSearch leaves out what is no name: nobody means anything by it.
 func canonicalSearch(list []string) (search []string) {
-	for _, domain := range list[:min(len(list), maxSearch)] {
+	for _, domain := range list {
 		if name, err := network.Name(domain); err == nil {
 			search = append(search, name)
 		}
@@ -145,7 +117,7 @@ func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.
 	return verdict
 }
 
-// Denials returns the names whose lookups were refused, and how many more names there were than it lists.
+// Denials returns the names whose lookups were refused, up to a bound, and how many lookups there were of more.
 func (r *Resolver) Denials() (list []Denial, more int64) { return r.denials.report() }
 
 // Failures returns the name that failed last to be looked up, nil if there is none, and how many other names failed. It

@@ -73,9 +73,9 @@ func (r *Resolver) acquire(slots chan struct{}) bool {
 
 // Datagram answers a query that came as a datagram. It doesn't wait. It calls reply exactly once, with nil where there is no
 // answer: for what isn't a query, when too many are under way, and once the resolver is closed. A query counts as under way
-// until reply returns. An answer is never given after Close returned.
+// until reply returns, and must not change until then. An answer is never given after Close returned.
 func (r *Resolver) Datagram(msg []byte, reply func([]byte)) {
-	if len(msg) > MaxQuery || !r.begin() {
+	if !r.begin() {
 		reply(nil)
 		return
 	}
@@ -86,7 +86,6 @@ func (r *Resolver) Datagram(msg []byte, reply func([]byte)) {
 		reply(nil)
 		return
 	}
-	msg = append([]byte(nil), msg...)
 	go func() {
 		defer r.tasks.Done()
 		defer func() { <-r.queries }()

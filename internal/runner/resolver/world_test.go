@@ -209,12 +209,9 @@ func configured(t testing.TB, rules *network.Rules, change func(*Config)) *Resol
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Rules: decider, LoopbackNameservers: true}
+	c := Config{Rules: decider}
 	change(&c)
-	r, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := New(c)
 	t.Cleanup(r.Close)
 	return r
 }

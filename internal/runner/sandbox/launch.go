@@ -97,20 +97,18 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
-	options, err := c.options()
-	if err != nil {
-		return err
-	}
-	body, err := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
-	if err != nil {
-		return err
-	}
+	options := c.options()
+	told := start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}
 	fds := []int{c.Directory}
 	for _, fd := range c.Files {
 		fds = append(fds, int(fd))
 	}
 	if ruleset := c.Domain.ruleset.Descriptor(); ruleset != kernel.NoRuleSet {
-		fds = append(fds, ruleset)
+		fds, told.rulesets = append(fds, ruleset), 1
+	}
+	body, err := told.encode()
+	if err != nil {
+		return err
 	}
 	if options.Has(filter.Traced) {
 		if p.tracer, err = kernel.NewTracer(s.PID, p.watch.MayRun, c.Wake); err != nil {
@@ -127,6 +125,8 @@ func (s *Stage) execute(c *Start, p *Process) error {
 	}
 	return s.await(c, p, options)
 }
+
+var errMalformed = errors.New("the stage said something else than stages say")
 
 // await follows the stage up to its execution.
 func (s *Stage) await(c *Start, p *Process, options filter.Options) error {

@@ -163,6 +163,11 @@ L.close(); print(select.select([], [s], [], 10)[1] == [s], errno.errorcode[s.get
 s = socket.socket(); got = []; addr = struct.pack("=HH4s8x", 2, socket.htons(F[1]), socket.inet_aton(F[0]))
 t = threading.Thread(target=lambda: got.append((libc.connect(s.fileno(), addr, 16), ctypes.get_errno() != 0)), daemon=True); t.start()
 time.sleep(0.3); print(libc.connect(s.fileno(), bytes(16), 16)); t.join(10); print(got, code(s.getpeername), code(s.connect, (A, P))); sys.stdout.flush(); os._exit(0)`,
+	// So many sockets later somebody looks for those that nobody has.
+	"a connect whose socket another thread closes": full + `
+fd = socket.socket().detach(); got = []; addr = struct.pack("=HH4s8x", 2, socket.htons(F[1]), socket.inet_aton(F[0]))
+t = threading.Thread(target=lambda: got.append(libc.connect(fd, addr, 16)), daemon=True); t.start()
+time.sleep(0.3); os.close(fd); others = [socket.socket() for _ in range(200)]; drain(); t.join(20); print(got); sys.stdout.flush(); os._exit(0)`,
 	"two threads that wait for one socket": full + `
 s = socket.socket(); got = []; addr = struct.pack("=HH4s8x", 2, socket.htons(F[1]), socket.inet_aton(F[0]))
 ts = [threading.Thread(target=lambda: got.append(libc.connect(s.fileno(), addr, 16))) for _ in range(2)]

@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/filter"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/runner/sandbox/sockets"
 )
@@ -61,7 +62,8 @@ for f, a in ((2, "127.0.0.1"), (10, "::ffff:127.0.0.1")):
 func TestARefusalSaysWhy(t *testing.T) {
 	answers := map[uint16]network.Verdict{
 		1: {Host: "packages.example.com", Rule: `add it to network.allowed of policy "agents"`},
-		3: {Rule: "no."},
+		2: {Host: "10.1.2.3", Rule: "no"},
+		3: {Host: "10.1.2.3", Rule: "no"},
 	}
 	out, o := python(t, &sockets.Network{Connections: decide(func(to netip.AddrPort, _ network.Protocol) network.Verdict { return answers[to.Port()] })}, `
 for p in (2, 3, 1): print(code(socket.socket().connect, ("10.1.2.3", p)))
@@ -147,14 +149,9 @@ func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listing.Close()
-	if _, _, err := (&Start{Domain: listing}).Fork(); !errors.Is(err, errNeedsStage) {
-		t.Errorf("with a list of programs a thread enters it: %v", err)
-	}
 	for _, d := range []*Domain{domain, listing} {
-		for _, n := range []*sockets.Network{nil, {}} {
-			if _, _, err := startCommand(&Start{Domain: d, Program: "/bin/true", Argv: []string{"true"}, Network: n}); !errors.Is(err, errNoConnections) {
-				t.Errorf("with %v it starts: %v", n, err)
-			}
+		if o := (&Start{Domain: d}).options(); !o.Has(filter.DenyNetwork) || o.Has(filter.Network) {
+			t.Errorf("without a decider the filter is %b", o)
 		}
 	}
 }

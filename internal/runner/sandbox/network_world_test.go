@@ -49,7 +49,7 @@ func (d *decider) Decide(to netip.AddrPort, p network.Protocol) network.Verdict 
 	if d.allowed[to] || d.all && !d.refused[to] || p == network.RouteLookup && to.Port() == 0 {
 		return network.Verdict{Allowed: true}
 	}
-	return network.Verdict{Rule: "no rule lists it"}
+	return network.Verdict{Host: to.Addr().String(), Rule: "no rule lists it"}
 }
 
 // command is a program that is started behind the gate.

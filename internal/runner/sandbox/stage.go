@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -37,15 +38,16 @@ type start struct {
 	program   string
 	argv, env []string
 	options   filter.Options
-	// files is how many descriptors the command gets.
-	files int
+	// files is how many descriptors the command gets, rulesets how many follow: none or one. A stage that doesn't get it doesn't go on.
+	files, rulesets int
 }
 
-// encode writes three numbers of four bytes, and strings that each end with a zero byte. The kernel executes none that has one.
+// encode writes four numbers of four bytes, and strings that each end with a zero byte. The kernel executes none that has one.
 func (s *start) encode() ([]byte, error) {
 	order := binary.NativeEndian
 	b := order.AppendUint32(nil, uint32(s.options))
 	b = order.AppendUint32(b, uint32(s.files))
+	b = order.AppendUint32(b, uint32(s.rulesets))
 	b = order.AppendUint32(b, uint32(len(s.argv)))
 	for _, text := range slices.Concat([]string{s.program}, s.argv, s.env) {
 		if strings.Contains(text, "\x00") {
@@ -56,23 +58,15 @@ func (s *start) encode() ([]byte, error) {
 	return b, nil
 }
 
-// errMalformed can't happen: both ends are the same program.
-var errMalformed = errors.New("the stage was told something else than a command")
-
-func decodeStart(b []byte) (s start, err error) {
-	const numbers = 3 * 4
-	if len(b) <= numbers || b[len(b)-1] != 0 {
-		return s, errMalformed
-	}
+// decodeStart reads what encode has written: both ends are the same program.
+func decodeStart(b []byte) start {
 	order := binary.NativeEndian
-	s.options, s.files = filter.Options(order.Uint32(b)), int(order.Uint32(b[4:]))
-	argc := int(order.Uint32(b[8:]))
-	texts := strings.Split(string(b[numbers:len(b)-1]), "\x00")
-	if argc >= len(texts) {
-		return s, errMalformed
+	argc := int(order.Uint32(b[12:]))
+	texts := strings.Split(string(b[16:len(b)-1]), "\x00")
+	return start{
+		program: texts[0], argv: texts[1 : 1+argc], env: texts[1+argc:],
+		options: filter.Options(order.Uint32(b)), files: int(order.Uint32(b[4:])), rulesets: int(order.Uint32(b[8:])),
 	}
-	s.program, s.argv, s.env = texts[0], texts[1:1+argc], texts[1+argc:]
-	return s, nil
 }
 
 // runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
@@ -101,7 +95,7 @@ func fail(control int, err error) {
 // stageCommand restricts this thread and executes the command. It returns only after an error.
 func stageCommand(control int, s *start, fds []int) error {
 	directory, files, ruleset := fds[0], fds[1:1+s.files], kernel.NoRuleSet
-	if len(fds) > 1+s.files {
+	if s.rulesets > 0 {
 		ruleset = fds[1+s.files]
 	}
 	if err := unix.Fchdir(directory); err != nil {
@@ -140,7 +134,7 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	rights := make([]byte, unix.CmsgSpace(16*4))
 	n, nrights, _, _, err := unix.Recvmsg(control, length, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
 	if err != nil || n < len(length) {
-		return s, nil, errMalformed
+		return s, nil, io.ErrUnexpectedEOF
 	}
 	if fds, err = kernel.PassedFDs(rights[:nrights]); err != nil {
 		return s, nil, err
@@ -149,12 +143,9 @@ func receiveStart(control int) (s start, fds []int, err error) {
 	for read := 0; read < len(body); {
 		n, err := unix.Read(control, body[read:])
 		if err != nil || n == 0 {
-			return s, nil, errMalformed
+			return s, nil, io.ErrUnexpectedEOF
 		}
 		read += n
 	}
-	if s, err = decodeStart(body); err == nil && len(fds) != s.files+1 && len(fds) != s.files+2 {
-		err = errMalformed
-	}
-	return s, fds, err
+	return decodeStart(body), fds, nil
 }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 
@@ -25,13 +24,11 @@ type Start struct {
 	Files     []uintptr
 	// DenyNetwork makes all sockets but Unix sockets fail.
 	DenyNetwork bool
-	// Network decides about connections. A domain that holds connections needs it, unless DenyNetwork is set.
+	// Network decides about connections. Where the domain holds connections and nothing decides about them, there are none.
 	Network *sockets.Network
 	// Wake is called when a child of this process may have changed its state unseen.
 	Wake func()
 }
-
-var errNeedsStage = errors.New("the domain must be entered in a stage: it lists programs, or processes can't be traced here")
 
 // RestrictionError is why nothing was started: the domain couldn't be entered.
 type RestrictionError struct{ error }
@@ -39,9 +36,6 @@ type RestrictionError struct{ error }
 // Fork starts a command whose domain needs no stage, in a session of its own. A thread that is used for nothing else enters the domain: the
 // command inherits the restriction, the other threads of this process don't. The process is nil without a domain.
 func (c *Start) Fork() (p *Process, pid int, err error) {
-	if c.Domain.NeedsStage() {
-		return nil, 0, errNeedsStage
-	}
 	attr := &syscall.ProcAttr{
 		// The path of the descriptor, in the child, can't be made to lead elsewhere.
 		Dir:   fmt.Sprintf("/proc/self/fd/%d", c.Directory),
@@ -53,10 +47,7 @@ func (c *Start) Fork() (p *Process, pid int, err error) {
 		pid, err = syscall.ForkExec(c.Program, c.Argv, attr)
 		return nil, pid, err
 	}
-	options, err := c.options()
-	if err != nil {
-		return nil, 0, err
-	}
+	options := c.options()
 	attr.Sys.Ptrace = c.Domain.isScoped()
 	var thread int
 	kernel.OnThreadOfItsOwn(func() {
@@ -91,11 +82,8 @@ func (c *Start) enter(options filter.Options) (*Process, error) {
 	return p, err
 }
 
-// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
-var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
-
 // options are the parts of the filter that the command needs.
-func (c *Start) options() (o filter.Options, err error) {
+func (c *Start) options() (o filter.Options) {
 	d := c.Domain
 	switch {
 	case d.programs != nil && d.way.Trace:
@@ -107,12 +95,10 @@ func (c *Start) options() (o filter.Options, err error) {
 		o |= filter.NoTruncate
 	}
 	switch {
-	case c.DenyNetwork:
-		return o | filter.DenyNetwork, nil
+	case c.DenyNetwork, d.rules.Connections && c.Network == nil:
+		return o | filter.DenyNetwork
 	case !d.rules.Connections:
-		return o, nil
-	case c.Network == nil || c.Network.Connections == nil:
-		return o, errNoConnections
+		return o
 	}
 	o |= filter.Network
 	if c.Network.UDP {
@@ -121,7 +107,7 @@ func (c *Start) options() (o filter.Options, err error) {
 	if d.way.MakesAllSockets() {
 		o |= filter.AllSockets
 	}
-	return o, nil
+	return o
 }
 
 // newGate starts to answer for a process. It takes the listener, also after an error.

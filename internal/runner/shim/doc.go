@@ -24,5 +24,5 @@
 // When the memory of the container's control group is nearly used up, the pool ends the command that takes the most of it:
 // the kernel would end them all, and this process as well.
 //
-// The package must import nothing but the standard library, golang.org/x/sys, and packages of the runner.
+// The package must import nothing but the standard library, golang.org/x/sys, package result, and packages of the runner.
 package shim

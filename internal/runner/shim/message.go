@@ -135,7 +135,6 @@ func receive(from *net.UnixConn, message any, limit int) (files []*os.File, err 
 func filesOf(rights []byte) (files []*os.File, err error) {
 	fds, err := kernel.PassedFDs(rights)
 	for _, fd := range fds {
-		unix.CloseOnExec(fd)
 		files = append(files, os.NewFile(uintptr(fd), "received"))
 	}
 	return files, err

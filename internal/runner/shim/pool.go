@@ -192,19 +192,15 @@ func (s *process) send(r *request, limit time.Duration, files ...*os.File) error
 // kill ends a shim, whose connection then ends.
 func (s *process) kill() { _ = unix.Kill(s.pid, unix.SIGKILL) }
 
-// discard ends a shim and what is left of its command, and reports whether all of that has ended.
+// discard ends a shim and what is left of its command, and reports whether all of that has ended. A shim can take long too: whoever
+// traces it keeps its end back.
 func (p *Pool) discard(s *process) bool {
 	s.conn.Close()
 	s.kill()
 	p.children.Lock()
 	defer p.children.Unlock()
-	for {
-		if _, err := unix.Wait4(s.pid, nil, unix.WALL, nil); err != unix.EINTR {
-			break
-		}
-	}
+	isEnded := p.endStrays(s.pid)
 	delete(p.shims, s.pid)
-	isEnded := p.endStrays()
 	if !isEnded {
 		p.onSurvivors()
 	}

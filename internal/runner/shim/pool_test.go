@@ -136,11 +136,55 @@ func TestACommandThatCantBeEndedCostsTheProcess(t *testing.T) {
 	if b.survivors != 1 || !strings.HasSuffix(o.Message, "The session's pod ends, because processes of this call could not be ended.") {
 		t.Errorf("got %s, and was told %d times", reason(o), b.survivors)
 	}
+	b.endLeft()
+}
+
+// endLeft ends what could not be ended.
+func (b *bench) endLeft() {
+	b.t.Helper()
 	b.strayLimit = defaultStrayLimit
 	b.children.Lock()
 	defer b.children.Unlock()
-	if !b.endStrays() {
-		t.Error("something is left")
+	left := slices.DeleteFunc(proc.Children(proc.Threads()...), func(pid int) bool { return b.shims[pid] })
+	if !b.endStrays(left...) {
+		b.t.Error("something is left")
+	}
+}
+
+// A tracer that doesn't wait for what it traces keeps its end from the parent.
+func TestAShimThatACommandTracesHoldsUpNobody(t *testing.T) {
+	needs(t, "python3")
+	b := newBench(t, 2)
+	traced, err := b.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := b.fifo("said")
+	ctx, cancel := context.WithCancel(t.Context())
+	const seize = 0x4206
+	tracer := b.start(ctx, bash(fmt.Sprintf(`exec python3 -c 'import ctypes, time
+seized = ctypes.CDLL(None).ptrace(%d, %d, None, None)
+print(seized, file=open("%s", "w"), flush=True); time.sleep(600)'`, seize, traced.pid, said)))
+	isTraced := b.read(said) == "0"
+	b.strayLimit = 50 * time.Millisecond
+	ended := make(chan bool, 1)
+	go func() { ended <- b.discard(traced) }()
+	select {
+	case isEnded := <-ended:
+		if isTraced && (isEnded || b.survivors != 1) {
+			t.Errorf("it has ended: %v, and %d times something had not", isEnded, b.survivors)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("whoever ends it waits for its tracer")
+		defer func() { <-ended }()
+	}
+	cancel()
+	if o := <-tracer; o.Reason != result.CancelRequested {
+		t.Error(reason(o))
+	}
+	b.endLeft()
+	if !isTraced {
+		t.Skip("a command can't trace a shim here")
 	}
 }
 

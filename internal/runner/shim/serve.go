@@ -85,7 +85,7 @@ func serve() error {
 	return nil
 }
 
-// unixConn takes a socket.
+// unixConn takes a Unix socket.
 func unixConn(fd int) (*net.UnixConn, error) {
 	file := os.NewFile(uintptr(fd), "control")
 	defer file.Close()
@@ -93,11 +93,7 @@ func unixConn(fd int) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, errors.New("the control socket is no Unix socket")
-	}
-	return c, nil
+	return conn.(*net.UnixConn), nil
 }
 
 // poolGone is why a command ends whose pool has ended: nobody waits for it any more.
@@ -135,8 +131,6 @@ func newReceived(r request, files []*os.File) *received {
 	return c
 }
 
-var errFiles = errors.New("a command comes without its files")
-
 // run runs a command to its end, and prepares for the next one.
 func (s *server) run(c *received) error {
 	defer closeAll(c.files)
@@ -144,9 +138,7 @@ func (s *server) run(c *received) error {
 		// When it fails, so does what follows.
 		_ = send(s.conn, &reply{Started: &at})
 	}}
-	if copy(pipes.Child[:], c.files) < len(pipes.Child) {
-		return errFiles
-	}
+	copy(pipes.Child[:], c.files)
 	cmd := c.Run.command()
 	if more := c.files[len(pipes.Child):]; len(more) > 0 {
 		cmd.DirFD = more[0]

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -21,13 +22,13 @@ const (
 	strayInterval = time.Millisecond
 )
 
-// endStrays kills and reaps strays until none is left, and reports whether that is so. A process that is killed leaves its
-// children here, so that whole trees end. Nobody else reaps meanwhile, so that a list without strays is true: whoever was in
-// it is in the next one too, or has left its children there. The caller holds children.
-func (p *Pool) endStrays() bool {
+// endStrays kills and reaps some shims, and strays until none is left, and reports whether that is so. A process that is killed
+// leaves its children here, so that whole trees end. Nobody else reaps meanwhile, so that a list without strays is true: whoever
+// was in it is in the next one too, or has left its children there. The caller holds children.
+func (p *Pool) endStrays(shims ...int) bool {
 	deadline := time.Now().Add(p.strayLimit)
 	for {
-		alive, reaped := reap(p.strays())
+		alive, reaped := reap(append(p.strays(), shims...))
 		switch {
 		case len(alive) == 0 && reaped == 0:
 			return true
@@ -60,12 +61,13 @@ func killGroups(strays []int) {
 	}
 }
 
-// reap takes away the ends of strays. It returns those that live, and how many didn't.
-func reap(strays []int) (alive []int, reaped int) {
-	for _, pid := range strays {
-		if got, err := unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil); err == nil && got == pid {
+// reap takes away the ends of children. It returns those that live, and how many didn't. Those that were reaped before are neither.
+func reap(children []int) (alive []int, reaped int) {
+	for _, pid := range children {
+		switch got, err := unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil); {
+		case got == pid:
 			reaped++
-		} else {
+		case err == nil || errors.Is(err, unix.EINTR):
 			alive = append(alive, pid)
 		}
 	}

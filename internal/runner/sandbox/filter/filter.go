@@ -5,7 +5,6 @@
 package filter
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -82,6 +81,10 @@ func program(arch uint32, o Options) []unix.SockFilter {
 	if o.Has(NoTruncate) {
 		f = append(f, truncateFilter()...)
 	}
+	if o.Has(DenyNetwork | Network) {
+		// The kernel would look up a name for whoever asks for a key, from the node.
+		f = append(f, denyEach(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL)...)
+	}
 	switch {
 	case o.Has(DenyNetwork):
 		f = append(f, offlineFilter()...)
@@ -99,23 +102,18 @@ func lookFilter() []unix.SockFilter {
 	return append(f, on(unix.SYS_PRCTL, load(offArg0), jumpEqual(unix.PR_SET_DUMPABLE, 0, 1), deny(0), allow)...)
 }
 
-var errNoFilter = errors.New("there is no filter for this architecture")
-
 // Install sets the filter on the calling thread and on what that starts, permanently. It needs no privilege, because the
 // thread gives up gaining privileges. If the filter asks, it returns the listener, and -1 otherwise.
 func Install(o Options) (listener int, err error) {
-	return install(auditArch, program(auditArch, o), o.Asks())
+	return install(program(auditArch, o), o.Asks())
 }
 
 // Try sets a filter on the calling thread that permits everything, to find out whether that is possible, with a listener or without.
 func Try(asks bool) (listener int, err error) {
-	return install(auditArch, []unix.SockFilter{allow}, asks)
+	return install([]unix.SockFilter{allow}, asks)
 }
 
-func install(arch uint32, program []unix.SockFilter, asks bool) (listener int, err error) {
-	if arch == 0 {
-		return -1, errNoFilter
-	}
+func install(program []unix.SockFilter, asks bool) (listener int, err error) {
 	if err := kernel.GiveUpPrivileges(); err != nil {
 		return -1, err
 	}

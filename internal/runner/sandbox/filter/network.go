@@ -40,9 +40,7 @@ func networkFilter(udp, allSockets bool) []unix.SockFilter {
 		f = append(f, on(number, notify)...)
 	}
 	f = append(f, sendFilter()...)
-	f = append(f, optionFilter(udp)...)
-	// The kernel would look up a name for whoever asks for a key.
-	return append(f, denyEach(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL)...)
+	return append(f, optionFilter(udp)...)
 }
 
 // socketFilter lets Unix sockets and the netlink of routes pass, which getaddrinfo needs. The gate makes TCP and UDP

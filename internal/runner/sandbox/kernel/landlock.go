@@ -92,9 +92,6 @@ func (r *RuleSet) Close() {
 // Handles reports whether the set refuses some of the rights where no rule grants them.
 func (r *RuleSet) Handles(access uint64) bool { return r.handled&access != 0 }
 
-// Rules returns the number of rules.
-func (r *RuleSet) Rules() int { return r.rules }
-
 // AllowPath grants rights on a path without links. A path that is gone needs none. One that has become a link gets none: a call
 // that runs has replaced it.
 func (r *RuleSet) AllowPath(path string, access uint64) {

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"strings"
 
@@ -68,65 +69,55 @@ func ScriptInterpreter(head []byte) string {
 	return line
 }
 
-// Positions in the header of a 64-bit ELF file and in its table of segments, and numbers that are there.
 const (
-	elfHeader       = 64
-	elfType         = 16
-	elfSegments     = 32
-	elfSegmentSize  = 54
-	elfSegmentCount = 56
-	elfDynamic      = 2
-	elfInterp       = 3
-	elfMovable      = 3
-	maxSegments     = 64
-)
-
-// Numbers of the dynamic section of an ELF file. A program that can be anywhere in memory says that it is a program.
-const (
-	elfFlags       = 0x6ffffffb
-	elfIsProgram   = 0x08000000
+	maxSegments    = 64
 	maxDynamicSize = 16 << 10
 )
 
-// readELF looks at a 64-bit little-endian file. Others don't run under the filter. A loader, like any shared library,
-// can be anywhere in memory, names no loader, and doesn't say that it is a program.
+// readELF looks at a 64-bit little-endian file, by its segments, as the kernel does: its sections can say anything. Others don't run under
+// the filter. A loader, like any shared library, can be anywhere in memory, names no loader, and doesn't say that it is a program.
 func readELF(head []byte, read func(b []byte, at int64) bool) interpreters {
-	if len(head) < elfHeader || string(head[:6]) != "\x7fELF\x02\x01" {
+	var header elf.Header64
+	if !strings.HasPrefix(string(head), elf.ELFMAG+"\x02\x01") || !decoded(head, &header) {
 		return interpreters{}
 	}
-	at := int64(binary.LittleEndian.Uint64(head[elfSegments:]))
-	size := int64(binary.LittleEndian.Uint16(head[elfSegmentSize:]))
-	count := int64(binary.LittleEndian.Uint16(head[elfSegmentCount:]))
-	isLoader := binary.LittleEndian.Uint16(head[elfType:]) == elfMovable
-	segment := make([]byte, 56)
-	for i := range min(count, maxSegments) {
-		if !read(segment, at+i*size) {
+	isLoader := elf.Type(header.Type) == elf.ET_DYN
+	var segment elf.Prog64
+	raw := make([]byte, binary.Size(segment))
+	for i := range min(int64(header.Phnum), maxSegments) {
+		if !read(raw, int64(header.Phoff)+i*int64(header.Phentsize)) || !decoded(raw, &segment) {
 			break
 		}
-		start, length := int64(binary.LittleEndian.Uint64(segment[8:])), binary.LittleEndian.Uint64(segment[32:])
-		switch binary.LittleEndian.Uint32(segment) {
-		case elfInterp:
-			name := make([]byte, min(length, unix.PathMax))
-			if !read(name, start) {
+		switch elf.ProgType(segment.Type) {
+		case elf.PT_INTERP:
+			name := make([]byte, min(segment.Filesz, unix.PathMax))
+			if !read(name, int64(segment.Off)) {
 				return interpreters{}
 			}
 			return interpreters{loader: strings.TrimRight(string(name), "\x00")}
-		case elfDynamic:
-			dynamic := make([]byte, min(length, maxDynamicSize))
-			isLoader = isLoader && (!read(dynamic, start) || !saysProgram(dynamic))
+		case elf.PT_DYNAMIC:
+			dynamic := make([]byte, min(segment.Filesz, maxDynamicSize))
+			isLoader = isLoader && (!read(dynamic, int64(segment.Off)) || !saysProgram(dynamic))
 		}
 	}
 	return interpreters{isLoader: isLoader}
 }
 
-// saysProgram reports whether a dynamic section is a program's.
+// decoded reads a structure, and reports whether it is there whole.
+func decoded(raw []byte, into any) bool {
+	_, err := binary.Decode(raw, binary.LittleEndian, into)
+	return err == nil
+}
+
+// saysProgram reports whether a dynamic section is a program's: one that can be anywhere in memory says so.
 func saysProgram(dynamic []byte) bool {
-	for ; len(dynamic) >= 16; dynamic = dynamic[16:] {
-		switch binary.LittleEndian.Uint64(dynamic) {
-		case 0:
+	var entry elf.Dyn64
+	for size := binary.Size(entry); decoded(dynamic, &entry); dynamic = dynamic[size:] {
+		switch elf.DynTag(entry.Tag) {
+		case elf.DT_NULL:
 			return false
-		case elfFlags:
-			return binary.LittleEndian.Uint64(dynamic[8:])&elfIsProgram != 0
+		case elf.DT_FLAGS_1:
+			return elf.DynFlag1(entry.Val)&elf.DF_1_PIE != 0
 		}
 	}
 	return false

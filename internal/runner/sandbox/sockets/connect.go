@@ -168,17 +168,6 @@ func connectNow(fd int, raw []byte) (blocks bool, errno unix.Errno) {
 	return true, errno
 }
 
-// waiting are the threads that wait for a socket, without those that were interrupted.
-func (g *Gate) waiting(s *socket) []waiter {
-	return slices.DeleteFunc(s.waiters, func(w waiter) bool {
-		isGone := !g.listener.IsValid(w.id)
-		if isGone {
-			w.stopTimer()
-		}
-		return isGone
-	})
-}
-
 // waiterFor is a thread that waits for a socket from now on, at most for the socket's limit of time. The socket goes on connecting.
 func (g *Gate) waiterFor(s *socket, id uint64) waiter {
 	limit := sendTimeout(s.fd)
@@ -236,7 +225,7 @@ func (g *Gate) succeed(s *socket) {
 // fail tells the threads that wait for a socket why it isn't connected. Without any, or if all were interrupted, the
 // command asks the socket: the error is told once only.
 func (g *Gate) fail(s *socket) {
-	if s.waiters = g.waiting(s); len(s.waiters) == 0 {
+	if len(g.waiting(s)) == 0 {
 		return
 	}
 	_, errno := connectNow(s.fd, s.to) // takes the error, as the kernel's connect does when it has waited

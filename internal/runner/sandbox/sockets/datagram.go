@@ -3,7 +3,6 @@ package sockets
 import (
 	"net/netip"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -51,26 +50,18 @@ func (g *Gate) answersAt(port uint16) bool {
 	return g.Datagrams != nil && slices.ContainsFunc(g.Nameservers, func(ns netip.AddrPort) bool { return ns.Port() == port })
 }
 
-// udpRule is why a datagram is refused that the rules would let pass, where UDP isn't opened.
-const udpRule = "UDP is refused: set udp of the policy's network to open it"
-
 // send judges a datagram that isn't for a nameserver.
 func (g *Gate) send(c *kernel.Notification, a *address) unix.Errno {
-	var errno unix.Errno
 	if a.family != unix.AF_UNSPEC {
-		errno = g.judge(a.to, network.UDP)
-	}
-	switch {
-	case errno != 0:
-	case g.UDP:
-		g.listener.Proceed(c.ID)
-	default:
-		if a.to.IsValid() {
-			g.denied.add(a.to, network.UDP, network.Verdict{Rule: udpRule})
+		if errno := g.judge(a.to, network.UDP); errno != 0 {
+			return errno
 		}
-		errno = unix.EACCES
 	}
-	return errno
+	if !g.UDP {
+		return unix.EACCES // whatever the rules say of it
+	}
+	g.listener.Proceed(c.ID)
+	return 0
 }
 
 // query hands a datagram to the resolver. It is sent as far as the command can tell.
@@ -88,8 +79,7 @@ func (g *Gate) query(c *kernel.Notification, inode uint64, nameserver netip.Addr
 	}
 	local, accepted := g.beginQuery(inode, nameserver)
 	if accepted {
-		var once sync.Once
-		g.Datagrams.Datagram(data, func(answer []byte) { once.Do(func() { g.endQuery(nameserver, local, answer) }) })
+		g.Datagrams.Datagram(data, func(answer []byte) { g.endQuery(nameserver, local, answer) })
 	}
 	g.listener.Finish(c.ID, int64(size), 0)
 	return 0

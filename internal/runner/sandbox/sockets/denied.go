@@ -3,18 +3,13 @@ package sockets
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 )
-
-// maxRule bounds the sentence about a refusal, in bytes. It is longer than any of ours: what is cut here can't be redacted whole.
-const maxRule = result.MaxMessage
 
 // denials counts refused connections.
 type denials struct {
@@ -27,22 +22,14 @@ type denials struct {
 	lastPort uint16
 }
 
-func (d *denials) add(to netip.AddrPort, p network.Protocol, v network.Verdict) {
-	host := v.Host
-	if host == "" {
-		host = to.Addr().String()
-	}
-	host = firstBytes(host, result.MaxDenialHost)
+// add counts a refusal. Its texts are whole: the outcome is redacted before it is shortened.
+func (d *denials) add(port uint16, p network.Protocol, v network.Verdict) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lastHost, d.lastPort = host, to.Port()
-	d.last = fmt.Sprintf("Reaching %q at port %d by %s was not allowed", host, to.Port(), p)
-	if v.Rule != "" {
-		d.last += ": " + firstBytes(v.Rule, maxRule)
-	}
-	d.last = strings.TrimSuffix(d.last, ".") + "."
+	d.lastHost, d.lastPort = v.Host, port
+	d.last = fmt.Sprintf("Reaching %q at port %d by %s was not allowed: %s.", v.Host, port, p, v.Rule)
 	for i := range d.list {
-		if d.list[i].Host == host && d.list[i].Port == to.Port() {
+		if d.list[i].Host == v.Host && d.list[i].Port == port {
 			d.list[i].Count++
 			return
 		}
@@ -51,7 +38,7 @@ func (d *denials) add(to netip.AddrPort, p network.Protocol, v network.Verdict) 
 		d.more++
 		return
 	}
-	d.list = append(d.list, result.NetworkDenial{Host: host, Port: to.Port(), Count: 1})
+	d.list = append(d.list, result.NetworkDenial{Host: v.Host, Port: port, Count: 1})
 }
 
 // report adds the refusals to an outcome.
@@ -72,10 +59,4 @@ func (d *denials) message() string {
 		}
 	}
 	return d.last + result.OthersRefused("address", "status.network.denied", others, d.more > 0)
-}
-
-// firstBytes keeps the beginning of a text that is too long.
-func firstBytes(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

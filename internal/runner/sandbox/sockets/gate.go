@@ -18,7 +18,6 @@ import (
 // connected or listens, and sweeps what no process holds any more.
 type Gate struct {
 	*Network
-	listener kernel.Listener
 	// allSockets says that the kernel connects none of the command's sockets: Unix sockets are made here too.
 	allSockets bool
 	denied     denials
@@ -34,12 +33,12 @@ type Gate struct {
 
 // New makes a gate, which answers through a listener. allSockets says that the kernel connects none of the command's sockets.
 func New(n *Network, l kernel.Listener, allSockets bool) (*Gate, error) {
-	held, err := newHeldSockets()
+	held, err := newHeldSockets(l)
 	if err != nil {
 		return nil, err
 	}
 	return &Gate{
-		Network: n, listener: l, allSockets: allSockets, heldSockets: held, connecting: make(chan struct{}, maxConnecting),
+		Network: n, allSockets: allSockets, heldSockets: held, connecting: make(chan struct{}, maxConnecting),
 	}, nil
 }
 
@@ -82,7 +81,7 @@ func (g *Gate) judge(to netip.AddrPort, p network.Protocol) unix.Errno {
 	if v.Allowed {
 		return 0
 	}
-	g.denied.add(to, p, v)
+	g.denied.add(to.Port(), p, v)
 	if p == network.RouteLookup {
 		return unix.ENETUNREACH
 	}

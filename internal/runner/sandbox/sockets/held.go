@@ -27,6 +27,8 @@ const (
 
 // heldSockets are those of a call's sockets that aren't connected and don't listen.
 type heldSockets struct {
+	listener kernel.Listener
+
 	mu sync.Mutex
 	// sockets are by their inodes.
 	sockets map[uint64]*socket
@@ -42,12 +44,12 @@ type heldSockets struct {
 	closed bool
 }
 
-func newHeldSockets() (*heldSockets, error) {
+func newHeldSockets(l kernel.Listener) (*heldSockets, error) {
 	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	return &heldSockets{sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready}, nil
+	return &heldSockets{listener: l, sockets: map[uint64]*socket{}, sweepAt: minSweep, ready: ready}, nil
 }
 
 // find returns a socket if it is held, and nil otherwise. Only what it is may be looked at: it may be given up at any time.
@@ -109,17 +111,30 @@ func (h *heldSockets) sweep() {
 	h.sweepAt = len(h.sockets) + minSweep
 }
 
-// candidates are the sockets that satisfy a condition.
+// candidates are the sockets that satisfy a condition, without those that a thread connects: it holds its socket also when another
+// thread has closed the descriptor.
 func (h *heldSockets) candidates(condition func(*socket) bool) []*socket {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var found []*socket
 	for _, s := range h.sockets {
-		if condition(s) {
+		if len(h.waiting(s)) == 0 && condition(s) {
 			found = append(found, s)
 		}
 	}
 	return found
+}
+
+// waiting are the threads that wait for a socket, without those that were interrupted.
+func (h *heldSockets) waiting(s *socket) []waiter {
+	s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
+		isGone := !h.listener.IsValid(w.id)
+		if isGone {
+			w.stopTimer()
+		}
+		return isGone
+	})
+	return s.waiters
 }
 
 // releasePort drops the sockets at a port that no process holds, so that the port can be bound again. A socket that has
@@ -208,17 +223,12 @@ func (h *heldSockets) Close() {
 	unix.Close(h.ready)
 }
 
-// socketsInUse are the inodes of the sockets that processes of this user hold, without this process.
+// socketsInUse are the inodes of the sockets that processes hold which this one may look at, without itself.
 func socketsInUse() map[uint64]bool {
 	used := map[uint64]bool{}
-	own, user := os.Getpid(), uint32(os.Geteuid())
 	for _, pid := range proc.Numbers("/proc") {
-		var st unix.Stat_t
 		dir := "/proc/" + strconv.Itoa(pid)
-		if pid == own || unix.Stat(dir, &st) != nil || st.Uid != user {
-			continue
-		}
-		if addSockets(used, dir+"/fd") {
+		if pid == os.Getpid() || addSockets(used, dir+"/fd") {
 			continue
 		}
 		// The first thread may have ended before the others.
