@@ -160,6 +160,18 @@ func TestDoctorOnEnvironmentsAndNodes(t *testing.T) {
 	}
 }
 
+// An environment in which calls run, but not all of its walls hold, isn't well.
+func TestDoctorOnAnEnvironmentThatDoesNotHoldAll(t *testing.T) {
+	t.Parallel()
+	const message = v1alpha1.MessageReadyBut + "nothing but their runner keeps them from the network: quota exceeded"
+	env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: "agents", Name: "tools"}}
+	env.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}}
+	got := environmentFinding(env)
+	if got.State != stateWarning || got.Detail != "agents/tools: "+message || !strings.Contains(got.Advice, "kubectl toolcall env describe tools -n agents") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A caller with few rights learns what can be seen, and what couldn't be.
 func TestDoctorWithFewRights(t *testing.T) {
 	t.Parallel()
