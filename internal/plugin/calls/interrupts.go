@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -13,20 +12,22 @@ import (
 // cancelTimeout bounds the request that cancels a call.
 const cancelTimeout = 10 * time.Second
 
-// Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
-// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
-// request to cancel it has an answer, and the third gives that request up.
+// Interrupts turns signals, and the loss of the output's reader, into actions. The first signal cancels the call: one that is being
+// created as soon as it is known, since a request that is cut off may have created it. The second stops creating or following it, once
+// the request to cancel it has an answer, and the third gives that request up.
 type Interrupts struct {
-	// creating ends with the first signal, waiting with the second, cancelling with the third.
-	creating, Waiting, cancelling context.Context
-	signals                       chan os.Signal
-	lost                          chan struct{}
-	done                          chan struct{}
+	// Waiting ends with the second signal, cancelling with the third.
+	Waiting, cancelling context.Context
+	signals             chan os.Signal
+	lost                chan struct{}
+	done                chan struct{}
 
-	mu     sync.Mutex
-	cancel func(ctx context.Context, why string)
+	mu sync.Mutex
+	// cancel cancels the call; nil until it is known. pending is why it is to be cancelled then.
+	cancel  func(ctx context.Context, why string)
+	pending string
 	// first is the first signal of the user.
-	first atomic.Value
+	first os.Signal
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
@@ -40,17 +41,15 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
 	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
-	var stopCreating, stopWaiting, stopCancelling context.CancelFunc
-	i.creating, stopCreating = context.WithCancel(ctx)
+	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
 	i.cancelling, stopCancelling = context.WithCancel(context.Background())
-	go i.run(stopCreating, stopWaiting, stopCancelling)
+	go i.run(stopWaiting, stopCancelling)
 	return i
 }
 
-func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.CancelFunc) {
+func (i *Interrupts) run(stopWaiting, stopCancelling context.CancelFunc) {
 	defer stopWaiting()
-	defer stopCreating()
 	var cancelling sync.WaitGroup
 	for came := 1; ; came++ {
 		why, isOver := i.next()
@@ -58,7 +57,6 @@ func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.Cance
 		case isOver:
 			return
 		case came == 1:
-			stopCreating()
 			cancelling.Go(func() { i.cancelCall(why) })
 		case came == 2:
 			go func() {
@@ -81,24 +79,33 @@ func (i *Interrupts) next() (why string, isOver bool) {
 		case <-i.lost:
 			return "nobody reads the output any more", false
 		case s := <-i.signals:
-			if s != syscall.SIGPIPE {
-				i.first.CompareAndSwap(nil, s)
-				return "interrupted", false
+			if s == syscall.SIGPIPE {
+				continue
 			}
+			i.mu.Lock()
+			if i.first == nil {
+				i.first = s
+			}
+			i.mu.Unlock()
+			return "interrupted", false
 		}
 	}
 }
 
 // FirstSignal is the first signal of the user, nil if there was none.
 func (i *Interrupts) FirstSignal() os.Signal {
-	first, _ := i.first.Load().(os.Signal)
-	return first
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first
 }
 
-// cancelCall cancels the call, if there is one.
+// cancelCall cancels the call, now or as soon as it is known.
 func (i *Interrupts) cancelCall(why string) {
 	i.mu.Lock()
 	cancel := i.cancel
+	if cancel == nil {
+		i.pending = why
+	}
 	i.mu.Unlock()
 	if cancel == nil {
 		return
@@ -113,9 +120,10 @@ func (i *Interrupts) cancelCall(why string) {
 func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
 	i.mu.Lock()
 	i.cancel = cancel
+	why := i.pending
 	i.mu.Unlock()
-	if i.creating.Err() != nil {
-		i.cancelCall("interrupted")
+	if why != "" {
+		i.cancelCall(why)
 	}
 }
 

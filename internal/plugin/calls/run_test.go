@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -213,6 +218,40 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 				t.Errorf("messages: %s", errs.String())
 			}
 		})
+	}
+}
+
+// The request that creates a call isn't cut off by Ctrl-C: the API server may have stored it, and nobody would cancel the call.
+func TestAnInterruptOfTheRequestThatCreates(t *testing.T) {
+	// Not in parallel: the signal is the process's.
+	f := plugintest.New(t)
+	f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if !call.Spec.Cancel {
+			return nil
+		}
+		return plugintest.Finished(cancelled())
+	})
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r)
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-r.Context().Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+	_, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "run", "--name", "c", "--", "sleep")
+	if code != cli.CodeCancelled || !strings.Contains(errs, "interrupted: cancelling call c") || !f.Call("c").Spec.Cancel {
+		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
 

@@ -206,7 +206,6 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	interrupts := calls.NewInterrupts(ctx, s.signals)
 	defer interrupts.Close()
 	s.code = cli.CodeFailed
-	// The first interrupt doesn't stop the creation: a call that may exist must be known, so that it can be cancelled.
 	created, err := s.cluster.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
 		return s.interrupted(interrupts, err)
