@@ -175,11 +175,65 @@ func AddPhaseFlag(command *cobra.Command, to *[]string, phases []string, usage s
 	})
 }
 
+// flagError says all that there is to say about a flag: what the flag parser writes before it is left out.
+type flagError struct{ error }
+
+// Parsed is how a flag's values are parsed, one by one. The errors name the flag.
+func Parsed(parse func(text string) error) func(string) error {
+	return func(text string) error {
+		if err := parse(text); err != nil {
+			return &flagError{err}
+		}
+		return nil
+	}
+}
+
+// AddNameFlag adds a flag that names something. A variable of a script may be empty: that is no name.
+func AddNameFlag(command *cobra.Command, flag, usage string, complete Completer, set func(name string)) {
+	command.Flags().Func(flag, usage, Parsed(func(name string) error {
+		if name == "" {
+			return fmt.Errorf("--%s: give a name, or leave the flag out", flag)
+		}
+		set(name)
+		return nil
+	}))
+	Must(command.RegisterFlagCompletionFunc(flag, complete))
+}
+
+// AddReferenceFlag adds the flag that names the object of a reference.
+func AddReferenceFlag(command *cobra.Command, to **v1alpha1.LocalReference, flag, usage string, complete Completer) {
+	AddNameFlag(command, flag, usage, complete, func(name string) { *to = &v1alpha1.LocalReference{Name: name} })
+}
+
+// AddSecondsFlag adds a flag for a duration in whole seconds, of which there are some at least.
+func AddSecondsFlag(command *cobra.Command, to **int32, flag, usage string, least time.Duration) {
+	command.Flags().Func(flag, usage, Parsed(func(text string) error {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--%s: %w", flag, err)
+		case d >= 0 && d < least:
+			return fmt.Errorf("--%s %s: must be at least %s", flag, d, least)
+		case d < 0 || d%time.Second != 0 || d/time.Second > math.MaxInt32:
+			return fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
+		}
+		*to = ptr.To(int32(d / time.Second))
+		return nil
+	}))
+}
+
 // AddVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.
-func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
+func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage string) {
 	flags := command.Flags()
-	flags.StringArrayVarP(to, "set-env", "e", nil, usage)
-	flags.Func("env", "", func(string) error { return errAmbiguousEnv })
+	flags.FuncP("set-env", "e", usage, Parsed(func(pair string) error {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
+		}
+		*to = append(*to, v1alpha1.CallEnvVar{Name: name, Value: value})
+		return nil
+	}))
+	flags.Func("env", "", Parsed(func(string) error { return errAmbiguousEnv }))
 	flags.Lookup("env").Hidden = true
 	// "--env NAME" is refused for its name, also where the value is missing.
 	flags.Lookup("env").NoOptDefVal = "-"
@@ -187,39 +241,6 @@ func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
 
 // errAmbiguousEnv says what --env could mean.
 var errAmbiguousEnv = errors.New("--env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE")
-
-// Reference is nil for no name.
-func Reference(name string) *v1alpha1.LocalReference {
-	if name == "" {
-		return nil
-	}
-	return &v1alpha1.LocalReference{Name: name}
-}
-
-// Variables parses the values of --set-env.
-func Variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
-	var list []v1alpha1.CallEnvVar
-	for _, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
-		}
-		list = append(list, v1alpha1.CallEnvVar{Name: name, Value: value})
-	}
-	return list, nil
-}
-
-// SetSeconds sets a field to the value of a flag, if the user set that.
-func SetSeconds(field **int32, flag string, d time.Duration, changed func(flag string) bool) error {
-	if !changed(flag) {
-		return nil
-	}
-	if d < 0 || d%time.Second != 0 || d/time.Second > 1<<31-1 {
-		return fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
-	}
-	*field = ptr.To(int32(d / time.Second))
-	return nil
-}
 
 func ContainsFold(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, text) })

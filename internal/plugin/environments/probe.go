@@ -44,7 +44,7 @@ func probeAll(ctx context.Context, c *cli.Cluster, environments []v1alpha1.Execu
 			continue
 		}
 		p := &probe{review: func(ctx context.Context, call v1alpha1.ToolCallSpec) (*answer, error) {
-			call.EnvironmentRef = cli.Reference(env.Name)
+			call.EnvironmentRef = &v1alpha1.LocalReference{Name: env.Name}
 			return c.Review(ctx, subresourcesv1alpha1.ToolCallReviewSpec{Call: call})
 		}}
 		if err := p.fill(ctx); apierrors.IsForbidden(err) {

@@ -143,7 +143,7 @@ func (j *judge) addSession(s *decide.Snapshot, env *v1alpha1.ExecutionEnvironmen
 	if is := j.sessions[client.ObjectKeyFromObject(session)]; is != nil && (ref.UID == "" || session.UID == is.UID) {
 		session.Labels, session.Spec.Env, session.Spec.WorkingDir = is.Labels, is.Spec.Env, is.Spec.WorkingDir
 	}
-	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, cli.Reference(env.Name)
+	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, &v1alpha1.LocalReference{Name: env.Name}
 	in := decide.Context{Named: env}
 	origin, err := decide.Begin(&decide.SessionSnapshot{Session: session, Context: in, Policies: s.Policies, Compile: j.compile})
 	if err != nil {

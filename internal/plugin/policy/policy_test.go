@@ -233,7 +233,7 @@ func generated(t testing.TB, n int) (*judge, []v1alpha1.ToolCall) {
 	for i := range list {
 		c := &list[i]
 		c.Namespace, c.Name = "ns", fmt.Sprint("call-", i)
-		c.Spec.EnvironmentRef, c.Spec.RequestedBy = cli.Reference("env"), &v1alpha1.Requester{Username: "agent"}
+		c.Spec.EnvironmentRef, c.Spec.RequestedBy = &v1alpha1.LocalReference{Name: "env"}, &v1alpha1.Requester{Username: "agent"}
 		switch i % 5 {
 		case 0:
 			c.Spec.Shell = &v1alpha1.ShellAction{Command: "git fetch && git push origin main | tail -n 3"}

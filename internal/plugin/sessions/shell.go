@@ -79,9 +79,6 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 var errLeave = errors.New("leave the shell")
 
 func (s *sessionShell) run(ctx context.Context, name string) error {
-	if _, err := s.build("true"); err != nil {
-		return err // A flag is wrong: better now than after the first line.
-	}
 	var err error
 	if s.cluster, err = s.Connect(); err != nil {
 		return err
@@ -185,8 +182,7 @@ func (s *sessionShell) prompt() {
 // build builds the call of a line.
 func (s *sessionShell) build(line string) (*v1alpha1.ToolCall, error) {
 	flags := s.call
-	flags.Shell = line
-	flags.Changed = func(flag string) bool { return flag == "shell" || s.call.Changed(flag) }
+	flags.Template.Spec.Shell = &v1alpha1.ShellAction{Command: line}
 	return flags.Build(nil, nil)
 }
 

@@ -156,7 +156,6 @@ func newShell(f *plugintest.Fixture, in io.Reader) (*sessionShell, *plugintest.L
 	c := plugintest.TestCLI(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
 	*c.Flags.KubeConfig, *c.Flags.Namespace = f.Kubeconfig, f.Namespace
 	s := &sessionShell{CLI: c, signals: make(chan os.Signal, 2)}
-	s.call.Changed = func(string) bool { return false }
 	return s, out
 }
 
