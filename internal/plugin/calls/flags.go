@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -114,14 +115,33 @@ func (f *Flags) Build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error
 	case spec.SessionRef != nil && (spec.EnvironmentRef != nil || spec.SkillRef != nil):
 		return nil, errors.New("--session can't be used with --environment or --skill: a call in a session has the session's environment and skill, which \"kubectl toolcall session start\" sets")
 	}
-	if err := f.setAction(spec, args, stdin); err != nil {
+	err := f.checkTexts(args)
+	if err == nil {
+		err = f.setAction(spec, args, stdin)
+	}
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	if f.stdin {
 		spec.Stdin, err = readText("standard input", stdin, maxStdin)
 	}
 	return call, err
+}
+
+// checkTexts checks the texts that the command line gives.
+func (f *Flags) checkTexts(args []string) error {
+	spec := &f.Template.Spec
+	if spec.Shell != nil {
+		if err := cli.CheckText("the line", spec.Shell.Command); err != nil {
+			return err
+		}
+	}
+	for _, text := range slices.Concat(args, spec.Collect, []string{spec.WorkingDir, f.arguments}) {
+		if err := cli.CheckText(strconv.Quote(text), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReadsStdin reports whether the call has something of standard input.
@@ -191,9 +211,7 @@ func readText(what string, from io.Reader, limit int) (string, error) {
 		return "", fmt.Errorf("read %s: %w", what, err)
 	case len(data) > limit:
 		return "", fmt.Errorf("%s is longer than %d bytes: put large data into the image or a volume of the environment", what, limit)
-	case !utf8.Valid(data):
-		return "", fmt.Errorf("%s is not UTF-8 text: a call can only carry text, so encode the data, for example with base64", what)
 	default:
-		return string(data), nil
+		return string(data), cli.CheckText(what, string(data))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -231,7 +232,7 @@ func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage st
 			return fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
 		}
 		*to = append(*to, v1alpha1.CallEnvVar{Name: name, Value: value})
-		return nil
+		return CheckText(fmt.Sprintf("-e %q", pair), pair)
 	}))
 	flags.Func("env", "", Parsed(func(string) error { return errAmbiguousEnv }))
 	flags.Lookup("env").Hidden = true
@@ -241,6 +242,14 @@ func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage st
 
 // errAmbiguousEnv says what --env could mean.
 var errAmbiguousEnv = errors.New("--env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE")
+
+// CheckText refuses what isn't UTF-8. JSON has no such bytes: the API would have another text.
+func CheckText(what, text string) error {
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%s is not UTF-8 text: a call can only carry text, so encode the data, for example with base64", what)
+	}
+	return nil
+}
 
 func ContainsFold(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, text) })

@@ -166,10 +166,6 @@ func (s *sessionShell) received(line inputLine) (string, error) {
 	case strings.TrimSpace(line.text) == "exit":
 		return "", errLeave
 	}
-	if err := checkLine(line.text); err != nil {
-		s.code = cli.CodeFailed
-		return "", err
-	}
 	return line.text, nil
 }
 
@@ -194,6 +190,7 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	if strings.TrimSpace(line) == "" {
 		return nil
 	}
+	s.code = cli.CodeFailed
 	call, err := s.build(line)
 	if err != nil {
 		return err
@@ -201,7 +198,6 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	call.Namespace, call.Spec.SessionRef = s.session.Namespace, calls.ReferenceTo(s.session)
 	interrupts := calls.NewInterrupts(ctx, s.signals)
 	defer interrupts.Close()
-	s.code = cli.CodeFailed
 	created, err := s.cluster.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
 		return s.interrupted(interrupts, err)

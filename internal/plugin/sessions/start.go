@@ -153,7 +153,7 @@ func (o *sessionStartOptions) build(args []string) (*v1alpha1.ToolSession, error
 	case o.volume.StorageClassName != nil || o.volume.Retain != "":
 		return nil, errors.New("--storage-class and --retain can only be used with --workspace SIZE: without it, the files lie in the session's pod")
 	}
-	return session, nil
+	return session, cli.CheckText(strconv.Quote(session.Spec.WorkingDir), session.Spec.WorkingDir)
 }
 
 // readyGoal is a session that takes calls, after every change of its spec so far.
