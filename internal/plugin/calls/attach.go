@@ -77,7 +77,7 @@ func (a *attaching) run(ctx context.Context) error {
 	defer detach()
 	a.ErrOut = &lockedWriter{mu: &sync.Mutex{}, out: a.ErrOut}
 	shown := NewDisplay(a.CLI, true)
-	shown.readerLost = detach
+	shown.readerLost = func(*cli.ExitError) { detach() }
 	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
 	done, err := shown.follow(ctx, a.Cluster, a.Key(a.name), fmt.Errorf(
 		"detached from call %s, which goes on: to stop it, run kubectl toolcall cancel %s -n %s; to follow it again, kubectl toolcall attach %s -n %s",

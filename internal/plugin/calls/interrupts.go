@@ -7,19 +7,21 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"toolcall.dev/operator/internal/plugin/cli"
 )
 
 // cancelTimeout bounds the request that cancels a call.
 const cancelTimeout = 10 * time.Second
 
-// Interrupts turns signals, and the loss of the output's reader, into actions. The first signal cancels the call: one that is being
+// Interrupts turns signals, and output that can't be written, into actions. The first signal cancels the call: one that is being
 // created as soon as it is known, since a request that is cut off may have created it. The second stops creating or following it, once
 // the request to cancel it has an answer, and the third gives that request up.
 type Interrupts struct {
 	// Waiting ends with the second signal, cancelling with the third.
 	Waiting, cancelling context.Context
 	signals             chan os.Signal
-	lost                chan struct{}
+	lost                chan string
 	done                chan struct{}
 
 	mu sync.Mutex
@@ -40,7 +42,7 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 }
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
-	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
+	i := &Interrupts{signals: signals, lost: make(chan string, 1), done: make(chan struct{})}
 	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
 	i.cancelling, stopCancelling = context.WithCancel(context.Background())
@@ -70,14 +72,14 @@ func (i *Interrupts) run(stopWaiting, stopCancelling context.CancelFunc) {
 	}
 }
 
-// next waits for a signal, or the loss of the output's reader, and says which of them came. isOver says that none is waited for any more.
+// next waits for a signal, or output that can't be written, and says which of them came. isOver says that none is waited for any more.
 func (i *Interrupts) next() (why string, isOver bool) {
 	for {
 		select {
 		case <-i.done:
 			return "", true
-		case <-i.lost:
-			return "nobody reads the output any more", false
+		case why := <-i.lost:
+			return why, false
 		case s := <-i.signals:
 			if s == syscall.SIGPIPE {
 				continue
@@ -127,10 +129,14 @@ func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
 	}
 }
 
-// readerLost handles the loss of the output's reader like a signal.
-func (i *Interrupts) readerLost() {
+// readerLost handles output that can't be written like a signal.
+func (i *Interrupts) readerLost(err *cli.ExitError) {
+	why := "nobody reads the output any more"
+	if err.Err != nil {
+		why = err.Error()
+	}
 	select {
-	case i.lost <- struct{}{}:
+	case i.lost <- why:
 	default:
 	}
 }

@@ -140,7 +140,7 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 	return errors.Join(append(failed, errs...)...)
 }
 
-// each prints n things, one after the other or all at the same time, until nobody reads what is printed.
+// each prints n things, one after the other or all at the same time, until nothing can be written any more.
 func each(ctx context.Context, n int, together bool, print func(ctx context.Context, i int) error) []error {
 	errs := make([]error, n)
 	group, ctx := errgroup.WithContext(ctx)
@@ -152,7 +152,7 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 			if ctx.Err() == nil {
 				errs[i] = print(ctx, i)
 			}
-			if isLost(errs[i]) {
+			if isUnwritten(errs[i]) {
 				return errs[i]
 			}
 			return nil
@@ -162,11 +162,8 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 	return errs
 }
 
-// isLost reports that nobody reads what is printed.
-func isLost(err error) bool {
-	var exit *cli.ExitError
-	return errors.As(err, &exit) && exit.Code == cli.CodePipe
-}
+// isUnwritten reports that an error is of what was printed, and not of what was read.
+func isUnwritten(err error) bool { return errors.As(err, new(*cli.ExitError)) }
 
 // readCalls reads the calls whose output is printed, and of those that are followed no more than show that they are too many.
 func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
@@ -228,7 +225,7 @@ func (p *printer) print(ctx context.Context) error {
 	streams := p.options.streams()
 	errs := each(ctx, len(streams), p.options.following, func(ctx context.Context, i int) error {
 		err := p.copy(ctx, streams[i])
-		if err == nil || isLost(err) {
+		if err == nil || isUnwritten(err) {
 			return err
 		}
 		return p.readError(streams[i], err)
@@ -264,7 +261,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	_, err = p.Output.Copy(ctx, query, outputclient.Sink{
 		Write: func(b []byte) error {
 			if _, err := to.Write(b); err != nil {
-				return &cli.ExitError{Code: cli.CodePipe}
+				return cli.OutputError(err, cli.CodeError)
 			}
 			return nil
 		},

@@ -209,7 +209,14 @@ func TestLogsOfSeveralCalls(t *testing.T) {
 	f.Labelled("silent", "job=z")
 	var errs bytes.Buffer
 	args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs", "-f", "one", "silent"}
-	if code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute(args); code != cli.CodePipe {
+	if code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe, ErrOut: &errs}).Execute(args); code != cli.CodePipe {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+	// An output that isn't whole is an error.
+	errs.Reset()
+	args = []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs", "one", "two"}
+	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.FullDisk, ErrOut: &errs}).Execute(args)
+	if code != cli.CodeError || errs.String() != "error: write the output: no space left on device\n" {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 	f.Run("logs", "one", "none").Expect(t, 1, "[one] a", "call none not found")

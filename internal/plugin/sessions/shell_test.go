@@ -233,7 +233,7 @@ func TestShellEndsWhenNobodyReads(t *testing.T) {
 	f.ReadySession("dev")
 	echo(f)
 	s, _ := newShell(f, strings.NewReader("one\ntwo\n"))
-	s.Out, s.interactive = plugintest.BrokenPipe{}, true
+	s.Out, s.interactive = plugintest.BrokenPipe, true
 	var exit *cli.ExitError
 	if err := s.run(context.Background(), "dev"); !errors.As(err, &exit) || exit.Code != cli.CodePipe {
 		t.Errorf("got %v", err)
