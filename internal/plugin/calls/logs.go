@@ -241,7 +241,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	if stream == output.Stderr {
 		to = p.ErrOut
 	}
-	to = &lockedWriter{mu: p.mu, out: to}
+	to = &cli.LockedWriter{Mu: p.mu, Out: to}
 	if p.prefixed {
 		lines := &prefixWriter{out: to, prefix: "[" + terminal.SafeLine(p.call.Name) + "] "}
 		defer func() { _ = lines.end() }() // A failed write shows at the one before, or nobody reads the last line.

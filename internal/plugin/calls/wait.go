@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -60,50 +59,23 @@ func newWait(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-// maxWaits is how many calls are waited for at the same time; each of the others has its turn when one has finished.
-const maxWaits = 50
-
-// waited is what came of waiting for a call.
-type waited struct {
-	call *v1alpha1.ToolCall
-	err  error
-}
+// lookTime is how long it may take to look at a call when the time to wait is over.
+const lookTime = 10 * time.Second
 
 // waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
 // missed that is deleted soon after its end.
 func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[*v1alpha1.ToolCall, error] {
-	results := make([]chan waited, len(names))
-	for i := range names {
-		results[i] = make(chan waited, 1)
-	}
-	go func() {
-		var group errgroup.Group
-		group.SetLimit(maxWaits)
-		for i, name := range names {
-			group.Go(func() error {
-				call, err := waitOne(ctx, c, name)
-				if errors.Is(err, context.DeadlineExceeded) {
-					err = fmt.Errorf("call %s did not finish within --timeout", name)
-				} else if err != nil {
-					err = fmt.Errorf("wait for call %s: %w", name, err)
-				}
-				results[i] <- waited{call, err}
-				return nil
-			})
+	return cli.InOrder(len(names), func(i int) (*v1alpha1.ToolCall, error) {
+		call, err := waitOne(ctx, c, names[i])
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return nil, fmt.Errorf("call %s did not finish within --timeout", names[i])
+		case err != nil:
+			return nil, fmt.Errorf("wait for call %s: %w", names[i], err)
 		}
-		_ = group.Wait()
-	}()
-	return func(yield func(*v1alpha1.ToolCall, error) bool) {
-		for _, next := range results {
-			if result := <-next; !yield(result.call, result.err) {
-				return
-			}
-		}
-	}
+		return call, nil
+	})
 }
-
-// lookTime is how long it may take to look at a call when the time to wait is over.
-const lookTime = 10 * time.Second
 
 func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCall, error) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -128,14 +100,10 @@ func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.F
 			failed, code = append(failed, err), cmp.Or(code, cli.CodeFailed)
 			continue
 		}
-		callCode := cli.ExitCode(call)
-		if formats.IsObject() {
-			if err := formats.Print(c.Out, call); err != nil {
-				return err
-			}
-		} else if _, err := fmt.Fprintln(c.Out, outcomeLine(call)); err != nil {
+		if err := printEnd(c, call, formats); err != nil {
 			return err
 		}
+		callCode := cli.ExitCode(call)
 		if callCode != 0 && wasRefused(&call.Status) {
 			fmt.Fprintf(c.ErrOut, "call %s: %s\n", call.Name, terminal.SafeLine(call.Status.Message))
 		}
@@ -150,14 +118,18 @@ func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.F
 	return &cli.ExitError{Code: code, Err: errors.Join(failed...)}
 }
 
-// outcomeLine is the outcome of a finished call on one line.
-func outcomeLine(call *v1alpha1.ToolCall) string {
+// printEnd prints the outcome of a finished call on one line, or the object.
+func printEnd(c *cli.Cluster, call *v1alpha1.ToolCall, formats *cli.Formats) error {
+	if formats.IsObject() {
+		return formats.Print(c.Out, call)
+	}
 	text := call.Name + " " + string(call.Status.Phase) + " " + call.Status.Reason
 	text += cli.Optional(" exit %d", call.Status.ExitCode)
 	if call.Status.DurationMilliseconds != nil {
 		text += " after " + cli.FormatMilliseconds(*call.Status.DurationMilliseconds)
 	}
-	return terminal.SafeLine(text)
+	_, err := fmt.Fprintln(c.Out, terminal.SafeLine(text))
+	return err
 }
 
 const cancelLong = `Request the cancellation of calls. The command gets SIGTERM, and SIGKILL after 5 seconds. Finished calls ignore the
@@ -238,7 +210,7 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 	return errors.Join(failed...)
 }
 
-// waitFor waits until calls have finished, and prints their outcome.
+// waitFor waits until calls have finished, and prints their outcome; the names of objects have been printed.
 func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
 	ctx, stop := cli.Within(ctx, o.timeout)
 	defer stop()
@@ -248,12 +220,8 @@ func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []str
 			// A call that is gone has finished: its process is stopped.
 		case err != nil:
 			failed = append(failed, err)
-		case o.formats.IsWhole():
-			if err := o.formats.Print(c.Out, call); err != nil {
-				return append(failed, err)
-			}
-		case !o.formats.IsObject():
-			fmt.Fprintln(c.Out, outcomeLine(call))
+		case o.formats.Format() != "name":
+			failed = append(failed, printEnd(c, call, o.formats))
 		}
 	}
 	return failed
