@@ -122,7 +122,7 @@ func list(c *cli.Cluster, call *v1alpha1.ToolCall) error {
 }
 
 func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
-	if o.open && !canOpen(a) {
+	if o.open && !canOpen(a, a.Path) {
 		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
 	}
 	progress := newTransferProgress(c.CLI, o.quiet)
@@ -132,8 +132,11 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 		return copyTo(c.Out)
 	}
 	name, err := o.target(a)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.open && !canOpen(a, name):
+		return fmt.Errorf("--open doesn't open %s: by that name, it could be a program or a page with one: choose a name that ends in %s", name, path.Ext(a.Path))
 	}
 	if err := cli.WriteWhole(name, false, copyTo); err != nil {
 		return err
@@ -188,10 +191,10 @@ func copyArtifact(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, 
 	}
 }
 
-// canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
-// the content looks like: both must be such.
-func canOpen(a *v1alpha1.Artifact) bool {
-	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(a.Path)))
+// canOpen says whether a viewer shows an artifact under a name and runs nothing of it. The name chooses the viewer, the recorded type is
+// what the content looks like: both must be such.
+func canOpen(a *v1alpha1.Artifact, name string) bool {
+	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(filepath.Ext(name)))
 	recorded, _, _ := mime.ParseMediaType(a.MediaType)
 	return isPassive(byName) && isPassive(recorded)
 }

@@ -163,11 +163,20 @@ func TestAnArtifactIsWrittenAndOpened(t *testing.T) {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
+	// The name that the viewer sees counts too.
+	for _, name := range []string{"shown", "shown.html", "shown.desktop"} {
+		if got := get("result.json", name, "--open"); got.Code != 1 || !strings.Contains(got.Err, "--open doesn't open "+name) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := get("result.json", "shown.json", "--open"); got != (plugintest.Printed{Out: "shown.json\n"}) || len(opened) != 2 {
+		t.Errorf("%+v, opened %q", got, opened)
+	}
 	server.lying = true
 	if got := get("result.json", "lie"); got.Code != 1 || !strings.Contains(got.Err, "don't have the hash") {
 		t.Errorf("%+v", got)
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "plot.png"}) || len(opened) != 1 {
+	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "plot.png", "shown.json"}) || len(opened) != 2 {
 		t.Errorf("the folder has %q, opened %q", got, opened)
 	}
 }
