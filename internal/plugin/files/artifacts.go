@@ -155,17 +155,20 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 // target is the file that is written. Only the last part of a path that a call chose counts. A file that is there already is
 // replaced only if the user named it.
 func (o *artifactsOptions) target(a *v1alpha1.Artifact) (string, error) {
-	if o.output != "" {
+	info, err := os.Stat(o.output)
+	isFolder := o.output == "" || err == nil && info.IsDir() || strings.HasSuffix(o.output, string(filepath.Separator))
+	if !isFolder {
 		return localTarget(a.Path, o.output)
 	}
 	base := path.Base(a.Path)
 	if base == "." || base == ".." || base == "/" || strings.HasPrefix(base, ".") || strings.ContainsRune(base, '\\') || !filepath.IsLocal(base) {
 		return "", fmt.Errorf("%q is no name for a file here: choose one with -o", a.Path)
 	}
-	if _, err := os.Lstat(base); err == nil {
-		return "", fmt.Errorf("%s is there already: choose another name with -o, or name it with -o to replace it", base)
+	name := filepath.Join(o.output, base)
+	if _, err := os.Lstat(name); err == nil {
+		return "", fmt.Errorf("%s is there already: choose another name with -o, or name it with -o to replace it", name)
 	}
-	return base, nil
+	return name, nil
 }
 
 // copyArtifact returns what writes an artifact whose content is what the call recorded.
