@@ -13,9 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,23 +87,23 @@ func CompleteTools(c *CLI) Completer {
 
 // These list the names of objects in the namespace.
 var (
-	ListCalls        = listNames(&v1alpha1.ToolCallList{})
-	ListEnvironments = listNames(&v1alpha1.ExecutionEnvironmentList{})
-	ListSessions     = listNames(&v1alpha1.ToolSessionList{})
-	ListSkills       = listNames(&v1alpha1.SkillList{})
-	ListNamespaces   = listNames(&corev1.NamespaceList{})
+	ListCalls        = listNames(v1alpha1.GroupVersion, "ToolCall")
+	ListEnvironments = listNames(v1alpha1.GroupVersion, "ExecutionEnvironment")
+	ListSessions     = listNames(v1alpha1.GroupVersion, "ToolSession")
+	ListSkills       = listNames(v1alpha1.GroupVersion, "Skill")
+	ListNamespaces   = listNames(corev1.SchemeGroupVersion, "Namespace")
 )
 
-func listNames(kind client.ObjectList) Lister {
+// listNames reads the metadata alone: calls have their output in the status.
+func listNames(version schema.GroupVersion, kind string) Lister {
 	return func(ctx context.Context, c *Cluster) (names []string, err error) {
-		list := kind.DeepCopyObject().(client.ObjectList)
-		if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-			return nil, err
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(version.WithKind(kind))
+		err = c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
 		}
-		return names, meta.EachListItem(list, func(o runtime.Object) error {
-			names = append(names, o.(client.Object).GetName())
-			return nil
-		})
+		return names, err
 	}
 }
 
