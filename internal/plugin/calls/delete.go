@@ -70,7 +70,7 @@ func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 			inPhases = append(inPhases, string(phase))
 		}
 	}
-	calls, err := o.calls(ctx, c, args, inPhases...)
+	calls, err := o.resolve(ctx, c, args, inPhases...)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -120,18 +121,18 @@ func (o *logsOptions) streams() []output.Stream {
 
 // run prints the output of calls.
 func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
-	names, err := o.resolve(ctx, c, names)
+	chosen, err := o.resolve(ctx, c, names)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
+	if len(chosen) == 0 {
 		return o.noneSelected(c)
 	}
-	calls, failed := o.readCalls(ctx, c, names)
+	calls, failed := o.readCalls(ctx, c, chosen)
 	if o.following && len(calls) > maxFollowed {
 		return fmt.Errorf("-f follows at most %d calls at the same time, and these are more: choose fewer with -l, with --since or by name", maxFollowed)
 	}
-	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
+	prefixed := o.prefix || len(chosen) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
 	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
 		p := &printer{Cluster: c, call: calls[i], options: o, mu: shared, prefixed: prefixed}
@@ -166,18 +167,18 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 func isUnwritten(err error) bool { return errors.As(err, new(*cli.ExitError)) }
 
 // readCalls reads the calls whose output is printed, and of those that are followed no more than show that they are too many.
-func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
-	for _, name := range names {
+func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, chosen []metav1.ObjectMeta) (calls []*v1alpha1.ToolCall, failed []error) {
+	for i := range chosen {
 		if o.following && len(calls) > maxFollowed {
 			break
 		}
-		call, err := c.GetCall(ctx, name)
+		call, err := c.GetCall(ctx, chosen[i].Name)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
 		case o.since > 0 && follow.Finished(call) && time.Since(call.FinishedAt()) > o.since:
 			if !o.isSelection() {
-				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(name), o.since)
+				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(call.Name), o.since)
 			}
 		default:
 			calls = append(calls, call)

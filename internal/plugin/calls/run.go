@@ -201,7 +201,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
-		if _, err := c.Follow().Cancel(ctx, key, ""); err != nil {
+		if _, err := c.Follow().Cancel(ctx, key, call.UID); err != nil {
 			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})

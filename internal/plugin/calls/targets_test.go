@@ -3,7 +3,9 @@ package calls
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +122,27 @@ func TestCancelSelectedCalls(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	f.Run("cancel", "one", "-o", "toml").Expect(t, 1, "unable to match a printer")
+}
+
+// A selection is of calls, and not of their names: one that is made under such a name meanwhile isn't cancelled.
+func TestCancelLeavesWhatTookASelectedName(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Labelled("one", "job=a")
+	var replaced sync.Once
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPatch {
+			replaced.Do(func() {
+				f.Run("delete", "one").Expect(t, 0, "one: deleted")
+				f.Labelled("one", "job=a")
+			})
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "cancel", "-l", "job=a", "--wait", "--timeout", "30s")
+	if code != 0 || out != "" || errs != "" || f.Call("one").Spec.Cancel {
+		t.Errorf("exit code %d, %q, %q, cancelled: %t", code, out, errs, f.Call("one").Spec.Cancel)
+	}
 }
 
 // A call that doesn't stop in time is an error, and so is one that can't be cancelled; the others are waited for.

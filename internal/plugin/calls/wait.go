@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -43,14 +44,14 @@ func newWait(c *cli.CLI) *cobra.Command {
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
 			ctx, cancel := cli.Within(ctx, timeout)
 			defer cancel()
-			names, err := targets.resolve(ctx, cluster, args)
+			calls, err := targets.resolve(ctx, cluster, args)
 			if err != nil {
 				return err
 			}
-			if len(names) == 0 {
+			if len(calls) == 0 {
 				return targets.noneSelected(cluster)
 			}
-			return waitAll(ctx, cluster, names, formats)
+			return waitAll(ctx, cluster, calls, formats)
 		}),
 	}
 	targets.add(command)
@@ -62,40 +63,46 @@ func newWait(c *cli.CLI) *cobra.Command {
 // lookTime is how long it may take to look at a call when the time to wait is over.
 const lookTime = 10 * time.Second
 
-// waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
+// waitEach waits for calls, and hands over what came of each, in their order. Each is watched from the start, so that none is
 // missed that is deleted soon after its end.
-func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[*v1alpha1.ToolCall, error] {
-	return cli.InOrder(len(names), func(i int) (*v1alpha1.ToolCall, error) {
-		call, err := waitOne(ctx, c, names[i])
+func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) iter.Seq2[*v1alpha1.ToolCall, error] {
+	return cli.InOrder(len(calls), func(i int) (*v1alpha1.ToolCall, error) {
+		call, err := waitOne(ctx, c, &calls[i])
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("call %s did not finish within --timeout", names[i])
+			return nil, fmt.Errorf("call %s did not finish within --timeout", calls[i].Name)
 		case err != nil:
-			return nil, fmt.Errorf("wait for call %s: %w", names[i], err)
+			return nil, fmt.Errorf("wait for call %s: %w", calls[i].Name, err)
 		}
 		return call, nil
 	})
 }
 
-func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCall, error) {
+// waitOne waits for a call: for whichever has the name, if only that is known.
+func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta) (*v1alpha1.ToolCall, error) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return c.Follow().Wait(ctx, c.Key(name), follow.Watcher{})
+		return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{UID: of.UID})
 	}
 	// It had no turn before: it may have finished long ago.
 	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
 	defer cancel()
-	call, err := c.GetCall(look, name)
-	if err == nil && !call.Status.Phase.Terminal() {
-		err = context.DeadlineExceeded
+	call, err := c.GetCall(look, of.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case of.UID != "" && of.UID != call.UID:
+		return nil, follow.ErrDeleted
+	case !call.Status.Phase.Terminal():
+		return nil, context.DeadlineExceeded
 	}
-	return call, err
+	return call, nil
 }
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.
-func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.Formats) error {
+func waitAll(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta, formats *cli.Formats) error {
 	var failed []error
 	code := 0
-	for call, err := range waitEach(ctx, c, names) {
+	for call, err := range waitEach(ctx, c, calls) {
 		if err != nil {
 			failed, code = append(failed, err), cmp.Or(code, cli.CodeFailed)
 			continue
@@ -179,26 +186,26 @@ func (o *cancelOptions) validate([]string) error {
 }
 
 func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
-	names, err := o.resolve(ctx, c, args, unfinished...)
+	calls, err := o.resolve(ctx, c, args, unfinished...)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
+	if len(calls) == 0 {
 		fmt.Fprintf(c.ErrOut, "No calls to cancel in namespace %s.\n", c.Namespace)
 		return nil
 	}
 	var failed []error
-	var requested []string
-	for _, name := range names {
-		call, err := c.Follow().Cancel(ctx, c.Key(name), "")
-		if apierrors.IsNotFound(err) && o.isSelection() {
-			continue // It is gone.
-		}
-		if err != nil {
-			failed = append(failed, c.Explain("patch", "toolcalls", "call "+name, err))
+	var requested []metav1.ObjectMeta
+	for i := range calls {
+		call, err := c.Follow().Cancel(ctx, c.Key(calls[i].Name), calls[i].UID)
+		if o.isSelection() && isGone(err) {
 			continue
 		}
-		requested = append(requested, name)
+		if err != nil {
+			failed = append(failed, c.Explain("patch", "toolcalls", "call "+calls[i].Name, err))
+			continue
+		}
+		requested = append(requested, call.ObjectMeta)
 		if o.wait && o.formats.IsWhole() {
 			continue // It is printed when it has finished.
 		}
@@ -210,13 +217,16 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 	return errors.Join(failed...)
 }
 
+// isGone reports that a call isn't there any more, whatever has its name.
+func isGone(err error) bool { return errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) }
+
 // waitFor waits until calls have finished, and prints their outcome; the names of objects have been printed.
-func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
+func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) (failed []error) {
 	ctx, stop := cli.Within(ctx, o.timeout)
 	defer stop()
-	for call, err := range waitEach(ctx, c, names) {
+	for call, err := range waitEach(ctx, c, calls) {
 		switch {
-		case errors.Is(err, follow.ErrDeleted), apierrors.IsNotFound(err):
+		case isGone(err):
 			// A call that is gone has finished: its process is stopped.
 		case err != nil:
 			failed = append(failed, err)

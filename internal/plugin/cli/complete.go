@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -158,6 +159,17 @@ func requireNames(most int, which string) cobra.PositionalArgs {
 func AddFlag(command *cobra.Command, to *string, name, value, usage string, complete Completer) {
 	command.Flags().StringVar(to, name, value, usage)
 	Must(command.RegisterFlagCompletionFunc(name, complete))
+}
+
+// AddSelectorFlag adds the flag that selects objects by their labels.
+func AddSelectorFlag(command *cobra.Command, to *string, usage string) {
+	command.Flags().FuncP("selector", "l", usage, Parsed(func(text string) error {
+		if _, err := labels.Parse(text); err != nil {
+			return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", text, err)
+		}
+		*to = text
+		return nil
+	}))
 }
 
 // AddPhaseFlag adds the flag that selects objects in some phases, of those that there are.
