@@ -83,7 +83,7 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
-	cli.AddFlag(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", cli.CompleteFrom(string(output.Stdout), string(output.Stderr)))
+	cli.AddChoice(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", string(output.Stdout), string(output.Stderr))
 	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
 	flags.Int64Var(&o.limit, "limit", 0, "print at most so many bytes of each stream (default: all)")
 	flags.IntVar(&o.tail, "tail", -1, "print only so many last lines of each stream; -1 means all")
@@ -94,8 +94,6 @@ func newLogs(c *cli.CLI) *cobra.Command {
 
 func (o *logsOptions) validate([]string) error {
 	switch {
-	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
-		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
 	case o.offset < 0:
 		return fmt.Errorf("--offset %d: must not be negative; the first byte is 0", o.offset)
 	case o.limit < 0 || o.limit == 0 && o.changed("limit"):

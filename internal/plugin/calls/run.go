@@ -96,15 +96,9 @@ func newRun(c *cli.CLI) *cobra.Command {
 func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
-	cli.AddFlag(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", cli.CompleteFrom(liveAlways, liveNever))
+	cli.AddChoice(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", liveAlways, "never")
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
-	cli.CheckBefore(command, func([]string) error {
-		if o.live != liveAlways && o.live != liveNever {
-			return fmt.Errorf("--live=%s: must be always or never", o.live)
-		}
-		return nil
-	})
 	o.dryRun.Add(command, "call", &o.detach)
 }
 

@@ -15,11 +15,8 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// Values of --live.
-const (
-	liveAlways = "always"
-	liveNever  = "never"
-)
+// liveAlways is the value of --live that shows output while a call runs.
+const liveAlways = "always"
 
 // liveHelp is part of the help of the commands that show output.
 const liveHelp = `Output is shown while the command writes it, standard output and standard error each in its place. --live=never shows it

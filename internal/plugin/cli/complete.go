@@ -161,6 +161,21 @@ func AddFlag(command *cobra.Command, to *string, name, value, usage string, comp
 	Must(command.RegisterFlagCompletionFunc(name, complete))
 }
 
+// AddChoice adds a flag that has one of a few values.
+func AddChoice(command *cobra.Command, to *string, flag, value, usage string, choices ...string) {
+	*to = value
+	last := len(choices) - 1
+	command.Flags().Func(flag, usage, Parsed(func(text string) error {
+		if !slices.Contains(choices, text) {
+			return fmt.Errorf("--%s=%s: must be %s or %s", flag, text, strings.Join(choices[:last], ", "), choices[last])
+		}
+		*to = text
+		return nil
+	}))
+	command.Flags().Lookup(flag).DefValue = value
+	Must(command.RegisterFlagCompletionFunc(flag, CompleteFrom(choices...)))
+}
+
 // AddSelectorFlag adds the flag that selects objects by their labels.
 func AddSelectorFlag(command *cobra.Command, to *string, usage string) {
 	command.Flags().FuncP("selector", "l", usage, Parsed(func(text string) error {

@@ -74,8 +74,8 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
 	flags.Func("workspace", "put the files on a volume of this size, e.g. 10Gi", cli.Parsed(o.setSize))
 	cli.AddNameFlag(command, "storage-class", "with --workspace: StorageClass of the volume (default: the cluster's default class)", cli.CompleteFrom(),
 		func(name string) { o.volume.StorageClassName = &name })
-	cli.AddFlag(command, (*string)(&o.volume.Retain), "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)",
-		cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep)))
+	cli.AddChoice(command, (*string)(&o.volume.Retain), "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)",
+		string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))
 	cli.AddSecondsFlag(command, &spec.IdleTimeoutSeconds, "idle-timeout", "suspend the session, or end it without --workspace, after this long without a call; 0 means never (default 15m)", 0)
 	cli.AddSecondsFlag(command, &spec.MaxLifetimeSeconds, "max-lifetime", "end the session this long after its creation (default 8h)", 0)
 	cli.AddSecondsFlag(command, &spec.TTLSecondsAfterEnded, "ttl", "how long to keep the ended session, e.g. 10m (default 1h)", 0)
@@ -141,11 +141,6 @@ func (o *sessionStartOptions) build(args []string) (*v1alpha1.ToolSession, error
 	session.GenerateName = "session-"
 	if len(args) > 0 {
 		session.Name, session.GenerateName = args[0], ""
-	}
-	switch o.volume.Retain {
-	case "", v1alpha1.RetainDelete, v1alpha1.RetainKeep:
-	default:
-		return nil, fmt.Errorf("--retain=%s: must be Delete or Keep", o.volume.Retain)
 	}
 	switch {
 	case !o.volume.Size.IsZero():
