@@ -251,11 +251,7 @@ func passEvents(watching watch.Interface, from string, show func(*metav1.Table) 
 		if err := decodeRows(table); err != nil {
 			return from, fmt.Errorf("watch calls: %w", err)
 		}
-		version := table.ResourceVersion
-		if version == "" && len(table.Rows) > 0 {
-			version = rowCall(&table.Rows[0]).ResourceVersion
-		}
-		from = cmp.Or(version, from)
+		from = cmp.Or(table.ResourceVersion, from)
 		if event.Type != watch.Added && event.Type != watch.Modified {
 			continue
 		}
