@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,21 +16,18 @@ import (
 const cancelTimeout = 10 * time.Second
 
 // Interrupts turns signals, and output that can't be written, into actions. The first signal cancels the call: one that is being
-// created as soon as it is known, since a request that is cut off may have created it. The second stops creating or following it, once
-// the request to cancel it has an answer, and the third gives that request up.
+// created as soon as it is known, since a request that is cut off may have created it. The second stops following it, once the request to
+// cancel it has an answer. The third stops at once.
 type Interrupts struct {
 	// Waiting ends with the second signal, cancelling with the third.
 	Waiting, cancelling context.Context
 	signals             chan os.Signal
 	lost                chan string
 	done                chan struct{}
-
-	mu sync.Mutex
-	// cancel cancels the call; nil until it is known. pending is why it is to be cancelled then.
-	cancel  func(ctx context.Context, why string)
-	pending string
+	// known has how to cancel the call, once that has been created.
+	known chan func(ctx context.Context, why string)
 	// first is the first signal of the user.
-	first os.Signal
+	first atomic.Value
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
@@ -42,7 +40,9 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 }
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
-	i := &Interrupts{signals: signals, lost: make(chan string, 1), done: make(chan struct{})}
+	i := &Interrupts{
+		signals: signals, lost: make(chan string, 1), done: make(chan struct{}), known: make(chan func(context.Context, string), 1),
+	}
 	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
 	i.cancelling, stopCancelling = context.WithCancel(context.Background())
@@ -81,53 +81,34 @@ func (i *Interrupts) next() (why string, isOver bool) {
 		case why := <-i.lost:
 			return why, false
 		case s := <-i.signals:
-			if s == syscall.SIGPIPE {
-				continue
+			if s != syscall.SIGPIPE {
+				i.first.CompareAndSwap(nil, s)
+				return "interrupted", false
 			}
-			i.mu.Lock()
-			if i.first == nil {
-				i.first = s
-			}
-			i.mu.Unlock()
-			return "interrupted", false
 		}
 	}
 }
 
 // FirstSignal is the first signal of the user, nil if there was none.
 func (i *Interrupts) FirstSignal() os.Signal {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.first
+	first, _ := i.first.Load().(os.Signal)
+	return first
 }
 
-// cancelCall cancels the call, now or as soon as it is known.
+// cancelCall cancels the call, as soon as it is known.
 func (i *Interrupts) cancelCall(why string) {
-	i.mu.Lock()
-	cancel := i.cancel
-	if cancel == nil {
-		i.pending = why
+	select {
+	case cancel := <-i.known:
+		ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
+		defer end()
+		cancel(ctx, why)
+	case <-i.cancelling.Done():
+	case <-i.done:
 	}
-	i.mu.Unlock()
-	if cancel == nil {
-		return
-	}
-	ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
-	defer end()
-	cancel(ctx, why)
 }
 
-// onInterrupt sets how to cancel the call that was created. It cancels the call at once if a signal came while the
-// call was being created.
-func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
-	i.mu.Lock()
-	i.cancel = cancel
-	why := i.pending
-	i.mu.Unlock()
-	if why != "" {
-		i.cancelCall(why)
-	}
-}
+// onInterrupt sets how to cancel the call that was created.
+func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) { i.known <- cancel }
 
 // readerLost handles output that can't be written like a signal.
 func (i *Interrupts) readerLost(err *cli.ExitError) {
