@@ -60,8 +60,11 @@ const (
 	FieldSession     = "spec.sessionRef.name"
 )
 
-// phases lists the phases in the order in which a call can reach them.
-var phases = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
+// phases lists the phases in the order in which a call can reach them: first those of calls that haven't finished.
+var (
+	phases               = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
+	unfinished, finished = phases[:2], phases[2:]
+)
 
 // callFilter are the flags that select calls. The API server applies all of them but --since.
 type callFilter struct {
@@ -75,8 +78,9 @@ type callFilter struct {
 func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
 	cli.AddSelectorFlag(command, &f.selector, "label selector, e.g. team=search")
-	cli.AddFlag(command, &f.session, "session", "", "only calls in sessions of this name", c.Complete(cli.ListSessions))
-	cli.AddFlag(command, &f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)))
+	cli.AddNameFlag(command, "session", "only calls in sessions of this name", c.Complete(cli.ListSessions), func(name string) { f.session = name })
+	cli.AddNameFlag(command, "requested-by", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)),
+		func(name string) { f.requestedBy = name })
 	cli.AddPhaseFlag(command, &f.phases, phases, "only calls in these phases")
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	cli.CheckBefore(command, f.validate)
@@ -347,6 +351,3 @@ func (t *callTargets) noneSelected(c *cli.Cluster) error {
 	}
 	return fmt.Errorf("no call in namespace %q matches %q: \"kubectl toolcall get -o yaml\" shows the labels of calls, -n selects another namespace", c.Namespace, t.selector)
 }
-
-// unfinished are the phases of calls that haven't finished.
-var unfinished = []string{string(v1alpha1.PhasePending), string(v1alpha1.PhaseRunning)}

@@ -155,12 +155,6 @@ func requireNames(most int, which string) cobra.PositionalArgs {
 	}
 }
 
-// AddFlag adds a flag with what completes its value.
-func AddFlag(command *cobra.Command, to *string, name, value, usage string, complete Completer) {
-	command.Flags().StringVar(to, name, value, usage)
-	Must(command.RegisterFlagCompletionFunc(name, complete))
-}
-
 // AddChoice adds a flag that has one of a few values.
 func AddChoice(command *cobra.Command, to *string, flag, value, usage string, choices ...string) {
 	*to = value

@@ -84,7 +84,8 @@ func Commands(c *cli.CLI) []*cobra.Command {
 func (o *options) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.agent, "agent", "", "name of the agent: its account, environment and rights get it (required)")
-	cli.AddFlag(command, &o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "), cli.CompleteFrom(presetNames()...))
+	flags.StringVar(&o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "))
+	cli.Must(command.RegisterFlagCompletionFunc("policy", cli.CompleteFrom(presetNames()...)))
 	flags.StringSliceVar(&o.tools, "tools", nil, "tools that the agent may use, instead of the policy's own, e.g. bash,python,git")
 	flags.StringSliceVar(&o.hosts, "hosts", nil, "hosts that calls may reach, each HOST or HOST:PORT: a name, *. and a name, an address or a CIDR (default port 443)")
 	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a reminder that has a person approve the calls whose text names them; repeat it for several")
