@@ -2,9 +2,11 @@ package plugin
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -63,6 +65,27 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 		if got := plugintest.Completions(t, f.Kubeconfig, f.Namespace, words...); got != want {
 			t.Errorf("%q completes to %q, not %q", line, got, want)
 		}
+	}
+}
+
+// Calls have their output in the status: only their metadata is read for the names.
+func TestNamesAreCompletedFromMetadata(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("first")
+	var mu sync.Mutex
+	var accepted []string
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		mu.Lock()
+		accepted = append(accepted, r.Header.Get("Accept"))
+		mu.Unlock()
+		next.ServeHTTP(w, r)
+	})
+	if got := plugintest.Completions(t, config, f.Namespace, "logs", ""); got != "first" {
+		t.Errorf("completes to %q", got)
+	}
+	if len(accepted) != 1 || !strings.Contains(accepted[0], "as=PartialObjectMetadataList") {
+		t.Errorf("asked for %q", accepted)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -75,9 +74,10 @@ func (a *attaching) run(ctx context.Context) error {
 	}
 	ctx, detach := context.WithCancel(ctx)
 	defer detach()
-	a.ErrOut = &lockedWriter{mu: &sync.Mutex{}, out: a.ErrOut}
+	// Output and notes come from different goroutines.
+	a.ErrOut = &cli.LockedWriter{Mu: &sync.Mutex{}, Out: a.ErrOut}
 	shown := NewDisplay(a.CLI, true)
-	shown.readerLost = detach
+	shown.readerLost = func(*cli.ExitError) { detach() }
 	shown.Changed = func(call *v1alpha1.ToolCall) { a.sendInput(ctx, call) }
 	done, err := shown.follow(ctx, a.Cluster, a.Key(a.name), fmt.Errorf(
 		"detached from call %s, which goes on: to stop it, run kubectl toolcall cancel %s -n %s; to follow it again, kubectl toolcall attach %s -n %s",
@@ -86,18 +86,6 @@ func (a *attaching) run(ctx context.Context) error {
 		return err
 	}
 	return ReportOutcome(a.CLI, done)
-}
-
-// lockedWriter takes output and notes, which come from different goroutines.
-type lockedWriter struct {
-	mu  *sync.Mutex
-	out io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(p)
 }
 
 // sendInput begins to pass standard input on once the call runs. It isn't waited for: a read can't be interrupted.

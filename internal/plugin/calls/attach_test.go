@@ -183,7 +183,7 @@ func TestAttachDetaches(t *testing.T) {
 		t.Error("the call was cancelled")
 	}
 	var errs bytes.Buffer
-	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute([]string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "attach", "c"})
+	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe, ErrOut: &errs}).Execute([]string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "attach", "c"})
 	if code != cli.CodePipe || f.Call("c").Spec.Cancel {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}

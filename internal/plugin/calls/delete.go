@@ -66,11 +66,9 @@ func (o *deleteOptions) validate([]string) error {
 func (o *deleteOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
 	var inPhases []string
 	if o.finished {
-		for _, phase := range v1alpha1.TerminalPhases() {
-			inPhases = append(inPhases, string(phase))
-		}
+		inPhases = finished
 	}
-	calls, err := o.calls(ctx, c, args, inPhases...)
+	calls, err := o.resolve(ctx, c, args, inPhases...)
 	if err != nil {
 		return err
 	}

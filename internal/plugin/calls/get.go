@@ -20,8 +20,8 @@ import (
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
-const getLong = `List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the
-node.
+const getLong = `List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, when the process
+started, its CPU time in milliseconds and its memory in bytes, the pod and the node.
 
 The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected. The API server
 lists calls by name, so --since and --limit read all that the other flags select before they leave calls out: to read less, use -l,
@@ -251,11 +251,7 @@ func passEvents(watching watch.Interface, from string, show func(*metav1.Table) 
 		if err := decodeRows(table); err != nil {
 			return from, fmt.Errorf("watch calls: %w", err)
 		}
-		version := table.ResourceVersion
-		if version == "" && len(table.Rows) > 0 {
-			version = rowCall(&table.Rows[0]).ResourceVersion
-		}
-		from = cmp.Or(version, from)
+		from = cmp.Or(table.ResourceVersion, from)
 		if event.Type != watch.Added && event.Type != watch.Modified {
 			continue
 		}

@@ -103,6 +103,7 @@ func TestGetSelectsOnTheServer(t *testing.T) {
 	f.Run("get", "--since", "1ns").Expect(t, 0, "No calls found")
 	f.Run("get", "--limit", "0").Expect(t, 1, "--limit 0: must be at least 1")
 	f.Run("get", "").Expect(t, 1, "a name is empty")
+	f.Run("get", "--session", "").Expect(t, 1, "--session: give a name, or leave the flag out")
 	f.Run("run", "--session", "", "--", "true").Expect(t, 125, "--session: give a name, or leave the flag out")
 	f.Run("get", "--since", "-1m").Expect(t, 1, "--since -1m0s: must not be negative")
 	f.Run("get", "a", "b", "--watch").Expect(t, 1, "--watch can be used with one name")

@@ -8,23 +8,24 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"toolcall.dev/operator/internal/plugin/cli"
 )
 
 // cancelTimeout bounds the request that cancels a call.
 const cancelTimeout = 10 * time.Second
 
-// Interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
-// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
-// request to cancel it has an answer, and the third gives that request up.
+// Interrupts turns signals, and output that can't be written, into actions. The first signal cancels the call: one that is being
+// created as soon as it is known, since a request that is cut off may have created it. The second stops following it, once the request to
+// cancel it has an answer. The third stops at once.
 type Interrupts struct {
-	// creating ends with the first signal, waiting with the second, cancelling with the third.
-	creating, Waiting, cancelling context.Context
-	signals                       chan os.Signal
-	lost                          chan struct{}
-	done                          chan struct{}
-
-	mu     sync.Mutex
-	cancel func(ctx context.Context, why string)
+	// Waiting ends with the second signal, cancelling with the third.
+	Waiting, cancelling context.Context
+	signals             chan os.Signal
+	lost                chan string
+	done                chan struct{}
+	// known has how to cancel the call, once that has been created.
+	known chan func(ctx context.Context, why string)
 	// first is the first signal of the user.
 	first atomic.Value
 }
@@ -39,18 +40,18 @@ func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
 }
 
 func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
-	i := &Interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
-	var stopCreating, stopWaiting, stopCancelling context.CancelFunc
-	i.creating, stopCreating = context.WithCancel(ctx)
+	i := &Interrupts{
+		signals: signals, lost: make(chan string, 1), done: make(chan struct{}), known: make(chan func(context.Context, string), 1),
+	}
+	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
 	i.cancelling, stopCancelling = context.WithCancel(context.Background())
-	go i.run(stopCreating, stopWaiting, stopCancelling)
+	go i.run(stopWaiting, stopCancelling)
 	return i
 }
 
-func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.CancelFunc) {
+func (i *Interrupts) run(stopWaiting, stopCancelling context.CancelFunc) {
 	defer stopWaiting()
-	defer stopCreating()
 	var cancelling sync.WaitGroup
 	for came := 1; ; came++ {
 		why, isOver := i.next()
@@ -58,7 +59,6 @@ func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.Cance
 		case isOver:
 			return
 		case came == 1:
-			stopCreating()
 			cancelling.Go(func() { i.cancelCall(why) })
 		case came == 2:
 			go func() {
@@ -72,14 +72,14 @@ func (i *Interrupts) run(stopCreating, stopWaiting, stopCancelling context.Cance
 	}
 }
 
-// next waits for a signal, or the loss of the output's reader, and says which of them came. isOver says that none is waited for any more.
+// next waits for a signal, or output that can't be written, and says which of them came. isOver says that none is waited for any more.
 func (i *Interrupts) next() (why string, isOver bool) {
 	for {
 		select {
 		case <-i.done:
 			return "", true
-		case <-i.lost:
-			return "nobody reads the output any more", false
+		case why := <-i.lost:
+			return why, false
 		case s := <-i.signals:
 			if s != syscall.SIGPIPE {
 				i.first.CompareAndSwap(nil, s)
@@ -95,34 +95,29 @@ func (i *Interrupts) FirstSignal() os.Signal {
 	return first
 }
 
-// cancelCall cancels the call, if there is one.
+// cancelCall cancels the call, as soon as it is known.
 func (i *Interrupts) cancelCall(why string) {
-	i.mu.Lock()
-	cancel := i.cancel
-	i.mu.Unlock()
-	if cancel == nil {
-		return
-	}
-	ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
-	defer end()
-	cancel(ctx, why)
-}
-
-// onInterrupt sets how to cancel the call that was created. It cancels the call at once if a signal came while the
-// call was being created.
-func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
-	i.mu.Lock()
-	i.cancel = cancel
-	i.mu.Unlock()
-	if i.creating.Err() != nil {
-		i.cancelCall("interrupted")
-	}
-}
-
-// readerLost handles the loss of the output's reader like a signal.
-func (i *Interrupts) readerLost() {
 	select {
-	case i.lost <- struct{}{}:
+	case cancel := <-i.known:
+		ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
+		defer end()
+		cancel(ctx, why)
+	case <-i.cancelling.Done():
+	case <-i.done:
+	}
+}
+
+// onInterrupt sets how to cancel the call that was created.
+func (i *Interrupts) onInterrupt(cancel func(ctx context.Context, why string)) { i.known <- cancel }
+
+// readerLost handles output that can't be written like a signal.
+func (i *Interrupts) readerLost(err *cli.ExitError) {
+	why := "nobody reads the output any more"
+	if err.Err != nil {
+		why = err.Error()
+	}
+	select {
+	case i.lost <- why:
 	default:
 	}
 }

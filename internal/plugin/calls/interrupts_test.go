@@ -26,8 +26,8 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 				})
 				i.signals <- os.Interrupt
 				synctest.Wait()
-				if asked != 1 || i.creating.Err() == nil || i.Waiting.Err() != nil {
-					t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.Waiting.Err())
+				if asked != 1 || i.Waiting.Err() != nil {
+					t.Fatalf("after the first: asked %d times, %v", asked, i.Waiting.Err())
 				}
 				i.signals <- os.Interrupt
 				synctest.Wait()
@@ -48,7 +48,7 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 	}
 }
 
-// A signal during the creation cancels the call if it was created.
+// A signal during the creation cancels the call once it is known. Only a third one stops before that.
 func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,8 +58,20 @@ func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 		synctest.Wait()
 		asked := 0
 		i.onInterrupt(func(context.Context, string) { asked++ })
+		synctest.Wait()
 		if asked != 1 || i.Waiting.Err() != nil {
 			t.Errorf("asked %d times, %v", asked, i.Waiting.Err())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.Close()
+		for came := 1; came <= 3; came++ {
+			i.signals <- os.Interrupt
+			synctest.Wait()
+			if stopped := i.Waiting.Err() != nil; stopped != (came == 3) {
+				t.Errorf("after signal %d, stopped: %t", came, stopped)
+			}
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -82,7 +83,7 @@ func newLogs(c *cli.CLI) *cobra.Command {
 	flags := command.Flags()
 	o.changed = flags.Changed
 	flags.BoolVarP(&o.following, "follow", "f", false, "follow the output until the calls have finished")
-	cli.AddFlag(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", cli.CompleteFrom(string(output.Stdout), string(output.Stderr)))
+	cli.AddChoice(command, &o.stream, "stream", "", "print only this stream: stdout or stderr", string(output.Stdout), string(output.Stderr))
 	flags.Int64Var(&o.offset, "offset", 0, "print each stream from this byte on, counted from 0")
 	flags.Int64Var(&o.limit, "limit", 0, "print at most so many bytes of each stream (default: all)")
 	flags.IntVar(&o.tail, "tail", -1, "print only so many last lines of each stream; -1 means all")
@@ -93,8 +94,6 @@ func newLogs(c *cli.CLI) *cobra.Command {
 
 func (o *logsOptions) validate([]string) error {
 	switch {
-	case o.stream != "" && o.stream != string(output.Stdout) && o.stream != string(output.Stderr):
-		return fmt.Errorf("--stream=%s: must be stdout or stderr", o.stream)
 	case o.offset < 0:
 		return fmt.Errorf("--offset %d: must not be negative; the first byte is 0", o.offset)
 	case o.limit < 0 || o.limit == 0 && o.changed("limit"):
@@ -120,18 +119,18 @@ func (o *logsOptions) streams() []output.Stream {
 
 // run prints the output of calls.
 func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
-	names, err := o.resolve(ctx, c, names)
+	chosen, err := o.resolve(ctx, c, names)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
+	if len(chosen) == 0 {
 		return o.noneSelected(c)
 	}
-	calls, failed := o.readCalls(ctx, c, names)
+	calls, failed := o.readCalls(ctx, c, chosen)
 	if o.following && len(calls) > maxFollowed {
 		return fmt.Errorf("-f follows at most %d calls at the same time, and these are more: choose fewer with -l, with --since or by name", maxFollowed)
 	}
-	prefixed := o.prefix || len(names) > 1 && !o.changed("prefix")
+	prefixed := o.prefix || len(chosen) > 1 && !o.changed("prefix")
 	shared := &sync.Mutex{}
 	errs := each(ctx, len(calls), o.following, func(ctx context.Context, i int) error {
 		p := &printer{Cluster: c, call: calls[i], options: o, mu: shared, prefixed: prefixed}
@@ -140,7 +139,7 @@ func (o *logsOptions) run(ctx context.Context, c *cli.Cluster, names []string) e
 	return errors.Join(append(failed, errs...)...)
 }
 
-// each prints n things, one after the other or all at the same time, until nobody reads what is printed.
+// each prints n things, one after the other or all at the same time, until nothing can be written any more.
 func each(ctx context.Context, n int, together bool, print func(ctx context.Context, i int) error) []error {
 	errs := make([]error, n)
 	group, ctx := errgroup.WithContext(ctx)
@@ -152,7 +151,7 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 			if ctx.Err() == nil {
 				errs[i] = print(ctx, i)
 			}
-			if isLost(errs[i]) {
+			if isUnwritten(errs[i]) {
 				return errs[i]
 			}
 			return nil
@@ -162,25 +161,22 @@ func each(ctx context.Context, n int, together bool, print func(ctx context.Cont
 	return errs
 }
 
-// isLost reports that nobody reads what is printed.
-func isLost(err error) bool {
-	var exit *cli.ExitError
-	return errors.As(err, &exit) && exit.Code == cli.CodePipe
-}
+// isUnwritten reports that an error is of what was printed, and not of what was read.
+func isUnwritten(err error) bool { return errors.As(err, new(*cli.ExitError)) }
 
 // readCalls reads the calls whose output is printed, and of those that are followed no more than show that they are too many.
-func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, names []string) (calls []*v1alpha1.ToolCall, failed []error) {
-	for _, name := range names {
+func (o *logsOptions) readCalls(ctx context.Context, c *cli.Cluster, chosen []metav1.ObjectMeta) (calls []*v1alpha1.ToolCall, failed []error) {
+	for i := range chosen {
 		if o.following && len(calls) > maxFollowed {
 			break
 		}
-		call, err := c.GetCall(ctx, name)
+		call, err := c.GetCall(ctx, chosen[i].Name)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
 		case o.since > 0 && follow.Finished(call) && time.Since(call.FinishedAt()) > o.since:
 			if !o.isSelection() {
-				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(name), o.since)
+				fmt.Fprintf(c.ErrOut, "call %s ended more than %s ago: to see its output, leave out --since\n", terminal.SafeLine(call.Name), o.since)
 			}
 		default:
 			calls = append(calls, call)
@@ -228,7 +224,7 @@ func (p *printer) print(ctx context.Context) error {
 	streams := p.options.streams()
 	errs := each(ctx, len(streams), p.options.following, func(ctx context.Context, i int) error {
 		err := p.copy(ctx, streams[i])
-		if err == nil || isLost(err) {
+		if err == nil || isUnwritten(err) {
 			return err
 		}
 		return p.readError(streams[i], err)
@@ -244,7 +240,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	if stream == output.Stderr {
 		to = p.ErrOut
 	}
-	to = &lockedWriter{mu: p.mu, out: to}
+	to = &cli.LockedWriter{Mu: p.mu, Out: to}
 	if p.prefixed {
 		lines := &prefixWriter{out: to, prefix: "[" + terminal.SafeLine(p.call.Name) + "] "}
 		defer func() { _ = lines.end() }() // A failed write shows at the one before, or nobody reads the last line.
@@ -264,7 +260,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	_, err = p.Output.Copy(ctx, query, outputclient.Sink{
 		Write: func(b []byte) error {
 			if _, err := to.Write(b); err != nil {
-				return &cli.ExitError{Code: cli.CodePipe}
+				return cli.OutputError(err, cli.CodeError)
 			}
 			return nil
 		},

@@ -225,7 +225,7 @@ func TestPrefixedLines(t *testing.T) {
 			t.Errorf("%s: %v, %.80q, want %.80q", name, err, out.String(), c.want)
 		}
 	}
-	if _, err := (&prefixWriter{out: plugintest.BrokenPipe{}}).Write([]byte("x\n")); err == nil {
+	if _, err := (&prefixWriter{out: plugintest.BrokenPipe}).Write([]byte("x\n")); err == nil {
 		t.Error("a failed write is lost")
 	}
 }

@@ -23,8 +23,12 @@ import (
 )
 
 // listUnfinishedCalls lists those that can be cancelled.
-func listUnfinishedCalls(ctx context.Context, c *cli.Cluster) ([]string, error) {
-	return (&callTargets{all: true}).resolve(ctx, c, nil, unfinished...)
+func listUnfinishedCalls(ctx context.Context, c *cli.Cluster) (names []string, err error) {
+	calls, err := (&callTargets{all: true}).resolve(ctx, c, nil, unfinished...)
+	for i := range calls {
+		names = append(names, calls[i].Name)
+	}
+	return names, err
 }
 
 // listRequesters lists the users who created the namespace's calls, or those of all namespaces if the command is for them.
@@ -56,8 +60,11 @@ const (
 	FieldSession     = "spec.sessionRef.name"
 )
 
-// phases lists the phases in the order in which a call can reach them.
-var phases = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
+// phases lists the phases in the order in which a call can reach them: first those of calls that haven't finished.
+var (
+	phases               = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
+	unfinished, finished = phases[:2], phases[2:]
+)
 
 // callFilter are the flags that select calls. The API server applies all of them but --since.
 type callFilter struct {
@@ -70,9 +77,10 @@ type callFilter struct {
 
 func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 	flags := command.Flags()
-	flags.StringVarP(&f.selector, "selector", "l", "", "label selector, e.g. team=search")
-	cli.AddFlag(command, &f.session, "session", "", "only calls in sessions of this name", c.Complete(cli.ListSessions))
-	cli.AddFlag(command, &f.requestedBy, "requested-by", "", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)))
+	cli.AddSelectorFlag(command, &f.selector, "label selector, e.g. team=search")
+	cli.AddNameFlag(command, "session", "only calls in sessions of this name", c.Complete(cli.ListSessions), func(name string) { f.session = name })
+	cli.AddNameFlag(command, "requested-by", "only calls that this user created, e.g. system:serviceaccount:agents:agent", c.Complete(listRequesters(command)),
+		func(name string) { f.requestedBy = name })
 	cli.AddPhaseFlag(command, &f.phases, phases, "only calls in these phases")
 	flags.DurationVar(&f.since, "since", 0, "only calls that were created within this time, e.g. 10m or 2h")
 	cli.CheckBefore(command, f.validate)
@@ -82,9 +90,6 @@ func (f *callFilter) add(command *cobra.Command, c *cli.CLI) {
 func (f *callFilter) validate([]string) error {
 	if f.since < 0 {
 		return fmt.Errorf("--since %s: must not be negative; it is how long ago, e.g. 10m", f.since)
-	}
-	if _, err := labels.Parse(f.selector); err != nil {
-		return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", f.selector, err)
 	}
 	return nil
 }
@@ -291,9 +296,8 @@ type callTargets struct {
 }
 
 func (t *callTargets) add(command *cobra.Command) {
-	flags := command.Flags()
-	flags.StringVarP(&t.selector, "selector", "l", "", "instead of names: the calls that this label selector selects, e.g. team=search")
-	flags.BoolVar(&t.all, "all", false, "instead of names: all calls of the namespace")
+	cli.AddSelectorFlag(command, &t.selector, "instead of names: the calls that this label selector selects, e.g. team=search")
+	command.Flags().BoolVar(&t.all, "all", false, "instead of names: all calls of the namespace")
 	cli.CheckBefore(command, t.validate)
 }
 
@@ -307,11 +311,7 @@ func (t *callTargets) validate(names []string) error {
 	case len(names) == 0 && t.selector == "" && !t.all || slices.Contains(names, ""):
 		return errors.New("specify the names of the calls, -l LABEL=VALUE or --all: \"kubectl toolcall get\" lists the calls")
 	}
-	selector, err := labels.Parse(t.selector)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", t.selector, err)
-	case t.selector != "" && selector.Empty():
+	if selector, err := labels.Parse(t.selector); t.selector != "" && err == nil && selector.Empty() {
 		// It would select every call: a variable of a script may be empty.
 		return fmt.Errorf("--selector %q: selects nothing in particular: specify LABEL=VALUE, or --all for all calls", t.selector)
 	}
@@ -321,18 +321,9 @@ func (t *callTargets) validate(names []string) error {
 // isSelection reports whether the calls aren't named one by one.
 func (t *callTargets) isSelection() bool { return t.all || t.selector != "" }
 
-// resolve returns the names of the calls, oldest first where they weren't given, in the given phases, or in any for none.
-func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) ([]string, error) {
-	calls, err := t.calls(ctx, c, names, inPhases...)
-	names = nil
-	for i := range calls {
-		names = append(names, calls[i].Name)
-	}
-	return names, err
-}
-
-// calls returns the same with what is known of their metadata: of calls that weren't given, all of it.
-func (t *callTargets) calls(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) (all []metav1.ObjectMeta, err error) {
+// resolve returns what is known of the calls: the names that were given, or else the metadata of the calls that are selected, oldest first,
+// in the given phases, or in any for none.
+func (t *callTargets) resolve(ctx context.Context, c *cli.Cluster, names []string, inPhases ...string) (all []metav1.ObjectMeta, err error) {
 	for _, name := range names {
 		all = append(all, metav1.ObjectMeta{Name: name})
 	}
@@ -360,6 +351,3 @@ func (t *callTargets) noneSelected(c *cli.Cluster) error {
 	}
 	return fmt.Errorf("no call in namespace %q matches %q: \"kubectl toolcall get -o yaml\" shows the labels of calls, -n selects another namespace", c.Namespace, t.selector)
 }
-
-// unfinished are the phases of calls that haven't finished.
-var unfinished = []string{string(v1alpha1.PhasePending), string(v1alpha1.PhaseRunning)}

@@ -43,7 +43,7 @@ func newRerun(c *cli.CLI) *cobra.Command {
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListCalls),
 		RunE:              c.Connected(o.rerun),
 	}
-	command.Flags().StringVar(&o.Call.name, "name", "", "name of the new call (default: generated from the old name)")
+	o.Call.addName(command, "name of the new call (default: generated from the old name)")
 	o.AddFlags(command)
 	return command
 }
@@ -58,7 +58,7 @@ func (o *RunOptions) rerun(ctx context.Context, c *cli.Cluster, args []string) e
 		return fmt.Errorf("call %s has not finished: to follow it, run kubectl toolcall attach %s; to run it again, wait for its end or cancel it", name, name)
 	}
 	o.origin = name
-	return o.submit(ctx, c, again(origin, o.Call.name))
+	return o.submit(ctx, c, again(origin, o.Call.Template.Name))
 }
 
 // again is a call that does what another one did. What admission or the operator set of the other one is left out.

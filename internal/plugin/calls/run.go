@@ -26,8 +26,8 @@ func aboutFailure(s *v1alpha1.ToolCallStatus) string {
 const runLong = `Run one tool call, show its output while it runs, and exit with its exit code.
 
 The command's standard output goes to standard output, its standard error to standard error. The name of the call goes to
-standard error once it is created, unless --quiet is set. Ctrl-C cancels the call. A second Ctrl-C stops following it, once the
-request to cancel it has an answer; a third stops at once.
+standard error once it is created, unless --quiet is set. Ctrl-C cancels the call, also while it is being created. A second Ctrl-C
+stops following it, once the request to cancel it has an answer; a third stops at once.
 
 With --session, the call runs in a session: see "kubectl toolcall session". With --background too, the command waits until
 the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
@@ -96,15 +96,9 @@ func newRun(c *cli.CLI) *cobra.Command {
 func (o *RunOptions) AddFlags(command *cobra.Command) {
 	o.AddRawFlag(command)
 	flags := command.Flags()
-	cli.AddFlag(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", cli.CompleteFrom(liveAlways, liveNever))
+	cli.AddChoice(command, &o.live, "live", liveAlways, "show output while the call runs: always or never", liveAlways, "never")
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
-	cli.CheckBefore(command, func([]string) error {
-		if o.live != liveAlways && o.live != liveNever {
-			return fmt.Errorf("--live=%s: must be always or never", o.live)
-		}
-		return nil
-	})
 	o.dryRun.Add(command, "call", &o.detach)
 }
 
@@ -134,7 +128,7 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	}
 	interrupts, release := catchInterrupts(ctx)
 	defer release()
-	created, err := c.Follow().Create(interrupts.creating, call)
+	created, err := c.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
 		return err
 	}
@@ -201,7 +195,7 @@ func Wait(c *cli.Cluster, call *v1alpha1.ToolCall, shown *display, i *Interrupts
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
-		if _, err := c.Follow().Cancel(ctx, key, ""); err != nil {
+		if _, err := c.Follow().Cancel(ctx, key, call.UID); err != nil {
 			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})

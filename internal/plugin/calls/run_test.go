@@ -4,9 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -142,26 +148,39 @@ func (s *signalWriter) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// When nobody reads the output any more, the call is cancelled, and the exit code is that of a broken pipe.
-func TestRunCancelsWhenNobodyReads(t *testing.T) {
+// When the output can't be written any more, the call is cancelled. The exit code is that of a broken pipe where nobody reads it, and an
+// error says so where there is no place for it.
+func TestRunCancelsWhenOutputCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	f := plugintest.New(t)
-	f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-		switch {
-		case call.Spec.Cancel:
-			return plugintest.Finished(v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested})
-		case call.Status.Phase == "":
-			f.Writing(call, "line\n")
-			return plugintest.Running("pod")
-		default:
-			return nil
-		}
-	})
-	var errs bytes.Buffer
-	args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "run", "--live=always", "--name", "c", "--", "yes"}
-	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute(args)
-	if code != cli.CodePipe || !strings.Contains(errs.String(), "nobody reads the output any more: cancelling call c") || !f.Call("c").Spec.Cancel {
-		t.Errorf("exit code %d, %s", code, errs.String())
+	for name, c := range map[string]struct {
+		out  io.Writer
+		code int
+		want string
+	}{
+		"nobody reads": {plugintest.BrokenPipe, cli.CodePipe, "nobody reads the output any more: cancelling call c"},
+		"a full disk":  {plugintest.FullDisk, cli.CodeFailed, "write the output: no space left on device: cancelling call c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := plugintest.New(t)
+			f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+				switch {
+				case call.Spec.Cancel:
+					return plugintest.Finished(cancelled())
+				case call.Status.Phase == "":
+					f.Writing(call, "line\n")
+					return plugintest.Running("pod")
+				default:
+					return nil
+				}
+			})
+			var errs bytes.Buffer
+			args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "run", "--live=always", "--name", "c", "--", "yes"}
+			code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: c.out, ErrOut: &errs}).Execute(args)
+			if code != c.code || !strings.Contains(errs.String(), c.want) || !f.Call("c").Spec.Cancel {
+				t.Errorf("exit code %d, %s", code, errs.String())
+			}
+		})
 	}
 }
 
@@ -213,6 +232,40 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 				t.Errorf("messages: %s", errs.String())
 			}
 		})
+	}
+}
+
+// The request that creates a call isn't cut off by Ctrl-C: the API server may have stored it, and nobody would cancel the call.
+func TestAnInterruptOfTheRequestThatCreates(t *testing.T) {
+	// Not in parallel: the signal is the process's.
+	f := plugintest.New(t)
+	f.Operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if !call.Spec.Cancel {
+			return nil
+		}
+		return plugintest.Finished(cancelled())
+	})
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r)
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-r.Context().Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+	_, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "run", "--name", "c", "--", "sleep")
+	if code != cli.CodeCancelled || !strings.Contains(errs, "interrupted: cancelling call c") || !f.Call("c").Spec.Cancel {
+		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,11 +15,8 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// Values of --live.
-const (
-	liveAlways = "always"
-	liveNever  = "never"
-)
+// liveAlways is the value of --live that shows output while a call runs.
+const liveAlways = "always"
 
 // liveHelp is part of the help of the commands that show output.
 const liveHelp = `Output is shown while the command writes it, standard output and standard error each in its place. --live=never shows it
@@ -62,10 +58,10 @@ type display struct {
 	Changed func(*v1alpha1.ToolCall)
 	// until, if set, ends the display before the call has finished.
 	until func(*v1alpha1.ToolCall) bool
-	// readerLost is called once a write has failed, because nobody reads the output any more.
-	readerLost func()
-	// failed says that a write has failed.
-	failed atomic.Bool
+	// readerLost is called once a write has failed, with the error.
+	readerLost func(*cli.ExitError)
+	// failed is the error of a write that has failed. Writes come one at a time.
+	failed *cli.ExitError
 }
 
 // follow shows a call, which exists, until it finishes. left is the error if the context ends before.
@@ -76,8 +72,8 @@ func (d *display) follow(ctx context.Context, c *cli.Cluster, key types.Namespac
 		err = follow.ErrDeleted // It was deleted before the first read.
 	}
 	switch {
-	case d.failed.Load():
-		return nil, &cli.ExitError{Code: cli.CodePipe}
+	case d.failed != nil:
+		return nil, d.failed
 	case err != nil && ctx.Err() != nil:
 		return nil, &cli.ExitError{Code: cli.CodeCancelled, Err: left}
 	case err != nil:
@@ -104,13 +100,13 @@ func (d *display) watcher() follow.Watcher {
 }
 
 func (d *display) write(to io.Writer, chunk []byte) {
-	if d.failed.Load() {
+	if d.failed != nil {
 		return
 	}
 	if _, err := to.Write(chunk); err != nil {
-		d.failed.Store(true)
+		d.failed = cli.OutputError(err, cli.CodeFailed)
 		if d.readerLost != nil {
-			d.readerLost()
+			d.readerLost(d.failed)
 		}
 	}
 }

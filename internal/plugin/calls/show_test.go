@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/cli"
 	"toolcall.dev/operator/internal/testing/plugintest"
 )
 
@@ -66,8 +68,7 @@ func TestHowOutputIsShown(t *testing.T) {
 		"two places":             {true, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
 		"two places, at the end": {false, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
 	} {
-		cli := plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})
-		w := NewDisplay(cli, c.live).watcher()
+		w := NewDisplay(plugintest.TestCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs}), c.live).watcher()
 		if (w.Errors != nil) != c.errors || w.AtEnd != c.atEnd || w.Output == nil {
 			t.Errorf("%s: errors %t, at the end %t", name, w.Errors != nil, w.AtEnd)
 		}
@@ -107,7 +108,7 @@ type countingWriter struct{ writes, fails int }
 
 func (c *countingWriter) Write(p []byte) (int, error) {
 	if c.writes++; c.writes > c.fails {
-		return 0, io.ErrClosedPipe
+		return 0, syscall.EPIPE
 	}
 	return len(p), nil
 }
@@ -116,17 +117,17 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 func TestALostReaderIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	out, lost := &countingWriter{fails: 2}, 0
-	d := &display{Out: out, errs: io.Discard, readerLost: func() { lost++ }}
+	d := &display{Out: out, errs: io.Discard, readerLost: func(*cli.ExitError) { lost++ }}
 	w := d.watcher()
 	for range 10 {
 		w.Output([]byte("x"))
 	}
-	if out.writes != 3 || lost != 1 || !d.failed.Load() {
-		t.Errorf("%d writes, %d reports, failed: %t", out.writes, lost, d.failed.Load())
+	if out.writes != 3 || lost != 1 || d.failed == nil || d.failed.Code != cli.CodePipe || d.failed.Err != nil {
+		t.Errorf("%d writes, %d reports, failed: %v", out.writes, lost, d.failed)
 	}
 	silent := &display{Out: &countingWriter{}, errs: io.Discard}
 	silent.watcher().Output([]byte("x"))
-	if !silent.failed.Load() {
+	if silent.failed == nil {
 		t.Error("a failure without a listener is lost")
 	}
 }

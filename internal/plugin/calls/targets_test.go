@@ -3,7 +3,9 @@ package calls
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,6 +124,27 @@ func TestCancelSelectedCalls(t *testing.T) {
 	f.Run("cancel", "one", "-o", "toml").Expect(t, 1, "unable to match a printer")
 }
 
+// A selection is of calls, and not of their names: one that is made under such a name meanwhile isn't cancelled.
+func TestCancelLeavesWhatTookASelectedName(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Labelled("one", "job=a")
+	var replaced sync.Once
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPatch {
+			replaced.Do(func() {
+				f.Run("delete", "one").Expect(t, 0, "one: deleted")
+				f.Labelled("one", "job=a")
+			})
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "cancel", "-l", "job=a", "--wait", "--timeout", "30s")
+	if code != 0 || out != "" || errs != "" || f.Call("one").Spec.Cancel {
+		t.Errorf("exit code %d, %q, %q, cancelled: %t", code, out, errs, f.Call("one").Spec.Cancel)
+	}
+}
+
 // A call that doesn't stop in time is an error, and so is one that can't be cancelled; the others are waited for.
 func TestCancelWaitsOnlySoLong(t *testing.T) {
 	t.Parallel()
@@ -209,7 +232,14 @@ func TestLogsOfSeveralCalls(t *testing.T) {
 	f.Labelled("silent", "job=z")
 	var errs bytes.Buffer
 	args := []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs", "-f", "one", "silent"}
-	if code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute(args); code != cli.CodePipe {
+	if code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe, ErrOut: &errs}).Execute(args); code != cli.CodePipe {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+	// An output that isn't whole is an error.
+	errs.Reset()
+	args = []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs", "one", "two"}
+	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.FullDisk, ErrOut: &errs}).Execute(args)
+	if code != cli.CodeError || errs.String() != "error: write the output: no space left on device\n" {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 	f.Run("logs", "one", "none").Expect(t, 1, "[one] a", "call none not found")

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -44,14 +44,14 @@ func newWait(c *cli.CLI) *cobra.Command {
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
 			ctx, cancel := cli.Within(ctx, timeout)
 			defer cancel()
-			names, err := targets.resolve(ctx, cluster, args)
+			calls, err := targets.resolve(ctx, cluster, args)
 			if err != nil {
 				return err
 			}
-			if len(names) == 0 {
+			if len(calls) == 0 {
 				return targets.noneSelected(cluster)
 			}
-			return waitAll(ctx, cluster, names, formats)
+			return waitAll(ctx, cluster, calls, formats)
 		}),
 	}
 	targets.add(command)
@@ -60,82 +60,57 @@ func newWait(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-// maxWaits is how many calls are waited for at the same time; each of the others has its turn when one has finished.
-const maxWaits = 50
-
-// waited is what came of waiting for a call.
-type waited struct {
-	call *v1alpha1.ToolCall
-	err  error
-}
-
-// waitEach waits for calls, and hands over what came of each, in the order of the names. Each is watched from the start, so that none is
-// missed that is deleted soon after its end.
-func waitEach(ctx context.Context, c *cli.Cluster, names []string) iter.Seq2[*v1alpha1.ToolCall, error] {
-	results := make([]chan waited, len(names))
-	for i := range names {
-		results[i] = make(chan waited, 1)
-	}
-	go func() {
-		var group errgroup.Group
-		group.SetLimit(maxWaits)
-		for i, name := range names {
-			group.Go(func() error {
-				call, err := waitOne(ctx, c, name)
-				if errors.Is(err, context.DeadlineExceeded) {
-					err = fmt.Errorf("call %s did not finish within --timeout", name)
-				} else if err != nil {
-					err = fmt.Errorf("wait for call %s: %w", name, err)
-				}
-				results[i] <- waited{call, err}
-				return nil
-			})
-		}
-		_ = group.Wait()
-	}()
-	return func(yield func(*v1alpha1.ToolCall, error) bool) {
-		for _, next := range results {
-			if result := <-next; !yield(result.call, result.err) {
-				return
-			}
-		}
-	}
-}
-
 // lookTime is how long it may take to look at a call when the time to wait is over.
 const lookTime = 10 * time.Second
 
-func waitOne(ctx context.Context, c *cli.Cluster, name string) (*v1alpha1.ToolCall, error) {
+// waitEach waits for calls, and hands over what came of each, in their order. Each is watched from the start, so that none is
+// missed that is deleted soon after its end.
+func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) iter.Seq2[*v1alpha1.ToolCall, error] {
+	return cli.InOrder(len(calls), func(i int) (*v1alpha1.ToolCall, error) {
+		call, err := waitOne(ctx, c, &calls[i])
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return nil, fmt.Errorf("call %s did not finish within --timeout", calls[i].Name)
+		case err != nil:
+			return nil, fmt.Errorf("wait for call %s: %w", calls[i].Name, err)
+		}
+		return call, nil
+	})
+}
+
+// waitOne waits for a call: for whichever has the name, if only that is known.
+func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta) (*v1alpha1.ToolCall, error) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return c.Follow().Wait(ctx, c.Key(name), follow.Watcher{})
+		return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{UID: of.UID})
 	}
 	// It had no turn before: it may have finished long ago.
 	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
 	defer cancel()
-	call, err := c.GetCall(look, name)
-	if err == nil && !call.Status.Phase.Terminal() {
-		err = context.DeadlineExceeded
+	call, err := c.GetCall(look, of.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case of.UID != "" && of.UID != call.UID:
+		return nil, follow.ErrDeleted
+	case !call.Status.Phase.Terminal():
+		return nil, context.DeadlineExceeded
 	}
-	return call, err
+	return call, nil
 }
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.
-func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.Formats) error {
+func waitAll(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta, formats *cli.Formats) error {
 	var failed []error
 	code := 0
-	for call, err := range waitEach(ctx, c, names) {
+	for call, err := range waitEach(ctx, c, calls) {
 		if err != nil {
 			failed, code = append(failed, err), cmp.Or(code, cli.CodeFailed)
 			continue
 		}
-		callCode := cli.ExitCode(call)
-		if formats.IsObject() {
-			if err := formats.Print(c.Out, call); err != nil {
-				return err
-			}
-		} else if _, err := fmt.Fprintln(c.Out, outcomeLine(call)); err != nil {
+		if err := printEnd(c, call, formats); err != nil {
 			return err
 		}
+		callCode := cli.ExitCode(call)
 		if callCode != 0 && wasRefused(&call.Status) {
 			fmt.Fprintf(c.ErrOut, "call %s: %s\n", call.Name, terminal.SafeLine(call.Status.Message))
 		}
@@ -150,14 +125,18 @@ func waitAll(ctx context.Context, c *cli.Cluster, names []string, formats *cli.F
 	return &cli.ExitError{Code: code, Err: errors.Join(failed...)}
 }
 
-// outcomeLine is the outcome of a finished call on one line.
-func outcomeLine(call *v1alpha1.ToolCall) string {
+// printEnd prints the outcome of a finished call on one line, or the object.
+func printEnd(c *cli.Cluster, call *v1alpha1.ToolCall, formats *cli.Formats) error {
+	if formats.IsObject() {
+		return formats.Print(c.Out, call)
+	}
 	text := call.Name + " " + string(call.Status.Phase) + " " + call.Status.Reason
 	text += cli.Optional(" exit %d", call.Status.ExitCode)
 	if call.Status.DurationMilliseconds != nil {
 		text += " after " + cli.FormatMilliseconds(*call.Status.DurationMilliseconds)
 	}
-	return terminal.SafeLine(text)
+	_, err := fmt.Fprintln(c.Out, terminal.SafeLine(text))
+	return err
 }
 
 const cancelLong = `Request the cancellation of calls. The command gets SIGTERM, and SIGKILL after 5 seconds. Finished calls ignore the
@@ -207,26 +186,26 @@ func (o *cancelOptions) validate([]string) error {
 }
 
 func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
-	names, err := o.resolve(ctx, c, args, unfinished...)
+	calls, err := o.resolve(ctx, c, args, unfinished...)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
+	if len(calls) == 0 {
 		fmt.Fprintf(c.ErrOut, "No calls to cancel in namespace %s.\n", c.Namespace)
 		return nil
 	}
 	var failed []error
-	var requested []string
-	for _, name := range names {
-		call, err := c.Follow().Cancel(ctx, c.Key(name), "")
-		if apierrors.IsNotFound(err) && o.isSelection() {
-			continue // It is gone.
-		}
-		if err != nil {
-			failed = append(failed, c.Explain("patch", "toolcalls", "call "+name, err))
+	var requested []metav1.ObjectMeta
+	for i := range calls {
+		call, err := c.Follow().Cancel(ctx, c.Key(calls[i].Name), calls[i].UID)
+		if o.isSelection() && isGone(err) {
 			continue
 		}
-		requested = append(requested, name)
+		if err != nil {
+			failed = append(failed, c.Explain("patch", "toolcalls", "call "+calls[i].Name, err))
+			continue
+		}
+		requested = append(requested, call.ObjectMeta)
 		if o.wait && o.formats.IsWhole() {
 			continue // It is printed when it has finished.
 		}
@@ -238,22 +217,21 @@ func (o *cancelOptions) run(ctx context.Context, c *cli.Cluster, args []string) 
 	return errors.Join(failed...)
 }
 
-// waitFor waits until calls have finished, and prints their outcome.
-func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, names []string) (failed []error) {
+// isGone reports that a call isn't there any more, whatever has its name.
+func isGone(err error) bool { return errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) }
+
+// waitFor waits until calls have finished, and prints their outcome; the names of objects have been printed.
+func (o *cancelOptions) waitFor(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) (failed []error) {
 	ctx, stop := cli.Within(ctx, o.timeout)
 	defer stop()
-	for call, err := range waitEach(ctx, c, names) {
+	for call, err := range waitEach(ctx, c, calls) {
 		switch {
-		case errors.Is(err, follow.ErrDeleted), apierrors.IsNotFound(err):
+		case isGone(err):
 			// A call that is gone has finished: its process is stopped.
 		case err != nil:
 			failed = append(failed, err)
-		case o.formats.IsWhole():
-			if err := o.formats.Print(c.Out, call); err != nil {
-				return append(failed, err)
-			}
-		case !o.formats.IsObject():
-			fmt.Fprintln(c.Out, outcomeLine(call))
+		case o.formats.Format() != "name":
+			failed = append(failed, printEnd(c, call, o.formats))
 		}
 	}
 	return failed

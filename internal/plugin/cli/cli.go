@@ -79,8 +79,9 @@ func (c *CLI) Execute(args []string) int {
 			exit.Code = CodeFailed
 		}
 	}
-	if errors.Is(exit.Err, errAmbiguousEnv) {
-		exit.Err = errAmbiguousEnv // Without what the flag parser writes before it.
+	var wrong *flagError
+	if errors.As(exit.Err, &wrong) {
+		exit.Err = wrong
 	}
 	if exit.Err != nil {
 		c.Flush()

@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,23 +88,23 @@ func CompleteTools(c *CLI) Completer {
 
 // These list the names of objects in the namespace.
 var (
-	ListCalls        = listNames(&v1alpha1.ToolCallList{})
-	ListEnvironments = listNames(&v1alpha1.ExecutionEnvironmentList{})
-	ListSessions     = listNames(&v1alpha1.ToolSessionList{})
-	ListSkills       = listNames(&v1alpha1.SkillList{})
-	ListNamespaces   = listNames(&corev1.NamespaceList{})
+	ListCalls        = listNames(v1alpha1.GroupVersion, "ToolCall")
+	ListEnvironments = listNames(v1alpha1.GroupVersion, "ExecutionEnvironment")
+	ListSessions     = listNames(v1alpha1.GroupVersion, "ToolSession")
+	ListSkills       = listNames(v1alpha1.GroupVersion, "Skill")
+	ListNamespaces   = listNames(corev1.SchemeGroupVersion, "Namespace")
 )
 
-func listNames(kind client.ObjectList) Lister {
+// listNames reads the metadata alone: calls have their output in the status.
+func listNames(version schema.GroupVersion, kind string) Lister {
 	return func(ctx context.Context, c *Cluster) (names []string, err error) {
-		list := kind.DeepCopyObject().(client.ObjectList)
-		if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-			return nil, err
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(version.WithKind(kind))
+		err = c.Client.List(ctx, list, client.InNamespace(c.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
 		}
-		return names, meta.EachListItem(list, func(o runtime.Object) error {
-			names = append(names, o.(client.Object).GetName())
-			return nil
-		})
+		return names, err
 	}
 }
 
@@ -154,10 +155,30 @@ func requireNames(most int, which string) cobra.PositionalArgs {
 	}
 }
 
-// AddFlag adds a flag with what completes its value.
-func AddFlag(command *cobra.Command, to *string, name, value, usage string, complete Completer) {
-	command.Flags().StringVar(to, name, value, usage)
-	Must(command.RegisterFlagCompletionFunc(name, complete))
+// AddChoice adds a flag that has one of a few values.
+func AddChoice(command *cobra.Command, to *string, flag, value, usage string, choices ...string) {
+	*to = value
+	last := len(choices) - 1
+	command.Flags().Func(flag, usage, Parsed(func(text string) error {
+		if !slices.Contains(choices, text) {
+			return fmt.Errorf("--%s=%s: must be %s or %s", flag, text, strings.Join(choices[:last], ", "), choices[last])
+		}
+		*to = text
+		return nil
+	}))
+	command.Flags().Lookup(flag).DefValue = value
+	Must(command.RegisterFlagCompletionFunc(flag, CompleteFrom(choices...)))
+}
+
+// AddSelectorFlag adds the flag that selects objects by their labels.
+func AddSelectorFlag(command *cobra.Command, to *string, usage string) {
+	command.Flags().FuncP("selector", "l", usage, Parsed(func(text string) error {
+		if _, err := labels.Parse(text); err != nil {
+			return fmt.Errorf("--selector %q: must be a label selector, e.g. team=search: %w", text, err)
+		}
+		*to = text
+		return nil
+	}))
 }
 
 // AddPhaseFlag adds the flag that selects objects in some phases, of those that there are.
@@ -175,11 +196,65 @@ func AddPhaseFlag(command *cobra.Command, to *[]string, phases []string, usage s
 	})
 }
 
+// flagError says all that there is to say about a flag: what the flag parser writes before it is left out.
+type flagError struct{ error }
+
+// Parsed is how a flag's values are parsed, one by one. The errors name the flag.
+func Parsed(parse func(text string) error) func(string) error {
+	return func(text string) error {
+		if err := parse(text); err != nil {
+			return &flagError{err}
+		}
+		return nil
+	}
+}
+
+// AddNameFlag adds a flag that names something. A variable of a script may be empty: that is no name.
+func AddNameFlag(command *cobra.Command, flag, usage string, complete Completer, set func(name string)) {
+	command.Flags().Func(flag, usage, Parsed(func(name string) error {
+		if name == "" {
+			return fmt.Errorf("--%s: give a name, or leave the flag out", flag)
+		}
+		set(name)
+		return nil
+	}))
+	Must(command.RegisterFlagCompletionFunc(flag, complete))
+}
+
+// AddReferenceFlag adds the flag that names the object of a reference.
+func AddReferenceFlag(command *cobra.Command, to **v1alpha1.LocalReference, flag, usage string, complete Completer) {
+	AddNameFlag(command, flag, usage, complete, func(name string) { *to = &v1alpha1.LocalReference{Name: name} })
+}
+
+// AddSecondsFlag adds a flag for a duration in whole seconds, of which there are some at least.
+func AddSecondsFlag(command *cobra.Command, to **int32, flag, usage string, least time.Duration) {
+	command.Flags().Func(flag, usage, Parsed(func(text string) error {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--%s: %w", flag, err)
+		case d >= 0 && d < least:
+			return fmt.Errorf("--%s %s: must be at least %s", flag, d, least)
+		case d < 0 || d%time.Second != 0 || d/time.Second > math.MaxInt32:
+			return fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
+		}
+		*to = ptr.To(int32(d / time.Second))
+		return nil
+	}))
+}
+
 // AddVariableFlag adds the flag that sets variables, and refuses --env, which could mean a variable or an environment.
-func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
+func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage string) {
 	flags := command.Flags()
-	flags.StringArrayVarP(to, "set-env", "e", nil, usage)
-	flags.Func("env", "", func(string) error { return errAmbiguousEnv })
+	flags.FuncP("set-env", "e", usage, Parsed(func(pair string) error {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
+		}
+		*to = append(*to, v1alpha1.CallEnvVar{Name: name, Value: value})
+		return CheckText(fmt.Sprintf("-e %q", pair), pair)
+	}))
+	flags.Func("env", "", Parsed(func(string) error { return errAmbiguousEnv }))
 	flags.Lookup("env").Hidden = true
 	// "--env NAME" is refused for its name, also where the value is missing.
 	flags.Lookup("env").NoOptDefVal = "-"
@@ -188,36 +263,11 @@ func AddVariableFlag(command *cobra.Command, to *[]string, usage string) {
 // errAmbiguousEnv says what --env could mean.
 var errAmbiguousEnv = errors.New("--env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE")
 
-// Reference is nil for no name.
-func Reference(name string) *v1alpha1.LocalReference {
-	if name == "" {
-		return nil
+// CheckText refuses what isn't UTF-8. JSON has no such bytes: the API would have another text.
+func CheckText(what, text string) error {
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%s is not UTF-8 text: a call can only carry text, so encode the data, for example with base64", what)
 	}
-	return &v1alpha1.LocalReference{Name: name}
-}
-
-// Variables parses the values of --set-env.
-func Variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
-	var list []v1alpha1.CallEnvVar
-	for _, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
-		}
-		list = append(list, v1alpha1.CallEnvVar{Name: name, Value: value})
-	}
-	return list, nil
-}
-
-// SetSeconds sets a field to the value of a flag, if the user set that.
-func SetSeconds(field **int32, flag string, d time.Duration, changed func(flag string) bool) error {
-	if !changed(flag) {
-		return nil
-	}
-	if d < 0 || d%time.Second != 0 || d/time.Second > 1<<31-1 {
-		return fmt.Errorf("--%s %s: must be whole seconds, for example 90s or 5m", flag, d)
-	}
-	*field = ptr.To(int32(d / time.Second))
 	return nil
 }
 

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"slices"
+	"syscall"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -17,6 +21,15 @@ const (
 	CodeCancelled = 130 // the call was cancelled, for example with Ctrl-C
 	CodePipe      = 141 // the reader closed the pipe
 )
+
+// OutputError ends a command whose output can't be written: without a word where nobody reads it any more, and otherwise with the error.
+// On Windows, the two can't be told apart.
+func OutputError(err error, code int) *ExitError {
+	if errors.Is(err, syscall.EPIPE) || runtime.GOOS == "windows" {
+		return &ExitError{Code: CodePipe}
+	}
+	return &ExitError{Code: code, Err: fmt.Errorf("write the output: %w", err)}
+}
 
 // AnnotationCode on a command means that its errors exit with codeFailed, because 1 can be the exit code of a call.
 const AnnotationCode = "exit-code"

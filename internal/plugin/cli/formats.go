@@ -117,16 +117,11 @@ type DryRun struct {
 	Mode string
 }
 
-var dryRunModes = []string{"none", "client", "server"}
-
 // Add adds the flags, and refuses them beside --detach. kind is what the command creates.
 func (d *DryRun) Add(command *cobra.Command, kind string, detach *bool) {
-	AddFlag(command, &d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`, CompleteFrom(dryRunModes...))
+	AddChoice(command, &d.Mode, "dry-run", "none", `"client" prints the `+kind+`, "server" also lets the API server validate it; neither creates it`, "client", "server", "none")
 	command.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	CheckBefore(command, func([]string) error {
-		if !slices.Contains(dryRunModes, d.Mode) {
-			return fmt.Errorf("--dry-run=%s: must be client, server or none", d.Mode)
-		}
 		if *detach && d.Mode != "none" {
 			return fmt.Errorf("--detach and --dry-run can't be used together: a dry run creates no %s", kind)
 		}

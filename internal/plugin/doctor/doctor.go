@@ -21,7 +21,7 @@ const doctorLong = `Check whether everything that calls need is installed and he
 
 It looks at the version of the cluster, the kinds, the admission policies and whether they are enforced, the aggregated API for
 output, the operator and its version, the output store, the environments of the namespace and their policies, at what the
-nodes' kernels and runtimes can do, as far as their versions and the last calls tell it, and at whether their kubelets bound the
+nodes' kernels and runtimes can do, as far as their versions tell it, and at whether their kubelets bound the
 processes of a pod. A kubelet is asked only if you have permission to get nodes/proxy.
 
 Nothing is changed: calls and sessions are only created in dry runs. Each line begins with one of these:

@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/docurl"
 	"toolcall.dev/operator/internal/kubeversion"
 )
@@ -23,49 +20,17 @@ const (
 	signalsKernel  = "6.12"
 )
 
-// sampledCalls is how many calls are looked at for what they found on their nodes.
-const sampledCalls = 50
-
-// checkNodes tells from versions what nodes can do, and from calls what held them there.
-func (d *doctor) checkNodes(ctx context.Context) []finding {
-	sampled := d.landlockByNode(ctx)
+// checkNodes tells from versions what nodes can do.
+func (d *doctor) checkNodes(context.Context) []finding {
 	if d.nodesErr != nil {
-		unseen := unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", d.nodesErr)
-		return append(unseen, sampledFindings(sampled)...)
+		return unseenFinding("list nodes", "ask a cluster administrator to run kubectl toolcall doctor, or run a call: its describe says which walls held", d.nodesErr)
 	}
 	var all []finding
 	// Without a version, which another check reports, the newest one is assumed.
 	mounts := !kubeversion.IsOlder(d.version, kubeversion.ImageVolumes)
 	for i := range d.nodes {
-		all = append(all, nodeFinding(&d.nodes[i], sampled[d.nodes[i].Name], mounts, d.namespace))
+		all = append(all, nodeFinding(&d.nodes[i], mounts, d.namespace))
 	}
-	return all
-}
-
-// landlockByNode is the version of Landlock that held calls of the namespace, by their nodes. Calls that needed none say
-// nothing about their node.
-func (d *doctor) landlockByNode(ctx context.Context) map[string]int32 {
-	found := map[string]int32{}
-	list := &v1alpha1.ToolCallList{}
-	if err := d.Client.List(ctx, list, client.InNamespace(d.environmentNamespace()), client.Limit(sampledCalls)); err != nil {
-		return found // Other checks say what is wrong with calls.
-	}
-	for i := range list.Items {
-		s := &list.Items[i].Status
-		if s.Isolation != nil && s.Node != "" && s.Isolation.LandlockABI > 0 {
-			found[s.Node] = s.Isolation.LandlockABI
-		}
-	}
-	return found
-}
-
-// sampledFindings are what calls tell of their nodes, for somebody who can't see nodes.
-func sampledFindings(sampled map[string]int32) []finding {
-	var all []finding
-	for node, abi := range sampled {
-		all = append(all, found(stateOK, fmt.Sprintf("Landlock %d held calls on node %s", abi, node), ""))
-	}
-	slices.SortFunc(all, func(a, b finding) int { return strings.Compare(a.Detail, b.Detail) })
 	return all
 }
 
@@ -76,14 +41,11 @@ const (
 		"use nodes with Landlock among lsm= (Linux 5.13 or newer; 5.19 for moves between directories)"
 )
 
-// nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known; mounts says
-// that the API server has image volumes. The operator, which looks at the nodes when it starts, runs in the namespace.
-func nodeFinding(node *corev1.Node, abi int32, mounts bool, namespace string) finding {
+// nodeFinding tells what a node can do. mounts says that the API server has image volumes. The operator, which looks at the nodes when it
+// starts, runs in the namespace.
+func nodeFinding(node *corev1.Node, mounts bool, namespace string) finding {
 	info := &node.Status.NodeInfo
 	about := fmt.Sprintf("%s: Linux %s, %s, kubelet %s", node.Name, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion)
-	if abi > 0 {
-		about += fmt.Sprintf(", Landlock %d held calls", abi)
-	}
 	noImages := kubeversion.NoImageVolumes(info)
 	switch {
 	case info.OperatingSystem != "" && info.OperatingSystem != "linux":
@@ -98,7 +60,7 @@ func nodeFinding(node *corev1.Node, abi int32, mounts bool, namespace string) fi
 		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", advice)
 	case kubeversion.IsOlder(info.KernelVersion, gateKernel):
 		return found(stateWarning, about, noGate)
-	case abi == 0 && kubeversion.IsOlder(info.KernelVersion, landlockKernel):
+	case kubeversion.IsOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
 	case kubeversion.IsOlder(info.KernelVersion, signalsKernel):
 		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")

@@ -207,6 +207,8 @@ func environmentFinding(env *v1alpha1.ExecutionEnvironment) finding {
 		return found(stateProblem, name+" has no status", "the operator hasn't looked at it: see what doctor says about the operator, and whether it works in this namespace")
 	case env.Spec.Suspend:
 		return found(stateWarning, name+" is suspended: no new call starts in it", "when the reason is gone, run kubectl toolcall env resume "+env.Name+" -n "+env.Namespace)
+	case environments.ReadyBut(env) != "":
+		return found(stateWarning, name+": "+environments.ReadyBut(env), "remove the cause that the message names, or run only trusted calls there: see kubectl toolcall env describe "+env.Name+" -n "+env.Namespace)
 	case env.Status.Warm != nil && env.Status.Warm.Ready < env.Status.Warm.Desired:
 		return found(stateWarning, fmt.Sprintf("%s is ready, with %s warm pods", name, environments.Warm(env)), "if that lasts, look at kubectl toolcall env describe "+env.Name+" -n "+env.Namespace)
 	default:

@@ -88,7 +88,7 @@ func describeEnvironment(out io.Writer, policies *policy.Set, env *v1alpha1.Exec
 func environmentSummary(policies *policy.Set, env *v1alpha1.ExecutionEnvironment, now time.Time) []cli.Field {
 	all := []cli.Field{
 		{"Name", env.Name}, {"Namespace", env.Namespace}, {"Age", duration.HumanDuration(now.Sub(env.CreationTimestamp.Time))},
-		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", NotReady(env)}, {"Warning", readyBut(env)},
+		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", NotReady(env)}, {"Warning", ReadyBut(env)},
 		{"Suspended", map[bool]string{true: "yes: no new call starts; kubectl toolcall env resume " + env.Name + " lets them"}[env.Spec.Suspend]},
 		{"Image", env.Spec.Image}, {"Policy", policyOf(policies, env)}, {"Allows", allows(policies, env)},
 	}

@@ -42,7 +42,7 @@ programs (any program if it lists none), shell for shell command lines, and the 
 need permission of your own: run "kubectl toolcall check" to find out.
 
 Notes on standard error say why an environment isn't ready, for example because the nodes can't hold its policy
-(IsolationUnavailable), and what of a policy is weaker than it looks.`
+(IsolationUnavailable), what isn't held in it though calls can run, and what of a policy is weaker than it looks.`
 
 func newEnvList(c *cli.CLI) *cobra.Command {
 	all, formats := false, cli.NewFormats()
@@ -88,19 +88,26 @@ func writeEnvironments(ctx context.Context, c *cli.Cluster, environments []v1alp
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, note := range notes(policies, environments) {
+	for _, note := range notes(policies, environments, namespaces) {
 		c.Note(false, "note: %s", terminal.SafeLine(note))
 	}
 	return nil
 }
 
-// notes say why environments aren't ready, and which of their policies are weaker than they look: each once.
-func notes(policies *policy.Set, environments []v1alpha1.ExecutionEnvironment) []string {
+// notes say why environments aren't ready or don't hold all, and which of their policies are weaker than they look: each once.
+func notes(policies *policy.Set, environments []v1alpha1.ExecutionEnvironment, namespaces bool) []string {
 	var all []string
 	for i := range environments {
 		env := &environments[i]
+		name := env.Name
+		if namespaces {
+			name = env.Namespace + "/" + name
+		}
 		if why := NotReady(env); why != "" {
-			all = append(all, fmt.Sprintf("environment %s is not ready: %s", env.Name, why))
+			all = append(all, fmt.Sprintf("environment %s is not ready: %s", name, why))
+		}
+		if but := ReadyBut(env); but != "" {
+			all = append(all, fmt.Sprintf("environment %s: %s", name, but))
 		}
 		policy, err := policies.For(env)
 		if err != nil || policy == nil {
@@ -134,8 +141,8 @@ func NotReady(env *v1alpha1.ExecutionEnvironment) string {
 	return c.Reason + ": " + c.Message
 }
 
-// readyBut says what isn't held in an environment in which calls can run; empty for nothing.
-func readyBut(env *v1alpha1.ExecutionEnvironment) string {
+// ReadyBut says what isn't held in an environment in which calls can run; empty for nothing.
+func ReadyBut(env *v1alpha1.ExecutionEnvironment) string {
 	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, v1alpha1.MessageReadyBut) {
 		return ""

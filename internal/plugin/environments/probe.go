@@ -21,8 +21,6 @@ const (
 	unlisted = "toolcall-unlisted"
 	// unseen stands for what nobody can say.
 	unseen = "?"
-	// maxPrograms bounds the programs that are reviewed one by one.
-	maxPrograms = 16
 )
 
 // answer is what the operator said about one call.
@@ -44,7 +42,7 @@ func probeAll(ctx context.Context, c *cli.Cluster, environments []v1alpha1.Execu
 			continue
 		}
 		p := &probe{review: func(ctx context.Context, call v1alpha1.ToolCallSpec) (*answer, error) {
-			call.EnvironmentRef = cli.Reference(env.Name)
+			call.EnvironmentRef = &v1alpha1.LocalReference{Name: env.Name}
 			return c.Review(ctx, subresourcesv1alpha1.ToolCallReviewSpec{Call: call})
 		}}
 		if err := p.fill(ctx); apierrors.IsForbidden(err) {
@@ -143,16 +141,17 @@ func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error
 			return !rights.May(program) && !hasPrefixOf(rights.Names, program)
 		})
 	case denialOf(p.program).Reason == v1alpha1.ReasonAgentNotAllowed:
-		// The policy lists none: either every program may run, or none.
+		// The policy lists none: either every program may run, or none, which one of the user's own tells.
 		own := rights.Programs()
-		for _, program := range own[:min(len(own), maxPrograms)] {
-			a, err := p.review(ctx, runProgram(program))
-			if err != nil {
-				return "", err
-			}
-			if a.Allowed {
-				listed = append(listed, program)
-			}
+		if len(own) == 0 {
+			break
+		}
+		a, err := p.review(ctx, runProgram(own[0]))
+		if err != nil {
+			return "", err
+		}
+		if denialOf(a).Reason != v1alpha1.ReasonBinaryNotAllowed {
+			listed = own
 		}
 	}
 	if len(listed) == 0 {

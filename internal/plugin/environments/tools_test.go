@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,6 +71,35 @@ func TestToolsWithoutPolicies(t *testing.T) {
 	user := f.User([]string{"toolcall-user"}, "git")
 	f.As("nobody")("tools").Expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
 	f.As(user)("tools").Expect(t, 0, "You may use: git", "repo yes "+f.Namespace+" RBAC git no - -")
+}
+
+// Where the policy lists no program, one review tells whether the user's own may run, also if a rule denies that one.
+func TestToolsOfAPolicyThatListsNoProgram(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Rules = []v1alpha1.PolicyRule{{Name: "no-awk", Effect: v1alpha1.RuleDeny, Message: "no awk", Expression: "action.commands.exists(c, c.name == 'awk')"}}
+	})
+	f.Environment("repo", true)
+	f.Make(&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + "-none"}, Spec: v1alpha1.ExecutionPolicySpec{
+		Binaries: &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced},
+	}}, &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "strict"},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: f.Namespace + "-none"}},
+	})
+	user := f.User([]string{"toolcall-user"}, "awk", "git")
+	var reviews atomic.Int32
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasSuffix(r.URL.Path, "/toolcallreviews") {
+			reviews.Add(1)
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "tools", "--as", user)
+	found := plugintest.Rows(out)
+	if code != 0 || !strings.Contains(found["repo"], " RBAC awk, git no ") || !strings.Contains(found["strict"], " RBAC none no ") || reviews.Load() > 12 {
+		t.Errorf("exit code %d, %d reviews\n%s%s", code, reviews.Load(), out, errs)
+	}
 }
 
 // Where an authorizer can't list rights, the tools of the policies are asked for one by one.

@@ -132,7 +132,7 @@ func (v *verdict) contextFields() []cli.Field {
 	if env.Spec.Suspend {
 		name += ", suspended: the call would wait"
 	}
-	fields := []cli.Field{{"Session", v.sessionText()}, {"Environment", name}, {"Not ready", NotReady(&env)}, {"Warning", readyBut(&env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName()}}
+	fields := []cli.Field{{"Session", v.sessionText()}, {"Environment", name}, {"Not ready", NotReady(&env)}, {"Warning", ReadyBut(&env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName()}}
 	for _, warning := range v.Warnings {
 		fields = append(fields, cli.Field{"Warning", warning})
 	}

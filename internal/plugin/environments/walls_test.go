@@ -129,4 +129,6 @@ func TestProblemsOfEnvironmentsAreSaid(t *testing.T) {
 	}
 	f.Run("check", "--", "ls").Expect(t, 0, "Warning: "+unheld)
 	f.Run("env", "describe", "a").Expect(t, 0, "Warning: "+unheld)
+	f.Run("env", "list").Expect(t, 0, "note: environment a: "+unheld)
+	f.Run("env", "list", "-A").Expect(t, 0, "note: environment "+f.Namespace+"/a: "+unheld)
 }

@@ -115,8 +115,8 @@ func TestCpToAClosedPipe(t *testing.T) {
 	f := newFileServer(t)
 	f.files["file"] = "x"
 	var errs bytes.Buffer
-	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe{}, ErrOut: &errs}).Execute([]string{"--kubeconfig", f.kubeconfig, "cp", "dev:file", "-"})
-	if code != 1 || !strings.Contains(errs.String(), "closed pipe") {
+	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe, ErrOut: &errs}).Execute([]string{"--kubeconfig", f.kubeconfig, "cp", "dev:file", "-"})
+	if code != 1 || !strings.Contains(errs.String(), "broken pipe") {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 }

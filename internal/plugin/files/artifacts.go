@@ -122,7 +122,7 @@ func list(c *cli.Cluster, call *v1alpha1.ToolCall) error {
 }
 
 func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
-	if o.open && !canOpen(a) {
+	if o.open && !canOpen(a, a.Path) {
 		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
 	}
 	progress := newTransferProgress(c.CLI, o.quiet)
@@ -132,8 +132,11 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 		return copyTo(c.Out)
 	}
 	name, err := o.target(a)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.open && !canOpen(a, name):
+		return fmt.Errorf("--open doesn't open %s: by that name, it could be a program or a page with one: choose a name that ends in %s", name, path.Ext(a.Path))
 	}
 	if err := cli.WriteWhole(name, false, copyTo); err != nil {
 		return err
@@ -152,17 +155,20 @@ func (o *artifactsOptions) get(ctx context.Context, c *cli.Cluster, call *v1alph
 // target is the file that is written. Only the last part of a path that a call chose counts. A file that is there already is
 // replaced only if the user named it.
 func (o *artifactsOptions) target(a *v1alpha1.Artifact) (string, error) {
-	if o.output != "" {
+	info, err := os.Stat(o.output)
+	isFolder := o.output == "" || err == nil && info.IsDir() || strings.HasSuffix(o.output, string(filepath.Separator))
+	if !isFolder {
 		return localTarget(a.Path, o.output)
 	}
 	base := path.Base(a.Path)
 	if base == "." || base == ".." || base == "/" || strings.HasPrefix(base, ".") || strings.ContainsRune(base, '\\') || !filepath.IsLocal(base) {
 		return "", fmt.Errorf("%q is no name for a file here: choose one with -o", a.Path)
 	}
-	if _, err := os.Lstat(base); err == nil {
-		return "", fmt.Errorf("%s is there already: choose another name with -o, or name it with -o to replace it", base)
+	name := filepath.Join(o.output, base)
+	if _, err := os.Lstat(name); err == nil {
+		return "", fmt.Errorf("%s is there already: choose another name with -o, or name it with -o to replace it", name)
 	}
-	return base, nil
+	return name, nil
 }
 
 // copyArtifact returns what writes an artifact whose content is what the call recorded.
@@ -188,10 +194,10 @@ func copyArtifact(ctx context.Context, c *cli.Cluster, call *v1alpha1.ToolCall, 
 	}
 }
 
-// canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
-// the content looks like: both must be such.
-func canOpen(a *v1alpha1.Artifact) bool {
-	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(a.Path)))
+// canOpen says whether a viewer shows an artifact under a name and runs nothing of it. The name chooses the viewer, the recorded type is
+// what the content looks like: both must be such.
+func canOpen(a *v1alpha1.Artifact, name string) bool {
+	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(filepath.Ext(name)))
 	recorded, _, _ := mime.ParseMediaType(a.MediaType)
 	return isPassive(byName) && isPassive(recorded)
 }

@@ -163,11 +163,32 @@ func TestAnArtifactIsWrittenAndOpened(t *testing.T) {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
+	// Nor is anything replaced, or hidden, in a folder that the user names.
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := get("out/plot.png", "folder"); got != (plugintest.Printed{Out: "folder/plot.png\n"}) || content(t, "folder/plot.png") != pixel {
+		t.Errorf("%+v", got)
+	}
+	for path, want := range map[string]string{"out/plot.png": "folder/plot.png is there already", ".bashrc": "is no name for a file here", "..": "is no name for a file here"} {
+		if got := get(path, "folder/"); got.Code != 1 || !strings.Contains(got.Err, want) {
+			t.Errorf("%s in a folder: %+v", path, got)
+		}
+	}
+	// The name that the viewer sees counts too.
+	for _, name := range []string{"shown", "shown.html", "shown.desktop"} {
+		if got := get("result.json", name, "--open"); got.Code != 1 || !strings.Contains(got.Err, "--open doesn't open "+name) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := get("result.json", "shown.json", "--open"); got != (plugintest.Printed{Out: "shown.json\n"}) || len(opened) != 2 {
+		t.Errorf("%+v, opened %q", got, opened)
+	}
 	server.lying = true
 	if got := get("result.json", "lie"); got.Code != 1 || !strings.Contains(got.Err, "don't have the hash") {
 		t.Errorf("%+v", got)
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "plot.png"}) || len(opened) != 1 {
+	if got := names(t, dir); !slices.Equal(got, []string{"empty.txt", "folder", "plot.png", "shown.json"}) || len(opened) != 2 {
 		t.Errorf("the folder has %q, opened %q", got, opened)
 	}
 }

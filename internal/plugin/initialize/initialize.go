@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -85,12 +84,13 @@ func Commands(c *cli.CLI) []*cobra.Command {
 func (o *options) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.agent, "agent", "", "name of the agent: its account, environment and rights get it (required)")
-	cli.AddFlag(command, &o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "), cli.CompleteFrom(presetNames()...))
+	flags.StringVar(&o.policy, "policy", "coding", "policy to write, one of: "+strings.Join(presetNames(), ", "))
+	cli.Must(command.RegisterFlagCompletionFunc("policy", cli.CompleteFrom(presetNames()...)))
 	flags.StringSliceVar(&o.tools, "tools", nil, "tools that the agent may use, instead of the policy's own, e.g. bash,python,git")
 	flags.StringSliceVar(&o.hosts, "hosts", nil, "hosts that calls may reach, each HOST or HOST:PORT: a name, *. and a name, an address or a CIDR (default port 443)")
 	flags.StringArrayVar(&o.approve, "approve", nil, "a program and arguments, e.g. 'git push': a reminder that has a person approve the calls whose text names them; repeat it for several")
 	flags.StringVar(&o.image, "image", defaultImage, "image that calls run in; the default is that of the local node")
-	cli.AddFlag(command, &o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`, cli.CompleteFrom("none", "client"))
+	cli.AddChoice(command, &o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`, "client", "none")
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	flags.BoolVar(&o.force, "force-conflicts", false, "set fields back that somebody else has changed in objects of init")
 	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", `file for the agent's kubeconfig, "-" for none (default "NAME.kubeconfig")`)
@@ -106,9 +106,6 @@ func (o *options) take(args []string) error {
 	o.namespace = args[0]
 	if flag := *o.Flags.Namespace; flag != "" && flag != o.namespace {
 		return fmt.Errorf("-n %s and the argument %s name two namespaces: leave -n out", flag, o.namespace)
-	}
-	if !slices.Contains([]string{"none", "client"}, o.dryRun) {
-		return fmt.Errorf("--dry-run=%s: must be client or none; for the API server's own check, pipe the objects into kubectl apply --dry-run=server", o.dryRun)
 	}
 	if o.tokenDuration < 10*time.Minute || o.tokenDuration > maxTokenDuration {
 		return fmt.Errorf("--token-duration %s: must be from 10m to %s", o.tokenDuration, maxTokenDuration)

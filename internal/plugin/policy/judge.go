@@ -82,9 +82,14 @@ func (j *judge) compile(object *v1alpha1.ExecutionPolicy) (*decide.Policy, error
 
 // environmentOf is the environment that a call ran in, or would; nil if it isn't there.
 func (j *judge) environmentOf(call *v1alpha1.ToolCall) *v1alpha1.ExecutionEnvironment {
-	name := ptr.Deref(call.Spec.EnvironmentRef, v1alpha1.LocalReference{}).Name
-	if s := call.Status.Environment; s != nil {
-		name = cmp.Or(s.Name, name)
+	ref, began := call.Spec.EnvironmentRef, call.Status.Environment
+	if s := j.sessionOf(call); s != nil {
+		// A call that waits has the environment of its session.
+		ref, began = s.Spec.EnvironmentRef, cmp.Or(began, s.Status.Environment)
+	}
+	name := ptr.Deref(ref, v1alpha1.LocalReference{}).Name
+	if began != nil {
+		name = cmp.Or(began.Name, name)
 	}
 	at := slices.IndexFunc(j.environments, func(env v1alpha1.ExecutionEnvironment) bool {
 		isMeant := env.Name == name || name == "" && env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true"
@@ -94,6 +99,19 @@ func (j *judge) environmentOf(call *v1alpha1.ToolCall) *v1alpha1.ExecutionEnviro
 		return nil
 	}
 	return &j.environments[at]
+}
+
+// sessionOf is the session that a call names, as long as that is there; nil for none.
+func (j *judge) sessionOf(call *v1alpha1.ToolCall) *v1alpha1.ToolSession {
+	ref := call.Spec.SessionRef
+	if ref == nil {
+		return nil
+	}
+	s := j.sessions[types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}]
+	if s == nil || ref.UID != "" && ref.UID != string(s.UID) {
+		return nil
+	}
+	return s
 }
 
 // isFor says whether the file's policy takes the place of the one that an environment uses.
@@ -140,10 +158,10 @@ func (j *judge) addSession(s *decide.Snapshot, env *v1alpha1.ExecutionEnvironmen
 		return nil
 	}
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: s.Call.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
-	if is := j.sessions[client.ObjectKeyFromObject(session)]; is != nil && (ref.UID == "" || session.UID == is.UID) {
+	if is := j.sessionOf(s.Call); is != nil {
 		session.Labels, session.Spec.Env, session.Spec.WorkingDir = is.Labels, is.Spec.Env, is.Spec.WorkingDir
 	}
-	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, cli.Reference(env.Name)
+	session.Spec.RequestedBy, session.Spec.EnvironmentRef = s.Call.Spec.RequestedBy, &v1alpha1.LocalReference{Name: env.Name}
 	in := decide.Context{Named: env}
 	origin, err := decide.Begin(&decide.SessionSnapshot{Session: session, Context: in, Policies: s.Policies, Compile: j.compile})
 	if err != nil {

@@ -213,6 +213,24 @@ func TestReplayKnowsTheLabelsOfSessions(t *testing.T) {
 	}
 }
 
+// A call that waits in a session is judged in the environment of the session, and not in the namespace's default one.
+func TestReplayKnowsTheEnvironmentsOfSessions(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Policy(func(p *v1alpha1.ExecutionPolicySpec) { p.Access = v1alpha1.AccessOpen })
+	f.Environment("tools", true)
+	f.Make(&v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "other"},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: f.Namespace + "-other"}},
+	})
+	f.Session("beside", func(s *v1alpha1.ToolSession) { s.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: "other"} })
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "waits"}}
+	call.Spec.Shell, call.Spec.SessionRef = &v1alpha1.ShellAction{Command: "ls"}, &v1alpha1.SessionReference{Name: "beside"}
+	f.Make(call)
+	f.Run("policy", "replay", "--policy", written(t, manifest(f.Namespace, noPush, listAllowed))).Expect(t, 0,
+		"0 calls judged in namespace "+f.Namespace, "1 calls not judged: their environment uses another policy")
+}
+
 // generated are calls of many kinds, and what they are judged with.
 func generated(t testing.TB, n int) (*judge, []v1alpha1.ToolCall) {
 	t.Helper()
@@ -233,7 +251,7 @@ func generated(t testing.TB, n int) (*judge, []v1alpha1.ToolCall) {
 	for i := range list {
 		c := &list[i]
 		c.Namespace, c.Name = "ns", fmt.Sprint("call-", i)
-		c.Spec.EnvironmentRef, c.Spec.RequestedBy = cli.Reference("env"), &v1alpha1.Requester{Username: "agent"}
+		c.Spec.EnvironmentRef, c.Spec.RequestedBy = &v1alpha1.LocalReference{Name: "env"}, &v1alpha1.Requester{Username: "agent"}
 		switch i % 5 {
 		case 0:
 			c.Spec.Shell = &v1alpha1.ShellAction{Command: "git fetch && git push origin main | tail -n 3"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,8 +90,13 @@ func (r *sessionChange) run(ctx context.Context, c *cli.Cluster, names []string)
 	// The timeout doesn't cover the requests: cut off, their outcome is unknown.
 	ctx, cancel := cli.Within(ctx, r.timeout)
 	defer cancel()
-	for _, session := range requested {
-		failed = append(failed, r.finish(ctx, c, session))
+	c.ErrOut = &cli.LockedWriter{Mu: &sync.Mutex{}, Out: c.ErrOut}
+	wait := func(i int) (*v1alpha1.ToolSession, error) { return r.wait(ctx, c, requested[i]) }
+	for session, err := range cli.InOrder(len(requested), wait) {
+		if err == nil {
+			err = r.formats.Report(c.Out, session, r.said(session))
+		}
+		failed = append(failed, err)
 	}
 	joined := errors.Join(failed...)
 	var exit *cli.ExitError
@@ -111,20 +117,29 @@ func (r *sessionChange) request(ctx context.Context, c *cli.Cluster, name string
 	return session, nil
 }
 
-// finish waits for a requested change, and prints what came of it.
-func (r *sessionChange) finish(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) error {
-	said, isOver := r.done, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded && !r.goal.isEnd }
-	if r.detach && !isOver(session) {
-		return r.formats.Report(c.Out, session, r.requested)
+// wait waits for a requested change, unless the flags say not to.
+func (r *sessionChange) wait(ctx context.Context, c *cli.Cluster, session *v1alpha1.ToolSession) (got *v1alpha1.ToolSession, err error) {
+	isOver := func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded && !r.goal.isEnd }
+	got = session
+	if !r.detach && !isOver(session) {
+		if got, err = waitForSession(ctx, c, session, r.goal, &r.waitFlags); err != nil {
+			return nil, err
+		}
 	}
-	got, err := waitForSession(ctx, c, session, r.goal, &r.waitFlags)
+	if isOver(got) {
+		return nil, fmt.Errorf("session %s has ended (%s): it can't be %s", session.Name, calls.EndOf(got), r.done)
+	}
+	return got, nil
+}
+
+// said is what came of a change.
+func (r *sessionChange) said(session *v1alpha1.ToolSession) string {
 	switch {
-	case err != nil:
-		return err
-	case isOver(got):
-		return fmt.Errorf("session %s has ended (%s): it can't be %s", session.Name, calls.EndOf(got), said)
-	case !r.set && isIdle(got):
-		said = "suspended because it was idle: its next call resumes it"
+	case r.detach:
+		return r.requested
+	case !r.set && isIdle(session):
+		return "suspended because it was idle: its next call resumes it"
+	default:
+		return r.done
 	}
-	return r.formats.Report(c.Out, got, said)
 }

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,26 @@ func TestChangesOfSessionsDetached(t *testing.T) {
 	f.Run("session", "resume", "dev", "--detach").Expect(t, 0, "dev: resumption requested")
 	f.Run("session", "suspend", "dev", "none", "--timeout", "100ms").Expect(t, 1,
 		"session dev was not suspended within --timeout 100ms (Ready): the request stands", "session none not found")
+}
+
+// A session that takes long hides nothing of those behind it.
+func TestChangesThatTakeLong(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.ReadySession("slow")
+	f.ReadySession("fast")
+	f.OperateSessions(func(s *v1alpha1.ToolSession) bool {
+		ends := s.Name == "fast" && s.Spec.End && s.Status.Phase != v1alpha1.SessionEnded
+		if ends {
+			s.Status.Phase = v1alpha1.SessionEnded
+		}
+		return ends
+	})
+	got := f.Run("session", "end", "slow", "fast", "--timeout", "2s")
+	got.Expect(t, 1, "fast: ended", "session slow was not ended within --timeout 2s (Ready): the request stands")
+	if strings.Contains(got.Err, "fast") {
+		t.Errorf("messages: %s", got.Err)
+	}
 }
 
 // A session that is suspended for idleness has nothing to resume, and the command says what resumes it.

@@ -30,8 +30,10 @@ func newSessionExec(c *cli.CLI) *cobra.Command {
 		Long:        sessionExecLong,
 		Example:     sessionExecExample,
 		Annotations: map[string]string{cli.AnnotationCode: "yes"},
-		Args: func(command *cobra.Command, args []string) (err error) {
-			o.Call.Session, program, err = splitExec(args, command.ArgsLenAtDash())
+		Args: func(command *cobra.Command, args []string) error {
+			name, rest, err := splitExec(args, command.ArgsLenAtDash())
+			o.Call.SetSession(name)
+			program = rest
 			return err
 		},
 		RunE:              c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error { return o.Run(ctx, cluster, program) }),

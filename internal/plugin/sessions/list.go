@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,22 +42,17 @@ func newSessionList(c *cli.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    c.Connected(o.run),
 	}
-	flags := command.Flags()
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
-	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
+	cli.AddSelectorFlag(command, &o.selector, "label selector, e.g. team=search")
 	cli.AddPhaseFlag(command, &o.phases, sessionPhases, "list only sessions in these phases")
 	o.formats.Add(command)
 	return command
 }
 
 func (o *sessionListOptions) run(ctx context.Context, c *cli.Cluster, _ []string) error {
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		return fmt.Errorf("--selector %q: %w", o.selector, err)
-	}
 	namespace, where := c.Scope(o.allNamespaces)
 	list := &v1alpha1.ToolSessionList{}
-	if err := c.Client.List(ctx, list, &client.ListOptions{LabelSelector: selector, Namespace: namespace}); err != nil {
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: o.selector}}); err != nil {
 		return c.Explain("list", "toolsessions", "sessions", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ToolSession) bool {

@@ -79,9 +79,6 @@ func newSessionShell(c *cli.CLI) *cobra.Command {
 var errLeave = errors.New("leave the shell")
 
 func (s *sessionShell) run(ctx context.Context, name string) error {
-	if _, err := s.build("true"); err != nil {
-		return err // A flag is wrong: better now than after the first line.
-	}
 	var err error
 	if s.cluster, err = s.Connect(); err != nil {
 		return err
@@ -169,10 +166,6 @@ func (s *sessionShell) received(line inputLine) (string, error) {
 	case strings.TrimSpace(line.text) == "exit":
 		return "", errLeave
 	}
-	if err := checkLine(line.text); err != nil {
-		s.code = cli.CodeFailed
-		return "", err
-	}
 	return line.text, nil
 }
 
@@ -185,8 +178,7 @@ func (s *sessionShell) prompt() {
 // build builds the call of a line.
 func (s *sessionShell) build(line string) (*v1alpha1.ToolCall, error) {
 	flags := s.call
-	flags.Shell = line
-	flags.Changed = func(flag string) bool { return flag == "shell" || s.call.Changed(flag) }
+	flags.Template.Spec.Shell = &v1alpha1.ShellAction{Command: line}
 	return flags.Build(nil, nil)
 }
 
@@ -198,6 +190,7 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	if strings.TrimSpace(line) == "" {
 		return nil
 	}
+	s.code = cli.CodeFailed
 	call, err := s.build(line)
 	if err != nil {
 		return err
@@ -205,8 +198,6 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	call.Namespace, call.Spec.SessionRef = s.session.Namespace, calls.ReferenceTo(s.session)
 	interrupts := calls.NewInterrupts(ctx, s.signals)
 	defer interrupts.Close()
-	s.code = cli.CodeFailed
-	// The first interrupt doesn't stop the creation: a call that may exist must be known, so that it can be cancelled.
 	created, err := s.cluster.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
 		return s.interrupted(interrupts, err)

@@ -1,14 +1,15 @@
 package sessions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/plugin/calls"
@@ -35,20 +36,10 @@ const sessionStartExample = `  # In the namespace's default environment, with fi
 // sessionStartOptions are the flags of session start.
 type sessionStartOptions struct {
 	waitFlags
-	environment, skill string
-	workingDir         string
-	env                []string
-	labels             map[string]string
-	workspace          string
-	storageClass       string
-	retain             string
-	idleTimeout        time.Duration
-	maxLifetime        time.Duration
-	ttl                time.Duration
-	concurrent, calls  int32
-	dryRun             cli.DryRun
-	// changed reports whether the user set a flag.
-	changed func(flag string) bool
+	// session is what the flags say of it. volume is that of its files; without a size there is none.
+	session v1alpha1.ToolSession
+	volume  v1alpha1.SessionWorkspace
+	dryRun  cli.DryRun
 }
 
 func newSessionStart(c *cli.CLI) *cobra.Command {
@@ -60,8 +51,11 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 		Long:    sessionStartLong,
 		Example: sessionStartExample,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
+			switch {
+			case len(args) > 1:
 				return errors.New("specify at most one name: to run a program in the session, use kubectl toolcall session exec NAME -- PROGRAM")
+			case slices.Contains(args, ""):
+				return errors.New("the name is empty: give a name, or leave it out for a generated one")
 			}
 			return nil
 		},
@@ -72,24 +66,45 @@ func newSessionStart(c *cli.CLI) *cobra.Command {
 }
 
 func (o *sessionStartOptions) addFlags(command *cobra.Command, c *cli.CLI) {
-	flags := command.Flags()
-	cli.AddFlag(command, &o.environment, "environment", "", "ExecutionEnvironment of the session (default: the namespace's default environment)", c.Complete(cli.ListEnvironments))
-	cli.AddFlag(command, &o.skill, "skill", "", "Skill to take variables from", c.Complete(cli.ListSkills))
-	flags.StringVarP(&o.workingDir, "working-dir", "w", "", "directory that calls start in which set none")
-	cli.AddVariableFlag(command, &o.env, "environment variable of all calls as NAME=VALUE; can be repeated")
-	flags.StringVar(&o.workspace, "workspace", "", "put the files on a volume of this size, e.g. 10Gi")
-	flags.StringVar(&o.storageClass, "storage-class", "", "with --workspace: StorageClass of the volume (default: the cluster's default class)")
-	cli.AddFlag(command, &o.retain, "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)",
-		cli.CompleteFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep)))
-	flags.DurationVar(&o.idleTimeout, "idle-timeout", 0, "suspend the session, or end it without --workspace, after this long without a call; 0 means never (default 15m)")
-	flags.DurationVar(&o.maxLifetime, "max-lifetime", 0, "end the session this long after its creation (default 8h)")
-	flags.DurationVar(&o.ttl, "ttl", 0, "how long to keep the ended session, e.g. 10m (default 1h)")
-	flags.Int32Var(&o.concurrent, "max-concurrent-calls", 0, "how many calls may run at the same time, 1 to 16 (default 1)")
-	flags.Int32Var(&o.calls, "max-calls", 0, "end the session after this many calls (default 10000)")
-	flags.StringToStringVarP(&o.labels, "labels", "l", nil, "labels to set on the session, e.g. team=search")
+	flags, spec := command.Flags(), &o.session.Spec
+	cli.AddReferenceFlag(command, &spec.EnvironmentRef, "environment", "ExecutionEnvironment of the session (default: the namespace's default environment)", c.Complete(cli.ListEnvironments))
+	cli.AddReferenceFlag(command, &spec.SkillRef, "skill", "Skill to take variables from", c.Complete(cli.ListSkills))
+	flags.StringVarP(&spec.WorkingDir, "working-dir", "w", "", "directory that calls start in which set none")
+	cli.AddVariableFlag(command, &spec.Env, "environment variable of all calls as NAME=VALUE; can be repeated")
+	flags.Func("workspace", "put the files on a volume of this size, e.g. 10Gi", cli.Parsed(o.setSize))
+	cli.AddNameFlag(command, "storage-class", "with --workspace: StorageClass of the volume (default: the cluster's default class)", cli.CompleteFrom(),
+		func(name string) { o.volume.StorageClassName = &name })
+	cli.AddChoice(command, (*string)(&o.volume.Retain), "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)",
+		string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))
+	cli.AddSecondsFlag(command, &spec.IdleTimeoutSeconds, "idle-timeout", "suspend the session, or end it without --workspace, after this long without a call; 0 means never (default 15m)", 0)
+	cli.AddSecondsFlag(command, &spec.MaxLifetimeSeconds, "max-lifetime", "end the session this long after its creation (default 8h)", 0)
+	cli.AddSecondsFlag(command, &spec.TTLSecondsAfterEnded, "ttl", "how long to keep the ended session, e.g. 10m (default 1h)", 0)
+	addNumberFlag(command, &spec.MaxConcurrentCalls, "max-concurrent-calls", "how many calls may run at the same time, 1 to 16 (default 1)")
+	addNumberFlag(command, &spec.MaxCalls, "max-calls", "end the session after this many calls (default 10000)")
+	flags.StringToStringVarP(&o.session.Labels, "labels", "l", nil, "labels to set on the session, e.g. team=search")
 	o.waitFlags.add(command, "the session is ready")
 	o.dryRun.Add(command, "session", &o.detach)
-	o.changed = flags.Changed
+}
+
+// addNumberFlag adds a flag for a number, whose bounds the API server checks.
+func addNumberFlag(command *cobra.Command, to **int32, flag, usage string) {
+	command.Flags().Func(flag, usage, cli.Parsed(func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("--%s %q: must be a whole number", flag, text)
+		}
+		*to = ptr.To(int32(n))
+		return nil
+	}))
+}
+
+func (o *sessionStartOptions) setSize(text string) error {
+	size, err := resource.ParseQuantity(text)
+	if err != nil || size.Sign() <= 0 {
+		return fmt.Errorf("--workspace %q: must be a size, for example 10Gi", text)
+	}
+	o.volume.Size = size
+	return nil
 }
 
 func (o *sessionStartOptions) run(ctx context.Context, c *cli.Cluster, args []string) error {
@@ -120,60 +135,20 @@ func (o *sessionStartOptions) run(ctx context.Context, c *cli.Cluster, args []st
 	return o.report(c, created)
 }
 
-// build builds the session from the flags.
+// build builds the session from the flags. The API server sets and checks the limits that they don't have.
 func (o *sessionStartOptions) build(args []string) (*v1alpha1.ToolSession, error) {
-	session := &v1alpha1.ToolSession{}
-	session.GenerateName, session.Labels = "session-", o.labels
-	if len(args) > 0 && args[0] != "" {
+	session := o.session.DeepCopy()
+	session.GenerateName = "session-"
+	if len(args) > 0 {
 		session.Name, session.GenerateName = args[0], ""
 	}
-	spec := &session.Spec
-	spec.EnvironmentRef, spec.SkillRef, spec.WorkingDir = cli.Reference(o.environment), cli.Reference(o.skill), o.workingDir
-	var err error
-	if spec.Env, err = cli.Variables(o.env); err != nil {
-		return nil, err
+	switch {
+	case !o.volume.Size.IsZero():
+		session.Spec.Workspace = &o.volume
+	case o.volume.StorageClassName != nil || o.volume.Retain != "":
+		return nil, errors.New("--storage-class and --retain can only be used with --workspace SIZE: without it, the files lie in the session's pod")
 	}
-	if spec.Workspace, err = o.buildWorkspace(); err != nil {
-		return nil, err
-	}
-	return session, o.setLimits(spec)
-}
-
-func (o *sessionStartOptions) buildWorkspace() (*v1alpha1.SessionWorkspace, error) {
-	if o.workspace == "" {
-		if o.storageClass != "" || o.retain != "" {
-			return nil, errors.New("--storage-class and --retain can only be used with --workspace SIZE: without it, the files lie in the session's pod")
-		}
-		return nil, nil
-	}
-	size, err := resource.ParseQuantity(o.workspace)
-	if err != nil || size.Sign() <= 0 {
-		return nil, fmt.Errorf("--workspace %q: must be a size, for example 10Gi", o.workspace)
-	}
-	workspace := &v1alpha1.SessionWorkspace{Size: size}
-	if o.storageClass != "" {
-		workspace.StorageClassName = &o.storageClass
-	}
-	switch workspace.Retain = v1alpha1.RetainMode(o.retain); workspace.Retain {
-	case "", v1alpha1.RetainDelete, v1alpha1.RetainKeep:
-		return workspace, nil
-	default:
-		return nil, fmt.Errorf("--retain=%s: must be Delete or Keep", o.retain)
-	}
-}
-
-// setLimits sets the limits whose flags the user set. The API server sets and checks the others.
-func (o *sessionStartOptions) setLimits(spec *v1alpha1.ToolSessionSpec) error {
-	if o.changed("max-concurrent-calls") {
-		spec.MaxConcurrentCalls = &o.concurrent
-	}
-	if o.changed("max-calls") {
-		spec.MaxCalls = &o.calls
-	}
-	return cmp.Or(
-		cli.SetSeconds(&spec.IdleTimeoutSeconds, "idle-timeout", o.idleTimeout, o.changed),
-		cli.SetSeconds(&spec.MaxLifetimeSeconds, "max-lifetime", o.maxLifetime, o.changed),
-		cli.SetSeconds(&spec.TTLSecondsAfterEnded, "ttl", o.ttl, o.changed))
+	return session, cli.CheckText(strconv.Quote(session.Spec.WorkingDir), session.Spec.WorkingDir)
 }
 
 // readyGoal is a session that takes calls, after every change of its spec so far.

@@ -69,12 +69,19 @@ func TestInvalidFlagsOfASession(t *testing.T) {
 		"--timeout -1s":                     "must not be negative",
 		"a b":                               "session exec NAME -- PROGRAM",
 		"--dry-run -o toml":                 "yaml",
+		"--environment=":                    "--environment: give a name, or leave the flag out",
+		"--skill=":                          "--skill: give a name, or leave the flag out",
+		"--max-calls many":                  `--max-calls "many": must be a whole number`,
 		"--request-timeout 2s --timeout 1m": "connection refused",
 	} {
 		out, errs, code := plugintest.Run("", append([]string{"--kubeconfig", config, "session", "start"}, strings.Fields(line)...)...)
 		if code != cli.CodeError || out != "" || !strings.HasPrefix(errs, "error: ") || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
 		}
+	}
+	// As "$NAME" says where the variable is empty.
+	if out, errs, code := plugintest.CommandAt(config, "session", "start", "", "--dry-run"); code != cli.CodeError || out != "" || !strings.Contains(errs, "the name is empty") {
+		t.Errorf("an empty name: exit code %d, %q, %q", code, out, errs)
 	}
 }
 

@@ -2,10 +2,10 @@ package plugintest
 
 import (
 	"bytes"
-	"io"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 func SortedFields(text string) string {
@@ -32,9 +32,16 @@ func (l *LockedBuffer) String() string {
 	return l.buffer.String()
 }
 
-type BrokenPipe struct{}
+// Unwritable fails each write.
+type Unwritable struct{ Err error }
 
-func (BrokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (u Unwritable) Write([]byte) (int, error) { return 0, u.Err }
+
+// BrokenPipe has no reader any more, FullDisk no place.
+var (
+	BrokenPipe = Unwritable{syscall.EPIPE}
+	FullDisk   = Unwritable{syscall.ENOSPC}
+)
 
 // Rows are the lines of a table, each with single spaces, without the age in the last column of a row.
 func Rows(out string) map[string]string {
