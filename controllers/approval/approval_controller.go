@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +29,8 @@ import (
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/approval"
+	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // Reconciler writes the status of decisions.
@@ -48,8 +51,16 @@ type Reconciler struct {
 // and what is read and written of the decision doesn't compete with that.
 const statusDelay = 250 * time.Millisecond
 
+// workers is how many decisions are looked at at the same time, workersOfNamespace how many of one namespace: its admission webhooks may be
+// slow, and people wait for the answer.
+const (
+	workers            = 8
+	workersOfNamespace = 2
+)
+
 // SetupWithManager registers the controller. What becomes of a call that people decide about has its decisions looked at.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	decisions := trigger.New("toolcallapproval")
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("toolcallapproval").
 		Watches(&v1alpha1.ToolCallApproval{}, handler.Funcs{
@@ -61,7 +72,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			// So a call disappears from the cache that has ended.
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
 		}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: decisions.Queue}).
+		Complete(fair.OfNamespaces(r, workersOfNamespace, func(decision types.NamespacedName) { decisions.Enqueue(decision, 0) }))
 }
 
 func enqueue(decision client.Object, q requests) {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -299,4 +301,27 @@ func TestASessionsFirstCallDoesNotWaitForTheInputOfThoseBehindIt(t *testing.T) {
 	b.Reconcile(running)
 	b.Reconcile(first)
 	b.handed(first)
+}
+
+// To read what is in use in a namespace may take minutes. Changes of other budgets count meanwhile.
+func TestABudgetThatTakesLongToReadHoldsUpNoOther(t *testing.T) {
+	w := fixture.NewWorld(t)
+	held := make(chan struct{})
+	var isHeld atomic.Bool
+	w.ManageBudgets(func(ctx context.Context, namespace string) error {
+		if isHeld.CompareAndSwap(false, true) {
+			<-held
+		}
+		return w.Reconciler.SeedBudgets(ctx, namespace)
+	})
+	// Cleanups run last in, first out: the manager ends only after its workers.
+	t.Cleanup(func() { close(held) })
+	w.Budget("slow", concurrentCalls(1))
+	fixture.Eventually(t, isHeld.Load)
+	other := w.Budget("other", concurrentCalls(1))
+	fixture.Eventually(t, func() bool {
+		now := &v1alpha1.ToolBudget{}
+		err := fixture.Shared.GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(other), now)
+		return err == nil && meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady)
+	})
 }
