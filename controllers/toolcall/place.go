@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,9 +140,8 @@ func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effe
 
 // undecidedSince is since when nobody answers. A call that waited for its session wasn't asked about before.
 func undecidedSince(call *v1alpha1.ToolCall, now time.Time) time.Time {
-	accepted := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionAccepted)
 	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
-	if accepted == nil || accepted.Status != metav1.ConditionUnknown || started == nil || started.Reason != v1alpha1.ReasonNotStarted {
+	if started == nil || !call.IsUndecided() {
 		return now
 	}
 	return started.LastTransitionTime.Time

@@ -41,10 +41,10 @@ func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q w
 	}
 }
 
-// isAllowed says that a call which takes a session's turns was found to be one of a user who may use the session, and waits
-// for it or runs. Others must not keep the session from being idle.
+// isAllowed says that a call was found to be one of a user who may use the session, and waits for it or runs. Others must neither keep
+// the session from being idle nor wake it.
 func isAllowed(call *v1alpha1.ToolCall) bool {
-	return !call.Spec.Background && call.Status.Session != nil && !call.Status.Phase.Terminal()
+	return call.Status.Session != nil && !call.Status.Phase.Terminal() && !call.IsUndecided()
 }
 
 // hasHadAll says that a session's runner takes no more calls.
