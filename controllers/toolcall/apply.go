@@ -36,7 +36,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
-		return ctrl.Result{RequeueAfter: latestRetry}, nil
+		e = o.withoutShare(e)
 	}
 	defer release()
 	if e.create != nil {
@@ -76,8 +76,13 @@ func mayStillAdopt(o *observation, e *effects) bool {
 	return e.ends() || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
 }
 
-// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
+// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers. The call is woken when there is a share.
 func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
+	defer func() {
+		if !ok {
+			release = func() {}
+		}
+	}()
 	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
 	if !starts {
 		r.starts.Forget(call)
@@ -92,6 +97,25 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 		return r.changes.Acquire(call)
 	default:
 		return func() {}, true
+	}
+}
+
+// withoutShare is what a pass does meanwhile that would change Jobs. A call that says what it waited for before says no more.
+func (o *observation) withoutShare(e effects) effects {
+	isSilent, left := e.create != nil && len(o.call.Status.Conditions) == 0, acceptWait-o.now.Sub(o.call.CreationTimestamp.Time)
+	switch {
+	case isSilent && left > 0:
+		return effects{wake: left}
+	case isSilent:
+		status := e.decided.notStarted(v1alpha1.ReasonNotStarted, "the API server is slow to take the namespace's Jobs: the call waits until it has taken others")
+		return effects{status: status, wake: latestRetry}
+	case e.adopt != nil && len(e.remove) == 0 && !e.ends() && !o.call.Status.Phase.Terminal():
+		// Its runner has to be told what there is to be told: the call runs.
+		e.adopt = nil
+		e.wakeIn(latestRetry)
+		return e
+	default:
+		return effects{wake: latestRetry}
 	}
 }
 

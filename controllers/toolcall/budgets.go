@@ -38,7 +38,11 @@ func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 // overBudget says what follows where a call's budgets don't let it have a place, or its input wait, or not yet; nil where they do.
 func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Resource) (*effects, error) {
 	if err := r.SeedBudgets(ctx, o.call.Namespace); errors.Is(err, queue.ErrSeeding) {
-		return &effects{wake: queue.SeedingPause}, nil
+		e := &effects{wake: queue.SeedingPause}
+		if len(o.call.Status.Conditions) == 0 && o.now.Sub(o.created) >= acceptWait {
+			e.status = o.pending(v1alpha1.ReasonBudgetExhausted, err.Error())
+		}
+		return e, nil
 	} else if err != nil {
 		return nil, err
 	}

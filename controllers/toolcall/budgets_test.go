@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	callqueue "toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
@@ -324,4 +325,27 @@ func TestABudgetThatTakesLongToReadHoldsUpNoOther(t *testing.T) {
 		err := fixture.Shared.GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(other), now)
 		return err == nil && meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady)
 	})
+}
+
+// What is in use may take minutes to read, and what waits for that says so.
+func TestWhatWaitsForItsBudgetsToBeReadSaysSo(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	w.Budget("b", concurrentCalls(1))
+	call, session := w.Call("c"), w.Session("s")
+	w.Elapse(2 * time.Second)
+	err := w.Budgets.Seed(t.Context(), w.Namespace, func(context.Context) (callqueue.LedgerSnapshot, error) {
+		w.Reconcile(call)
+		expectOverBudget(w, call, "is being read")
+		w.Keep(session)
+		w.Expect(session, v1alpha1.SessionPending, v1alpha1.ReasonBudgetExhausted)
+		return callqueue.LedgerSnapshot{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile(call)
+	if !w.HasJob(call) {
+		t.Errorf("afterwards it is %+v", w.Get(call).Status)
+	}
 }
