@@ -96,7 +96,8 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.Func("namespaces", "`names` of the namespaces to work in, commas between; empty for all. The rights of the operator's account must cover them", func(text string) error {
 		o.Namespaces = nil
 		for name := range strings.SplitSeq(text, ",") {
-			if name = strings.TrimSpace(name); name != "" {
+			// Each is followed once, so that nothing is recorded twice.
+			if name = strings.TrimSpace(name); name != "" && !slices.Contains(o.Namespaces, name) {
 				o.Namespaces = append(o.Namespaces, name)
 			}
 		}
