@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,7 +112,7 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 		}
 	}
 	if slices.ContainsFunc(s.Rules, queue.Rule.BoundsCPU) {
-		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
+		err = r.Objects.EachFinished(ctx, namespace, fields.Everything(), func(call *v1alpha1.ToolCall) {
 			if spent, known := spentBy(call); known {
 				s.Spent = append(s.Spent, spent)
 			}
