@@ -175,7 +175,7 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	if after.Status.Runner != nil {
 		r.noteStart(o.name)
 	}
-	r.announce(ctx, o, after)
+	r.announce(o, after)
 	output.Announce(o.call, after, r.Tell)
 	return nil
 }

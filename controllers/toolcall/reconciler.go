@@ -59,10 +59,10 @@ type decider struct {
 type applier struct {
 	*Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
-	// eventLimits the Events, recordLimits the records in the log.
-	finished                  finishedCalls
-	starts, changes           *fair.Shares
-	eventLimits, recordLimits *rateLimits
+	// eventLimits the Events.
+	finished        finishedCalls
+	starts, changes *fair.Shares
+	eventLimits     *rateLimits
 }
 
 // Options are what the reconciler needs.
@@ -120,7 +120,7 @@ func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{Options: &o, snapshots: snapshots},
 		applier: applier{
-			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+			Options: &o, finished: finished, eventLimits: newRateLimits(),
 			starts: fair.NewShares(max(o.Concurrent/4, 1), o.Wake), changes: fair.NewShares(max(o.Concurrent*3/4, 1), o.Wake),
 		},
 	}
