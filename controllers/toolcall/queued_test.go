@@ -108,10 +108,8 @@ func TestTheOrderIsFoundOutFromTheCallsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if err := c.seed(ctx); err != nil {
-			t.Fatal(err)
-		}
+	if err := c.Seed(ctx); err != nil {
+		t.Fatal(err)
 	}
 	name := callIn("ns", "env")
 	next := holderOf(jobOnly.call)
