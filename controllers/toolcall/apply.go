@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -55,25 +54,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	var adopted error
 	if e.adopt != nil {
-		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && mayStillAdopt(o, &e) {
-			return ctrl.Result{}, adopted
-		}
+		adopted = r.adopt(ctx, o, e.adopt)
 	}
 	r.follow(ctx, o, &e)
 	if err := errors.Join(adopted, r.remove(ctx, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
-}
-
-// adoptLimit is how long the runner of a call that ended is kept for the Job to become the call's own: the Job of a pod
-// whose runner has gone is the pool's to delete.
-const adoptLimit = time.Minute
-
-// mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
-// goes on is told what it has to know in any case.
-func mayStillAdopt(o *observation, e *effects) bool {
-	return e.ends() || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
 }
 
 // acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers. The call is woken when there is a share.
