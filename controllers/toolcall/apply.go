@@ -179,14 +179,11 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 // follow tells the rest of the operator, and the runners.
 func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
-	if e.forget || e.forgetName {
+	if e.forget {
 		// The session of a call that is gone isn't known, nor whether it has room.
 		if session := r.forget(key); session.Name != "" {
 			r.SessionQueue.Wake(session, true, true)
 		}
-	}
-	if e.forgetName {
-		r.Retention.Schedule.ForgetName(key)
 	}
 	if e.holds != "" {
 		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
