@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -64,25 +63,27 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("toolcallapproval").
 		Watches(&v1alpha1.ToolCallApproval{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) { enqueue(e.Object, q) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) { enqueue(e.ObjectNew, q) },
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q trigger.Requests) { enqueue(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Requests) { enqueue(e.ObjectNew, q) },
 		}).
 		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
-			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { r.enqueueDecisions(ctx, e.ObjectNew, q) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
+				r.enqueueDecisions(ctx, e.ObjectNew, q)
+			},
 			// So a call disappears from the cache that has ended.
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
+				r.enqueueDecisions(ctx, e.Object, q)
+			},
 		}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: decisions.Queue}).
 		Complete(fair.OfNamespaces(r, workersOfNamespace, func(decision types.NamespacedName) { decisions.Enqueue(decision, 0) }))
 }
 
-func enqueue(decision client.Object, q requests) {
+func enqueue(decision client.Object, q trigger.Requests) {
 	q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(decision)}, statusDelay)
 }
 
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q requests) {
+func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q trigger.Requests) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if !ok || call.Status.Approval == nil {
 		return

@@ -8,7 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +56,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		adopted = r.adopt(ctx, o, e.adopt)
 	}
 	r.follow(ctx, o, &e)
-	if err := errors.Join(adopted, r.remove(ctx, &e)); err != nil {
+	if err := errors.Join(adopted, host.DeleteJobs(ctx, r.Client, e.remove...)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
@@ -289,18 +288,6 @@ func (r *applier) assignTo(o *observation, e *effects, m message) {
 	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
 	}
-}
-
-// remove deletes what the call doesn't need any more.
-func (r *applier) remove(ctx context.Context, e *effects) error {
-	for _, job := range e.remove {
-		// The kubelet's SIGTERM has the runner stop whatever still runs.
-		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the call's Job: %w", err)
-		}
-	}
-	return nil
 }
 
 // dismissOthers ends what calls of the name left that are gone.

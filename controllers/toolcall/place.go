@@ -297,7 +297,7 @@ func (o *observation) cannotAssign(ctx context.Context, cause error) (effects, e
 	left, pause := o.leftForStart()
 	if left <= 0 {
 		late := host.StartTimeout("the command", o.decision.StartTimeoutSeconds, lacks)
-		return effects{status: o.fail(late.Reason, late.Message), remove: o.ownJob(), release: true}, nil
+		return effects{status: o.fail(late.Reason, late.Message), remove: host.Deletable(o.job), release: true}, nil
 	}
 	return effects{status: o.notStarted(lacks.Reason, lacks.Message), release: true, wake: min(left, pause)}, nil
 }

@@ -52,7 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 		Watches(&v1alpha1.ToolCallApproval{}, handler.EnqueueRequestsFromMapFunc(r.callOfApproval)).
 		Watches(&v1alpha1.ExecutionEnvironment{}, r.onEnvironments()).
 		// No worker begins before all sources have started.
-		WatchesRawSource(source.Func(func(ctx context.Context, _ requests) error { return r.Seed(ctx) })).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ trigger.Requests) error { return r.Seed(ctx) })).
 		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, NewQueue: calls.Queue, EnableWarmup: ptr.To(false)}).
 		Complete(r)

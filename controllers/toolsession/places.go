@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // hasPlace says whether an environment has room for a session, and for as many as come before it too. sessions are those of the
@@ -148,8 +147,7 @@ func (r *watches) waitingIn(ctx context.Context, o client.Object) []reconcile.Re
 
 // onPlaces has the sessions looked at that may have the place of one that has none any more, or that doesn't wait for one before them.
 func (r *watches) onPlaces() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	left := func(ctx context.Context, session *v1alpha1.ToolSession, q queue) {
+	left := func(ctx context.Context, session *v1alpha1.ToolSession, q trigger.Requests) {
 		if session.Status.Environment == nil {
 			return
 		}
@@ -159,14 +157,14 @@ func (r *watches) onPlaces() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
 			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
 			if ok && isSession && !HoldsPlace(after) && (HoldsPlace(before) || isWaiting(before) && !isWaiting(after)) {
 				left(ctx, after, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
 			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && (HoldsPlace(session) || isWaiting(session)) {
 				left(ctx, session, q)
 			}
