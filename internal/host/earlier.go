@@ -39,9 +39,6 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 	if e.known.Load() != nil {
 		return nil
 	}
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
 	read := &earlierCalls{map[types.UID]struct{}{}, map[string]*atomic.Pointer[earlierSessions]{}}
 	for _, namespace := range namespaces {
 		sessions, err := readSessions(ctx, api, namespace)
