@@ -289,7 +289,7 @@ func addBeside(mgr ctrl.Manager, o Options, objects apicache.Reader, watching cl
 	m := o.Memory
 	beside := []manager.Runnable{
 		m.Retention,
-		&retention.Seed{Finished: finished, Client: watching, Namespaces: o.Namespaces},
+		&retention.Seed{Finished: finished, Namespaces: o.Namespaces},
 		manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) }),
 		&output.OutputCare{
 			Outputs: o.Outputs, Look: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -331,6 +332,13 @@ func (c *ToolCall) AwaitsApproval() bool {
 		}
 	}
 	return false
+}
+
+// IsUndecided says that nobody answers yet whether the call's requester may use the tool, or the session.
+func (c *ToolCall) IsUndecided() bool {
+	return c.Status.Reason == ReasonNotStarted && slices.ContainsFunc(c.Status.Conditions, func(condition metav1.Condition) bool {
+		return condition.Type == ConditionAccepted && condition.Status == metav1.ConditionUnknown
+	})
 }
 
 // ToolCallList is a list of ToolCall.

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +28,8 @@ import (
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/approval"
+	"toolcall.dev/operator/internal/fair"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // Reconciler writes the status of decisions.
@@ -48,29 +50,40 @@ type Reconciler struct {
 // and what is read and written of the decision doesn't compete with that.
 const statusDelay = 250 * time.Millisecond
 
+// workers is how many decisions are looked at at the same time, workersOfNamespace how many of one namespace: its admission webhooks may be
+// slow, and people wait for the answer.
+const (
+	workers            = 8
+	workersOfNamespace = 2
+)
+
 // SetupWithManager registers the controller. What becomes of a call that people decide about has its decisions looked at.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	decisions := trigger.New("toolcallapproval")
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("toolcallapproval").
 		Watches(&v1alpha1.ToolCallApproval{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) { enqueue(e.Object, q) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) { enqueue(e.ObjectNew, q) },
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q trigger.Requests) { enqueue(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Requests) { enqueue(e.ObjectNew, q) },
 		}).
 		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
-			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { r.enqueueDecisions(ctx, e.ObjectNew, q) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
+				r.enqueueDecisions(ctx, e.ObjectNew, q)
+			},
 			// So a call disappears from the cache that has ended.
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueDecisions(ctx, e.Object, q) },
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
+				r.enqueueDecisions(ctx, e.Object, q)
+			},
 		}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: decisions.Queue}).
+		Complete(fair.OfNamespaces(r, workersOfNamespace, func(decision types.NamespacedName) { decisions.Enqueue(decision, 0) }))
 }
 
-func enqueue(decision client.Object, q requests) {
+func enqueue(decision client.Object, q trigger.Requests) {
 	q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(decision)}, statusDelay)
 }
 
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q requests) {
+func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q trigger.Requests) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if !ok || call.Status.Approval == nil {
 		return

@@ -18,7 +18,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -136,8 +135,7 @@ func environmentOfCall(_ context.Context, o client.Object) []reconcile.Request {
 // gathered queues the environments that an object matters to after countDelay, before and after its change. What is
 // queued already isn't queued twice.
 func gathered(environments handler.MapFunc) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
+	enqueue := func(ctx context.Context, q trigger.Requests, objects ...client.Object) {
 		for _, o := range objects {
 			for _, request := range environments(ctx, o) {
 				q.AddAfter(request, countDelay)
@@ -145,9 +143,11 @@ func gathered(environments handler.MapFunc) handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Requests) { enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
+			enqueue(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) { enqueue(ctx, q, e.Object) },
 	}
 }
 

@@ -1,6 +1,7 @@
 package executionenvironment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -341,11 +342,7 @@ func (r *Reconciler) checkAsMade(ctx context.Context, job *batchv1.Job) error {
 	if jobspec.IsPoolJob(stored, r.Identity) {
 		return nil
 	}
-	err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete a Job that the API server changed: %w", err)
-	}
-	return errChanged
+	return cmp.Or(host.DeleteJobs(ctx, r.Client, job), errChanged)
 }
 
 // refused backs off when the API server doesn't take the pool's Jobs.

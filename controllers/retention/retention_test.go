@@ -155,11 +155,7 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 	w.Restart()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	watching, err := client.NewWithWatch(fixture.ApiServer, client.Options{Scheme: fixture.Shared.GetScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if learned, err := w.Seed(ctx, watching); err != nil || learned != 2 {
+	if learned, err := w.Seed(ctx); err != nil || learned != 2 {
 		t.Fatalf("%d calls learned, %v", learned, err)
 	}
 	go func() { _ = w.Finished.Schedule.Start(ctx) }()

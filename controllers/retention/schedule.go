@@ -100,26 +100,14 @@ func (s *Schedule) surplus(call types.NamespacedName) (uid types.UID, is bool) {
 func (s *Schedule) Forget(call types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ofSessions[call].uid == uid {
-		s.forget(call)
-	}
-}
-
-// ForgetName drops whatever call had a name that none has now.
-func (s *Schedule) ForgetName(call types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(call)
-}
-
-// forget needs the lock, as does drop.
-func (s *Schedule) forget(call types.NamespacedName) {
-	if one, has := s.ofSessions[call]; has {
+	one, has := s.ofSessions[call]
+	if has && one.uid == uid {
 		delete(s.due[one.due.Unix()+1], call)
+		s.drop(call)
 	}
-	s.drop(call)
 }
 
+// drop needs the lock.
 func (s *Schedule) drop(call types.NamespacedName) {
 	one, has := s.ofSessions[call]
 	if !has {

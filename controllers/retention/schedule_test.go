@@ -69,8 +69,8 @@ func TestACallThatIsRemovedIsNotWoken(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: gone.Namespace, Name: gone.Name},
 		Spec:       v1alpha1.ToolCallSpec{SessionRef: &v1alpha1.SessionReference{Name: "session"}},
 	}, start)
-	s.ForgetName(gone)
-	s.ForgetName(gone)
+	s.Forget(gone, "")
+	s.Forget(gone, "")
 	if woken := s.take(start.Add(time.Minute)); !slices.Equal(woken, []types.NamespacedName{stays}) {
 		t.Errorf("woken: %v", woken)
 	}

@@ -2,11 +2,9 @@ package retention
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -25,8 +23,6 @@ const seedPause = 5 * time.Second
 // waits for it: calls whose time is up stay a little longer, at most.
 type Seed struct {
 	Finished *Reconciler
-	// Client watches; its cache is not used.
-	Client client.WithWatch
 	// Namespaces are those to look into; NamespaceAll for the whole cluster.
 	Namespaces []string
 }
@@ -50,12 +46,8 @@ func (s *Seed) Start(ctx context.Context) error {
 // Read remembers when the finished calls that are there are to be deleted, and says how many they are.
 func (s *Seed) Read(ctx context.Context) (seeded int, err error) {
 	for _, namespace := range s.Namespaces {
-		for _, of := range []finishedOf{callsWithTTL, callsOfSessions, otherCalls} {
-			n, err := s.seed(ctx, namespace, of)
-			seeded += n
-			if err != nil {
-				return seeded, err
-			}
+		if err := s.read(ctx, namespace, &seeded); err != nil {
+			return seeded, err
 		}
 	}
 	return seeded, nil
@@ -64,71 +56,41 @@ func (s *Seed) Read(ctx context.Context) (seeded int, err error) {
 // fieldTTL is empty for calls that don't say themselves how long they stay.
 const fieldTTL = "spec.ttlSecondsAfterFinished"
 
-// finishedOf is a part of the finished calls.
-type finishedOf int
-
-const (
-	callsWithTTL finishedOf = iota
-	callsOfSessions
-	otherCalls
-)
-
-// seed reads the finished calls, one by one: a page of them could be hundreds of MiB of output. Of those that don't say
-// themselves how long they stay it reads metadata only, and looks at them when their time can be up at the earliest.
-func (s *Seed) seed(ctx context.Context, namespace string, of finishedOf) (seeded int, err error) {
-	var list client.ObjectList = &v1alpha1.ToolCallList{}
-	selector := fields.AndSelectors(apicache.Finished(), fields.OneTermNotEqualSelector(fieldTTL, ""))
-	if of != callsWithTTL {
-		metadata := &metav1.PartialObjectMetadataList{}
-		metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-		inSession := fields.OneTermEqualSelector(apicache.FieldSession, "")
-		if of == callsOfSessions {
-			inSession = fields.OneTermNotEqualSelector(apicache.FieldSession, "")
-		}
-		list, selector = metadata, fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""), inSession)
+// read reads the finished calls of a namespace that say themselves how long they stay. Of the others it reads metadata only, since they
+// can be very many, and has them looked at when their time can be up at the earliest.
+func (s *Seed) read(ctx context.Context, namespace string, seeded *int) error {
+	add := func(o client.Object, due time.Time) {
+		s.Finished.Schedule.Add(client.ObjectKeyFromObject(o), due)
+		*seeded++
 	}
-	watching, err := s.Client.Watch(ctx, list, &client.ListOptions{
-		Namespace: namespace, FieldSelector: selector,
-		Raw: &metav1.ListOptions{
-			SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		},
+	err := s.Finished.Objects.EachFinished(ctx, namespace, fields.OneTermNotEqualSelector(fieldTTL, ""), func(call *v1alpha1.ToolCall) {
+		add(call, call.FinishedAt().Add(time.Duration(ptr.Deref(call.Spec.TTLSecondsAfterFinished, 0))*time.Second))
 	})
 	if err != nil {
-		return 0, fmt.Errorf("watch the calls that have ended: %w", err)
+		return err
 	}
-	defer watching.Stop()
-	for event := range watching.ResultChan() {
-		if status, failed := event.Object.(*metav1.Status); failed {
-			return seeded, fmt.Errorf("watch the calls that have ended: %w", apierrors.FromObject(status))
-		}
-		o, ok := event.Object.(client.Object)
-		if !ok {
-			continue
-		}
-		if o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-			return seeded, nil
-		}
-		due, err := s.dueTime(ctx, o, of)
-		if err != nil {
-			return seeded, err
-		}
-		s.Finished.Schedule.Add(client.ObjectKeyFromObject(o), due)
-		seeded++
+	ofSession := func(context.Context, string) (time.Duration, error) { return ttlSecondsOfSession * time.Second, nil }
+	if err := s.readOthers(ctx, namespace, fields.OneTermNotEqualSelector(apicache.FieldSession, ""), ofSession, add); err != nil {
+		return err
 	}
-	return seeded, errors.Join(errors.New("the watch of the calls that have ended broke off"), ctx.Err())
+	return s.readOthers(ctx, namespace, fields.OneTermEqualSelector(apicache.FieldSession, ""), s.Finished.shortestTTL, add)
 }
 
-// dueTime is when a finished call is to be looked at.
-func (s *Seed) dueTime(ctx context.Context, o client.Object, of finishedOf) (time.Time, error) {
-	if call, whole := o.(*v1alpha1.ToolCall); whole {
-		ttl, err := s.Finished.ttl(ctx, call)
-		return call.FinishedAt().Add(ttl), err
-	}
-	if of == callsOfSessions {
-		return o.GetCreationTimestamp().Add(ttlSecondsOfSession * time.Second), nil
-	}
-	ttl, err := s.Finished.shortestTTL(ctx, o.GetNamespace())
-	return o.GetCreationTimestamp().Add(ttl), err
+// readOthers reads the finished calls that are selected and don't say themselves how long they stay. ttl is how long those of a namespace
+// stay at least.
+func (s *Seed) readOthers(ctx context.Context, namespace string, selected fields.Selector, ttl func(context.Context, string) (time.Duration, error), add func(client.Object, time.Time)) error {
+	others := fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""), selected)
+	options := client.ListOptions{Namespace: namespace, FieldSelector: others}
+	return apicache.EachPage(ctx, s.Finished.Objects.Live, "ToolCall", options, func(page *metav1.PartialObjectMetadataList) error {
+		for i := range page.Items {
+			least, err := ttl(ctx, page.Items[i].Namespace)
+			if err != nil {
+				return err
+			}
+			add(&page.Items[i], page.Items[i].CreationTimestamp.Add(least))
+		}
+		return nil
+	})
 }
 
 // shortestTTL is how long a finished call of the namespace stays at least that doesn't say so itself.

@@ -15,14 +15,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // Reconciler keeps budgets.
@@ -37,11 +41,20 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolbudgets/status,verbs=patch
 
+// workers is how many budgets are looked at at the same time, workersOfNamespace how many of one namespace: what is in use of its
+// budgets may take long to read.
+const (
+	workers            = 8
+	workersOfNamespace = 2
+)
+
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	budgets := trigger.New("toolbudget")
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: budgets.Queue}).
+		Complete(fair.OfNamespaces(r, workersOfNamespace, func(budget types.NamespacedName) { budgets.Enqueue(budget, 0) }))
 }
 
 // pause is how often a budget's status follows what is in use.

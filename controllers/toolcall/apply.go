@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +34,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
-		return ctrl.Result{RequeueAfter: latestRetry}, nil
+		e = o.withoutShare(e)
 	}
 	defer release()
 	if e.create != nil {
@@ -55,29 +53,22 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	var adopted error
 	if e.adopt != nil {
-		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && mayStillAdopt(o, &e) {
-			return ctrl.Result{}, adopted
-		}
+		adopted = r.adopt(ctx, o, e.adopt)
 	}
 	r.follow(ctx, o, &e)
-	if err := errors.Join(adopted, r.remove(ctx, &e)); err != nil {
+	if err := errors.Join(adopted, host.DeleteJobs(ctx, r.Client, e.remove...)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
 }
 
-// adoptLimit is how long the runner of a call that ended is kept for the Job to become the call's own: the Job of a pod
-// whose runner has gone is the pool's to delete.
-const adoptLimit = time.Minute
-
-// mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
-// goes on is told what it has to know in any case.
-func mayStillAdopt(o *observation, e *effects) bool {
-	return e.ends() || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
-}
-
-// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
+// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers. The call is woken when there is a share.
 func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
+	defer func() {
+		if !ok {
+			release = func() {}
+		}
+	}()
 	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
 	if !starts {
 		r.starts.Forget(call)
@@ -92,6 +83,25 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 		return r.changes.Acquire(call)
 	default:
 		return func() {}, true
+	}
+}
+
+// withoutShare is what a pass does meanwhile that would change Jobs. A call that says what it waited for before says no more.
+func (o *observation) withoutShare(e effects) effects {
+	isSilent, left := e.create != nil && len(o.call.Status.Conditions) == 0, acceptWait-o.now.Sub(o.call.CreationTimestamp.Time)
+	switch {
+	case isSilent && left > 0:
+		return effects{wake: left}
+	case isSilent:
+		status := e.decided.notStarted(v1alpha1.ReasonNotStarted, "the API server is slow to take the namespace's Jobs: the call waits until it has taken others")
+		return effects{status: status, wake: latestRetry}
+	case e.adopt != nil && len(e.remove) == 0 && !e.ends() && !o.call.Status.Phase.Terminal():
+		// Its runner has to be told what there is to be told: the call runs.
+		e.adopt = nil
+		e.wakeIn(latestRetry)
+		return e
+	default:
+		return effects{wake: latestRetry}
 	}
 }
 
@@ -151,7 +161,7 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	if after.Status.Runner != nil {
 		r.noteStart(o.name)
 	}
-	r.announce(ctx, o, after)
+	r.announce(o, after)
 	output.Announce(o.call, after, r.Tell)
 	return nil
 }
@@ -168,14 +178,11 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 // follow tells the rest of the operator, and the runners.
 func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
-	if e.forget || e.forgetName {
+	if e.forget {
 		// The session of a call that is gone isn't known, nor whether it has room.
 		if session := r.forget(key); session.Name != "" {
 			r.SessionQueue.Wake(session, true, true)
 		}
-	}
-	if e.forgetName {
-		r.Retention.Schedule.ForgetName(key)
 	}
 	if e.holds != "" {
 		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, holderOf(o.call))
@@ -281,18 +288,6 @@ func (r *applier) assignTo(o *observation, e *effects, m message) {
 	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
 	}
-}
-
-// remove deletes what the call doesn't need any more.
-func (r *applier) remove(ctx context.Context, e *effects) error {
-	for _, job := range e.remove {
-		// The kubelet's SIGTERM has the runner stop whatever still runs.
-		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the call's Job: %w", err)
-		}
-	}
-	return nil
 }
 
 // dismissOthers ends what calls of the name left that are gone.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +39,11 @@ func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 // overBudget says what follows where a call's budgets don't let it have a place, or its input wait, or not yet; nil where they do.
 func (r *decider) overBudget(ctx context.Context, o *observation, what queue.Resource) (*effects, error) {
 	if err := r.SeedBudgets(ctx, o.call.Namespace); errors.Is(err, queue.ErrSeeding) {
-		return &effects{wake: queue.SeedingPause}, nil
+		e := &effects{wake: queue.SeedingPause}
+		if len(o.call.Status.Conditions) == 0 && o.now.Sub(o.created) >= acceptWait {
+			e.status = o.pending(v1alpha1.ReasonBudgetExhausted, err.Error())
+		}
+		return e, nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -107,7 +112,7 @@ func (r *decider) readBudgets(ctx context.Context, namespace string) (s queue.Le
 		}
 	}
 	if slices.ContainsFunc(s.Rules, queue.Rule.BoundsCPU) {
-		err = r.Objects.EachFinished(ctx, namespace, func(call *v1alpha1.ToolCall) {
+		err = r.Objects.EachFinished(ctx, namespace, fields.Everything(), func(call *v1alpha1.ToolCall) {
 			if spent, known := spentBy(call); known {
 				s.Spent = append(s.Spent, spent)
 			}

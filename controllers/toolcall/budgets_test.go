@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	callqueue "toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
@@ -299,4 +302,50 @@ func TestASessionsFirstCallDoesNotWaitForTheInputOfThoseBehindIt(t *testing.T) {
 	b.Reconcile(running)
 	b.Reconcile(first)
 	b.handed(first)
+}
+
+// To read what is in use in a namespace may take minutes. Changes of other budgets count meanwhile.
+func TestABudgetThatTakesLongToReadHoldsUpNoOther(t *testing.T) {
+	w := fixture.NewWorld(t)
+	held := make(chan struct{})
+	var isHeld atomic.Bool
+	w.ManageBudgets(func(ctx context.Context, namespace string) error {
+		if isHeld.CompareAndSwap(false, true) {
+			<-held
+		}
+		return w.Reconciler.SeedBudgets(ctx, namespace)
+	})
+	// Cleanups run last in, first out: the manager ends only after its workers.
+	t.Cleanup(func() { close(held) })
+	w.Budget("slow", concurrentCalls(1))
+	fixture.Eventually(t, isHeld.Load)
+	other := w.Budget("other", concurrentCalls(1))
+	fixture.Eventually(t, func() bool {
+		now := &v1alpha1.ToolBudget{}
+		err := fixture.Shared.GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(other), now)
+		return err == nil && meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady)
+	})
+}
+
+// What is in use may take minutes to read, and what waits for that says so.
+func TestWhatWaitsForItsBudgetsToBeReadSaysSo(t *testing.T) {
+	w := fixture.NewWorld(t)
+	w.Environment("env", fixture.AsDefault)
+	w.Budget("b", concurrentCalls(1))
+	call, session := w.Call("c"), w.Session("s")
+	w.Elapse(2 * time.Second)
+	err := w.Budgets.Seed(t.Context(), w.Namespace, func(context.Context) (callqueue.LedgerSnapshot, error) {
+		w.Reconcile(call)
+		expectOverBudget(w, call, "is being read")
+		w.Keep(session)
+		w.Expect(session, v1alpha1.SessionPending, v1alpha1.ReasonBudgetExhausted)
+		return callqueue.LedgerSnapshot{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile(call)
+	if !w.HasJob(call) {
+		t.Errorf("afterwards it is %+v", w.Get(call).Status)
+	}
 }

@@ -26,11 +26,11 @@ type effects struct {
 	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
-	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
-	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
+	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go; an API server
+	// that doesn't take it doesn't keep the runner from what it has to be told.
 	adopt *batchv1.Job
-	// forget drops what is remembered of a call in flight, forgetName also what is remembered of one that has ended.
-	forget, forgetName bool
+	// forget drops what is remembered of a call in flight.
+	forget bool
 	// holds is the environment that the call takes a place in, also for an operator that has just started; handedOver notes in the line
 	// of its session that the call doesn't wait. Either counts in the call's budgets.
 	holds      string

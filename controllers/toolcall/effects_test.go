@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,7 +192,7 @@ func TestEffectsAreCarriedOutInTheOrderOfTheirFields(t *testing.T) {
 	}
 }
 
-// When a write fails, nothing follows that depends on it: no runner is told, nothing is deleted.
+// When a write fails, nothing follows that depends on it: without the status, no runner is told and nothing is deleted.
 func TestNothingFollowsFromAWriteThatFailed(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
@@ -204,7 +205,7 @@ func TestNothingFollowsFromAWriteThatFailed(t *testing.T) {
 	}{
 		{"status", down, []string{"create", "credential", "status"}, false},
 		{"status", conflict, []string{"create", "credential", "status"}, false},
-		{"adopt", down, []string{"create", "credential", "status", "adopt"}, false},
+		{"adopt", down, []string{"create", "credential", "status", "adopt", "remove"}, true},
 		{"remove", down, []string{"create", "credential", "status", "adopt", "remove"}, true},
 	} {
 		o := stored(decided)
@@ -304,9 +305,14 @@ func TestANamespaceWithTooManyCreationsWaits(t *testing.T) {
 	c := newCluster(t, o.call)
 	release, _ := c.starts.Acquire(callIn("ns", "another"))
 	e := o.launch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}})
-	if got, err := c.apply(context.Background(), o, e); err != nil || got.RequeueAfter != latestRetry || len(c.did) != 0 {
+	if got, err := c.apply(context.Background(), o, e); err != nil || got.RequeueAfter != latestRetry || !slices.Equal(c.did, []string{"status"}) {
 		t.Errorf("looked at after %s, did %q, %v", got.RequeueAfter, c.did, err)
 	}
+	waits := &v1alpha1.ToolCall{}
+	if err := c.Client.Get(t.Context(), o.name, waits); err != nil || waits.Status.Reason != v1alpha1.ReasonNotStarted || !strings.Contains(waits.Status.Message, "slow") {
+		t.Errorf("meanwhile it says %s: %s, %v", waits.Status.Reason, waits.Status.Message, err)
+	}
+	o.call, c.did = waits, nil
 	release()
 	if !slices.Equal(c.woken, []string{"call"}) {
 		t.Errorf("woken are %q", c.woken)
@@ -316,6 +322,24 @@ func TestANamespaceWithTooManyCreationsWaits(t *testing.T) {
 	}
 	if _, ok := c.starts.Acquire(callIn("ns", "another")); !ok {
 		t.Error("the share isn't given back")
+	}
+}
+
+// The change of its Job waits for those of other calls, and what stops its command doesn't.
+func TestARunnerIsToldWhileItsJobWaitsToBeChanged(t *testing.T) {
+	t.Parallel()
+	o := observed(warmBound, cancelled)
+	c := newCluster(t, o.call)
+	runner, conn := c.op.connect(t, "own", "call-uid")
+	for held := true; held; {
+		_, held = c.changes.Acquire(callIn("ns", "another"))
+	}
+	e := effects{adopt: o.job, messages: []message{{to: runner, stop: "call-uid"}}}
+	if got, err := c.apply(t.Context(), o, e); err != nil || got.RequeueAfter != latestRetry || len(c.did) != 0 {
+		t.Errorf("looked at after %s, did %q, %v", got.RequeueAfter, c.did, err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Stop == nil {
+		t.Errorf("the runner got %+v: %v", m, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 	if err != nil {
 		return effects{}, err
 	}
-	e.remove = o.ownJob()
+	e.remove = host.Deletable(o.job)
 	if o.isHandedOver() && !o.isUnassigned() {
 		e.status = o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was deleted; how far the command came is not known")
 	} else {
@@ -50,7 +50,7 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 	if err != nil {
 		return effects{}, err
 	}
-	e := effects{remove: o.ownJob(), release: true}
+	e := effects{remove: host.Deletable(o.job), release: true}
 	why := "the call was cancelled"
 	if edited := decide.Edited(o.call); edited != nil && !o.call.Spec.Cancel {
 		why = "the call was edited"

@@ -113,7 +113,7 @@ func (r *Reconciler) handOver(ctx context.Context, o *observation, j *judged) (e
 	}
 	assignment, err := r.assignment(ctx, o.decision, j.whole)
 	if err != nil {
-		return effects{}, err
+		return o.cannotAssign(ctx, err)
 	}
 	assignment.Decision, assignment.Background = sealed, o.call.Spec.Background
 	return effects{messages: []message{{to: v.runner(), assign: assignment, session: v.Session.UID}}, wake: acceptWait}, nil

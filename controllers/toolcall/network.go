@@ -17,8 +17,11 @@ type Cluster interface {
 	Facts(ctx context.Context) (*clusternet.Facts, error)
 }
 
+// unknownClusterError says why the addresses of the cluster aren't known.
+type unknownClusterError struct{ error }
+
 // assignment is what a call's runner is told: the decision with the call's own input, and for a restricted network the
-// addresses of the cluster. While these can't be had, the call waits.
+// addresses of the cluster. While these can't be had, the call waits, for as long as it may wait for its start.
 func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *v1alpha1.ToolCall) (*wire.Assignment, error) {
 	a, err := d.Assignment(whole)
 	if err != nil || a.Network == nil || r.Cluster == nil {
@@ -26,7 +29,7 @@ func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *
 	}
 	facts, err := r.Cluster.Facts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, &unknownClusterError{err}
 	}
 	around := &a.Network.Rules.Surroundings
 	around.APIServer, around.Domain, around.Services, around.Pods = facts.APIServer, facts.Domain, facts.Services, facts.Pods

@@ -1,14 +1,18 @@
 package toolcall
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/clusternet"
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 )
@@ -92,5 +96,37 @@ func TestWhatTheNetworkRefusedIsCountedOnceWithTheResult(t *testing.T) {
 	check("after a repeat and a restart", once)
 	if got := status.Network; got == nil || got.Mode != v1alpha1.NetworkListed || len(got.Denied) != 2 || got.OmittedDenied != 4 {
 		t.Errorf("the status says %+v", got)
+	}
+}
+
+// unknownCluster is one whose addresses nobody says.
+type unknownCluster struct{}
+
+func (unknownCluster) Facts(context.Context) (*clusternet.Facts, error) {
+	return nil, errors.New("nobody says where the API server is")
+}
+
+// Its runner is there, and can't be told what the call must not reach.
+func TestACallThatCannotBeHandedOverWaitsAsLongAsForItsStart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Cluster = unknownCluster{}
+	runner, _ := c.op.connect(t, "own", "")
+	o := observed(withJob, func(o *observation) { o.decision.Network = &network.Rules{Mode: network.Listed} })
+	pass := func() effects {
+		e, err := c.bindTo(t.Context(), o, o.call, o.job, runner)
+		if err != nil || len(e.messages) > 0 || !e.release {
+			t.Errorf("%+v: %v", e, err)
+		}
+		return e
+	}
+	e := pass()
+	if s := e.status; s.Phase != v1alpha1.PhasePending || s.Reason != v1alpha1.ReasonNotStarted || !strings.HasPrefix(s.Message, "Nobody says where") || e.wake != soonestRetry {
+		t.Errorf("it is %s/%s (%s), and looked at again after %s", s.Phase, s.Reason, s.Message, e.wake)
+	}
+	o.call.Status, o.now = *e.status, o.now.Add(o.decision.StartTimeout()+time.Second)
+	e = pass()
+	if s := e.status; s.Reason != v1alpha1.ReasonStartTimeout || !*s.RetrySafe || !strings.Contains(s.Message, "nobody says where") || len(e.remove) != 1 {
+		t.Errorf("after its time it is %s/%s (%s), and %d Jobs go", s.Phase, s.Reason, s.Message, len(e.remove))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,9 +140,8 @@ func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effe
 
 // undecidedSince is since when nobody answers. A call that waited for its session wasn't asked about before.
 func undecidedSince(call *v1alpha1.ToolCall, now time.Time) time.Time {
-	accepted := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionAccepted)
 	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
-	if accepted == nil || accepted.Status != metav1.ConditionUnknown || started == nil || started.Reason != v1alpha1.ReasonNotStarted {
+	if started == nil || !call.IsUndecided() {
 		return now
 	}
 	return started.LastTransitionTime.Time
@@ -239,7 +237,7 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1
 	}
 	assignment, err := r.assignment(ctx, o.decision, whole)
 	if err != nil {
-		return effects{}, err
+		return o.cannotAssign(ctx, err)
 	}
 	e := effects{
 		status:   o.withJob(job).running(bound, hello, host.PathOf(job)),
@@ -263,6 +261,20 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 		return e
 	}
 	reason, why := host.WhyNotCreated(ctx, what, cause)
+	limit := o.decision.StartTimeout()
+	left, pause := o.leftForStart()
+	if job != nil && jobspec.IsSuspended(job) {
+		left = limit // no time limit runs while a queue holds the Job back
+	}
+	if left <= 0 {
+		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause))
+		return e
+	}
+	return effects{status: o.withJob(nil).notStarted(reason, why), wake: min(left, pause)}
+}
+
+// leftForStart is how much longer a call may wait for what keeps it from its start, and after which pause that is tried again.
+func (o *observation) leftForStart() (left, pause time.Duration) {
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
@@ -271,16 +283,23 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 		// Until then the call waited for an answer about its requester.
 		since = accepted
 	}
-	limit := o.decision.StartTimeout()
-	left := o.heardUntil(since.Add(limit)).Sub(o.now)
-	if job != nil && jobspec.IsSuspended(job) {
-		left = limit // no time limit runs while a queue holds the Job back
+	return o.heardUntil(since.Add(o.decision.StartTimeout())).Sub(o.now), retryAfter(o.now.Sub(since))
+}
+
+// cannotAssign has a call wait whose runner can't be told which addresses are the cluster's, for as long as the call may wait for its start. A
+// waiting runner is let go meanwhile. Any other error is the pass's.
+func (o *observation) cannotAssign(ctx context.Context, cause error) (effects, error) {
+	if _, is := errors.AsType[*unknownClusterError](cause); !is {
+		return effects{}, cause
 	}
+	ctrl.LoggerFrom(ctx).Error(cause, "A call can't be handed over yet")
+	lacks := &host.Problem{Reason: v1alpha1.ReasonNotStarted, Message: cause.Error()}
+	left, pause := o.leftForStart()
 	if left <= 0 {
-		e.status = o.withJob(job).fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause))
-		return e
+		late := host.StartTimeout("the command", o.decision.StartTimeoutSeconds, lacks)
+		return effects{status: o.fail(late.Reason, late.Message), remove: host.Deletable(o.job), release: true}, nil
 	}
-	return effects{status: o.withJob(nil).notStarted(reason, why), wake: min(left, retryAfter(o.now.Sub(since)))}
+	return effects{status: o.notStarted(lacks.Reason, lacks.Message), release: true, wake: min(left, pause)}, nil
 }
 
 // maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // inEnvironment is a call whose status names an environment.
@@ -41,25 +42,25 @@ func TestTheEndOfASuspensionIsToldToThoseWhoWaitForIt(t *testing.T) {
 	}
 	h := c.onEnvironments()
 	for name, tc := range map[string]struct {
-		happen func(q requests)
+		happen func(q trigger.Requests)
 		told   bool
 	}{
-		"it is resumed": {func(q requests) {
+		"it is resumed": {func(q trigger.Requests) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: env(true), ObjectNew: env(false)}, q)
 		}, true},
-		"it is deleted": {func(q requests) { h.Delete(context.Background(), event.DeleteEvent{Object: env(true)}, q) }, true},
-		"it is suspended": {func(q requests) {
+		"it is deleted": {func(q trigger.Requests) { h.Delete(context.Background(), event.DeleteEvent{Object: env(true)}, q) }, true},
+		"it is suspended": {func(q trigger.Requests) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: env(false), ObjectNew: env(true)}, q)
 		}, false},
-		"it stays suspended": {func(q requests) {
+		"it stays suspended": {func(q trigger.Requests) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: env(true), ObjectNew: env(true)}, q)
 		}, false},
-		"it stays as it is": {func(q requests) {
+		"it stays as it is": {func(q trigger.Requests) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: env(false), ObjectNew: env(false)}, q)
 		}, false},
-		"it is created":       {func(q requests) { h.Create(context.Background(), event.CreateEvent{Object: env(false)}, q) }, false},
-		"something else does": {func(q requests) { h.Generic(context.Background(), event.GenericEvent{Object: env(false)}, q) }, false},
-		"it is something else": {func(q requests) {
+		"it is created":       {func(q trigger.Requests) { h.Create(context.Background(), event.CreateEvent{Object: env(false)}, q) }, false},
+		"something else does": {func(q trigger.Requests) { h.Generic(context.Background(), event.GenericEvent{Object: env(false)}, q) }, false},
+		"it is something else": {func(q trigger.Requests) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: unsaid, ObjectNew: unsaid}, q)
 		}, false},
 	} {
@@ -108,10 +109,8 @@ func TestTheOrderIsFoundOutFromTheCallsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if err := c.seed(ctx); err != nil {
-			t.Fatal(err)
-		}
+	if err := c.Seed(ctx); err != nil {
+		t.Fatal(err)
 	}
 	name := callIn("ns", "env")
 	next := holderOf(jobOnly.call)

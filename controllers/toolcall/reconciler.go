@@ -1,8 +1,6 @@
 package toolcall
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -50,19 +48,16 @@ type decider struct {
 	*Options
 	// snapshots reads what decisions depend on.
 	snapshots *snapshot.Reader
-	// isSeeded says that what an operator before this one let in is known.
-	seeding  sync.Mutex
-	isSeeded bool
 }
 
 // applier carries effects out: nothing else writes, queues or tells.
 type applier struct {
 	*Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
-	// eventLimits the Events, recordLimits the records in the log.
-	finished                  finishedCalls
-	starts, changes           *fair.Shares
-	eventLimits, recordLimits *rateLimits
+	// eventLimits the Events.
+	finished        finishedCalls
+	starts, changes *fair.Shares
+	eventLimits     *rateLimits
 }
 
 // Options are what the reconciler needs.
@@ -118,9 +113,9 @@ func NewReconciler(o Options) *Reconciler {
 		Objects: o.Objects, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Sessions,
 	})
 	return &Reconciler{
-		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{Options: &o, snapshots: snapshots},
+		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, snapshots},
 		applier: applier{
-			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+			Options: &o, finished: finished, eventLimits: newRateLimits(),
 			starts: fair.NewShares(max(o.Concurrent/4, 1), o.Wake), changes: fair.NewShares(max(o.Concurrent*3/4, 1), o.Wake),
 		},
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +28,7 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 		return effects{
 			status:   o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the decision that was kept with the call can't be read any more; the command was not started"),
 			messages: []message{{to: o.runner, refuse: "the call can't be run any more"}},
-			remove:   o.ownJob(),
+			remove:   host.Deletable(o.job),
 		}, nil
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
@@ -84,7 +83,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 	if err != nil {
 		return effects{}, err
 	}
-	e = effects{status: r.lost(o, pod, specBytes), remove: o.ownJob()}
+	e = effects{status: r.lost(o, pod, specBytes), remove: host.Deletable(o.job)}
 	r.storeOutput(o, &e, true)
 	return e, nil
 }
@@ -104,15 +103,7 @@ func (o *observation) stop(e *effects) {
 		e.wakeIn(left)
 		return
 	}
-	e.remove = o.ownJob()
-}
-
-// ownJob is the call's Job, if it is there to be deleted.
-func (o *observation) ownJob() []*batchv1.Job {
-	if o.job == nil || o.job.DeletionTimestamp != nil {
-		return nil
-	}
-	return []*batchv1.Job{o.job}
+	e.remove = host.Deletable(o.job)
 }
 
 // adoptWhenDue makes the Job of a waiting pod the call's own, and gives that of a call which started late its time.
@@ -174,7 +165,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (_ effects, err
 	if isStoring := output.IsStoring(e.status); isStoring && o.runner != nil {
 		e.messages = []message{{to: o.runner, record: string(o.call.UID)}}
 	} else if !isStoring && e.status.Phase == v1alpha1.PhaseCancelled {
-		e.remove = o.ownJob()
+		e.remove = host.Deletable(o.job)
 	}
 	if o.job != nil && jobspec.PoolOf(o.job) != "" {
 		e.adopt = o.job

@@ -15,14 +15,9 @@ import (
 // seedTimeout bounds the reads past the cache, during which no pass runs. A call that wasn't read by then is counted in its own pass.
 const seedTimeout = 10 * time.Second
 
-// seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
+// Seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
 // for one, and what each requester keeps pending. A call that was accepted before could be refused otherwise when it is decided about again.
-func (r *decider) seed(ctx context.Context) error {
-	r.seeding.Lock()
-	defer r.seeding.Unlock()
-	if r.isSeeded {
-		return nil
-	}
+func (r *decider) Seed(ctx context.Context) error {
 	calls, err := r.Objects.CallsInFlight(ctx, "", apicache.All)
 	if err != nil {
 		return err
@@ -49,6 +44,5 @@ func (r *decider) seed(ctx context.Context) error {
 	for _, call := range queued {
 		r.Queue.SetWaiting(types.NamespacedName{Namespace: call.Namespace, Name: environmentOf(call)}, holderOf(call))
 	}
-	r.isSeeded = true
 	return nil
 }

@@ -28,6 +28,8 @@ type inSession struct {
 	held *dispatch.HeldCall
 	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
+	// sequence is the call's in the order of its session: that of its creation, also where somebody has written to it since.
+	sequence int64
 	// isInLine says that the operator knows the place of a call that wasn't handed over, isExcluded that the call has lost it, because
 	// the session didn't take it, and ahead how many calls come before it.
 	isInLine, isExcluded bool
@@ -51,6 +53,9 @@ func (r *observer) observeSession(ctx context.Context, o *observation) error {
 		return err
 	}
 	place, isKnown := r.SessionQueue.Place(o.name, o.call.UID)
+	if v.sequence = place.Sequence; !isKnown {
+		v.sequence = positionOf(o.call, o.now).Sequence
+	}
 	r.observeProcess(o, place.HandedIn)
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
@@ -176,7 +181,7 @@ func (s *draft) setSession() {
 	o := s.o
 	v := o.session
 	if s.Session == nil {
-		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: positionOf(o.call, o.now).Sequence}
+		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: v.sequence}
 	}
 	s.Timings.Path = v1alpha1.PathSession
 	if !v.handedOver || v.orphaned || v.Session == nil {

@@ -158,6 +158,8 @@ func TestCallsInSessions(t *testing.T) {
 		"a call whose pass fails isn't overtaken":                 testFailedPass,
 		"background calls take no turns":                          testBackground,
 		"a call waits for its session to start":                   testWaitsForTheStart,
+		"a call that somebody labels keeps its place":             testLabelledCallKeepsItsPlace,
+		"a call that nobody answers for keeps its place":          testUndecidedCallKeepsItsPlace,
 		"a call that leaves the line wakes the next":              testLeavingCallsWakeTheNext,
 		"a call waits while its session is suspended":             testWaitsForTheResumption,
 		"a call wakes a session that was idle":                    testWakesAnIdleSession,

@@ -40,6 +40,46 @@ func testWaitsForTheStart(t *testing.T) {
 	}
 }
 
+// expectSequence wants a call's status to say at which version it was created, which the next operator orders it by.
+func (b *callBench) expectSequence(c *v1alpha1.ToolCall) {
+	b.T.Helper()
+	if in := b.Get(c).Status.Session; in == nil || in.Sequence != revision(c) {
+		b.T.Errorf("%s was created at %d, and says %+v", c.Name, revision(c), in)
+	}
+}
+
+func testLabelledCallKeepsItsPlace(t *testing.T) {
+	b := readyCallBench(t)
+	b.hand("running")
+	c := b.add("c")
+	b.Reconcile(c)
+	labelled := b.Get(c)
+	labelled.Labels = map[string]string{"a": "b"}
+	if err := b.World.Client.Update(t.Context(), labelled); err != nil {
+		t.Fatal(err)
+	}
+	b.expectWaiting(c, v1alpha1.ReasonQueued)
+	b.expectSequence(c)
+}
+
+// It has its place for as long as the question is asked, and its session isn't kept for it: who asks may not be allowed to use that.
+func testUndecidedCallKeepsItsPlace(t *testing.T) {
+	b := readyCallBench(t, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = ptr.To(int32(20)) })
+	who := "asker-" + b.Namespace
+	b.RefuseReviews(who)
+	first, second := b.addAs(who, "first", "system:masters"), b.addAs(who, "second", "system:masters")
+	for _, c := range []*v1alpha1.ToolCall{first, second} {
+		b.Reconcile(c)
+	}
+	b.Elapse(5 * time.Second)
+	for _, c := range []*v1alpha1.ToolCall{second, first} {
+		b.ExpectUndecided(c)
+		b.expectSequence(c)
+	}
+	b.KeepAfter(30*time.Second, b.session)
+	b.Expect(b.session, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
+}
+
 func testWaitsForTheResumption(t *testing.T) {
 	b := readyCallBench(t, fixture.WithWorkspace)
 	b.EditSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = true })

@@ -74,7 +74,7 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 	stage := stageOf(o)
 	switch stage {
 	case Gone:
-		return effects{forgetName: true}, nil
+		return effects{forget: true}, nil
 	case Deleting:
 		return r.dismiss(ctx, o)
 	case Finished:

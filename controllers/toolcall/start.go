@@ -106,7 +106,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects, fo
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case held && found != nil && found.Final && jobspec.EndsBefore(o.job, o.now):
 		// No time limit runs while the environment is suspended, but the Job's own, which has ended the pod: the call gets another Job.
-		return effects{status: o.suspended(o.decision.Environment), remove: o.ownJob(), wake: apicache.Lag}, nil
+		return effects{status: o.suspended(o.decision.Environment), remove: host.Deletable(o.job), wake: apicache.Lag}, nil
 	case found != nil && found.Final:
 		e = o.cannotStart(found)
 		e.problem = found

@@ -113,8 +113,11 @@ func (s *draft) setAccepted(message string) {
 func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 	s := o.draft()
 	s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
-		"nobody answers yet whether the call's requester may use the tool; the operator asks again")
+		"nobody answers yet whether the call's requester may use the tool, or the session; the operator asks again")
 	s.setWaiting(v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
+	if o.session != nil {
+		s.setSession()
+	}
 	return s.ToolCallStatus
 }
 

@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -50,6 +51,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callsOfPod)).
 		Watches(&v1alpha1.ToolCallApproval{}, handler.EnqueueRequestsFromMapFunc(r.callOfApproval)).
 		Watches(&v1alpha1.ExecutionEnvironment{}, r.onEnvironments()).
+		// No worker begins before all sources have started.
+		WatchesRawSource(source.Func(func(ctx context.Context, _ trigger.Requests) error { return r.Seed(ctx) })).
 		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, NewQueue: calls.Queue, EnableWarmup: ptr.To(false)}).
 		Complete(r)
@@ -57,9 +60,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 
 // Reconcile takes one look at a call and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := r.seed(ctx); err != nil {
-		return ctrl.Result{}, err
-	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, toolsession.ErrBehind) {
 		// All calls of all sessions may ask, for as long as the API server doesn't answer.

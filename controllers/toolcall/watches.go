@@ -6,7 +6,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -14,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // callsOfPod maps a pod to the call that it was made for or given to. A pod that carries another call's annotation can
@@ -72,23 +72,21 @@ func (r *watches) callOfApproval(ctx context.Context, o client.Object) []reconci
 	return r.ifInFlight(ctx, types.NamespacedName{Namespace: decision.Namespace, Name: decision.Spec.CallRef.Name})
 }
 
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // onEnvironments has the calls looked at that wait for a suspended environment, when that is resumed or deleted.
 func (r *watches) onEnvironments() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
 			after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
 			if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
 				r.enqueueWaiting(ctx, after, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueWaiting(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) { r.enqueueWaiting(ctx, e.Object, q) },
 	}
 }
 
-func (r *watches) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
+func (r *watches) enqueueWaiting(ctx context.Context, env client.Object, q trigger.Requests) {
 	calls, err := r.Objects.CallsInFlight(ctx, env.GetNamespace(), func(call *v1alpha1.ToolCall) bool {
 		return call.Status.Runner == nil && environmentOf(call) == env.GetName()
 	})
@@ -109,11 +107,11 @@ func (r *watches) onCalls() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Requests) {
 			join(e.Object)
 			look.Create(ctx, e, q)
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				// Nobody saw that the one before it was gone.
 				join(e.ObjectNew)
@@ -129,7 +127,7 @@ func (r *watches) onCalls() handler.EventHandler {
 // it takes calls.
 func (r *watches) onSessions() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
 			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
 			if !ok || !isSession || !concernsCalls(before, after) {
@@ -141,7 +139,7 @@ func (r *watches) onSessions() handler.EventHandler {
 			}
 			r.enqueueCallsOf(ctx, after, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
 			if session, ok := e.Object.(*v1alpha1.ToolSession); ok {
 				r.enqueueCallsOf(ctx, session, q)
 			}
@@ -156,7 +154,7 @@ func concernsCalls(before, after *v1alpha1.ToolSession) bool {
 		before.Spec.Suspend != after.Spec.Suspend || before.TakesCalls() != after.TakesCalls()
 }
 
-func (r *watches) enqueueCallsOf(ctx context.Context, session *v1alpha1.ToolSession, q requests) {
+func (r *watches) enqueueCallsOf(ctx context.Context, session *v1alpha1.ToolSession, q trigger.Requests) {
 	calls, err := r.Objects.CallsOfSession(ctx, session)
 	if err != nil {
 		return

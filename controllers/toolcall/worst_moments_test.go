@@ -103,9 +103,6 @@ func TestAClaimOfACallThatIsDeletedIsReleased(t *testing.T) {
 	}
 }
 
-// adoptionTime is for how long an ended call's runner is kept for its Job to be adopted.
-const adoptionTime = time.Minute
-
 // noJobPatch is an API server that takes no change of a Job.
 type noJobPatch struct{ client.Client }
 
@@ -139,15 +136,6 @@ func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 			}
 			w.Elapse(time.Hour)
 			w.Reconciler.Client = noJobPatch{w.Client}
-			if what == "end" {
-				// The end is written, and the runner kept for a while.
-				if w.PassError(call) == nil || !w.Get(call).Status.Phase.Terminal() {
-					t.Fatalf("the call is %s", w.Get(call).Status.Phase)
-				}
-				// By then the operator doesn't remember the end, so the cache has to show it.
-				fixture.Eventually(t, func() bool { return !w.Cached(call) })
-				w.Elapse(2 * adoptionTime)
-			}
 			if _, err := w.Reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err == nil {
 				t.Error("the pass isn't tried again")
 			}

@@ -260,11 +260,8 @@ func (r *applier) remove(ctx context.Context, o *observation, e *effects) error 
 			return fmt.Errorf("delete the session's claim: %w", err)
 		}
 	}
-	for _, job := range e.remove {
-		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the session's Job: %w", err)
-		}
+	if err := host.DeleteJobs(ctx, r.Client, e.remove...); err != nil {
+		return err
 	}
 	if e.removeSession {
 		err := r.Client.Delete(ctx, o.session, client.Preconditions{UID: &o.session.UID})

@@ -26,7 +26,11 @@ func HolderOf(session *v1alpha1.ToolSession) queue.Holder {
 // overBudget says what follows where the session may have no pod by its budgets, or not yet; nil where it may.
 func (r *Reconciler) overBudget(ctx context.Context, o *observation) (*effects, error) {
 	if err := r.SeedBudgets(ctx, o.session.Namespace); errors.Is(err, queue.ErrSeeding) {
-		return &effects{wake: queue.SeedingPause}, nil
+		e := &effects{hold: true, wake: queue.SeedingPause}
+		if o.session.Status.Phase == "" {
+			e.status = o.pending(v1alpha1.ReasonBudgetExhausted, err.Error())
+		}
+		return e, nil
 	} else if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -12,21 +11,25 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // onCalls has sessions looked at which wait for a call to come or to end. A session that is ready isn't: it may have a hundred calls a
 // second.
 func (r *watches) onCalls() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.noteCall(ctx, e.Object, false, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { r.noteCall(ctx, e.ObjectNew, false, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.noteCall(ctx, e.Object, true, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Requests) {
+			r.noteCall(ctx, e.Object, false, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
+			r.noteCall(ctx, e.ObjectNew, false, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) { r.noteCall(ctx, e.Object, true, q) },
 	}
 }
 
 // noteCall has the session of a call looked at. The cache loses a call that has ended.
-func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q trigger.Requests) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if !ok || call.Spec.SessionRef == nil {
 		return
@@ -41,10 +44,10 @@ func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q w
 	}
 }
 
-// isAllowed says that a call which takes a session's turns was found to be one of a user who may use the session, and waits
-// for it or runs. Others must not keep the session from being idle.
+// isAllowed says that a call was found to be one of a user who may use the session, and waits for it or runs. Others must neither keep
+// the session from being idle nor wake it.
 func isAllowed(call *v1alpha1.ToolCall) bool {
-	return !call.Spec.Background && call.Status.Session != nil && !call.Status.Phase.Terminal()
+	return call.Status.Session != nil && !call.Status.Phase.Terminal() && !call.IsUndecided()
 }
 
 // hasHadAll says that a session's runner takes no more calls.

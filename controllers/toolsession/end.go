@@ -68,7 +68,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		if e.removeClaim, err = r.claimToRemove(ctx, o); err != nil {
 			return effects{}, err
 		}
-		e.remove, e.letGo = ownJobs(o.job), true
+		e.remove, e.letGo = host.Deletable(o.job), true
 	}
 	if bound := o.session.Status.Runner; bound != nil {
 		e.forgetKey = bound.KeyHash
@@ -88,7 +88,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 // to be written are no reason.
 func (o *observation) stopInTime(e *effects) {
 	e.wakeIn(host.RetryPause)
-	if !o.isBound() || ownJobs(o.job) == nil || jobspec.HasEnded(o.job) || isExpired(o.job) {
+	if !o.isBound() || host.Deletable(o.job) == nil || jobspec.HasEnded(o.job) || isExpired(o.job) {
 		return
 	}
 	wait := stopWait

@@ -104,10 +104,13 @@ func (r *observer) observeCalls(ctx context.Context, o *observation) error {
 	for i := range list {
 		call := &list[i]
 		o.calls.total++
-		if isAllowed(call) {
+		if !isAllowed(call) {
+			continue
+		}
+		if !call.Spec.Background {
 			o.calls.allowed++
 		}
-		if call.Status.Session != nil && call.Status.Phase != v1alpha1.PhaseRunning {
+		if call.Status.Phase != v1alpha1.PhaseRunning {
 			o.calls.waiting++
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -70,7 +69,7 @@ func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.Sess
 		return effects{}, err
 	case found && env.Spec.Suspend:
 		status := o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name))
-		return effects{hold: true, status: status, wake: host.RetryPause}, nil
+		return effects{hold: true, status: status}, nil
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
 		return r.giveHost(ctx, o, s)
 	}
@@ -98,7 +97,7 @@ func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *deci
 		return effects{}, err
 	}
 	if !hasPlace(env, o.session, sessions) {
-		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: wait.Jitter(seldom, 0.5)}, nil
+		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env))}, nil
 	}
 	e, err := r.giveHost(ctx, o, s)
 	if err == nil && e.create != nil {

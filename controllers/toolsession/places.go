@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,9 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // hasPlace says whether an environment has room for a session, and for as many as come before it too. sessions are those of the
@@ -109,10 +107,6 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-// seldom is about how often a session that waits for a place looks again that nobody wakes: there may be thousands, and each look goes
-// through all.
-const seldom = 5 * time.Minute
-
 // waitingFor are all sessions that wait for an environment, whose settings have changed: each says what it waits for.
 func (r *watches) waitingFor(ctx context.Context, env client.Object) []reconcile.Request {
 	sessions, err := r.Objects.SessionsIn(ctx, client.ObjectKeyFromObject(env))
@@ -148,8 +142,7 @@ func (r *watches) waitingIn(ctx context.Context, o client.Object) []reconcile.Re
 
 // onPlaces has the sessions looked at that may have the place of one that has none any more, or that doesn't wait for one before them.
 func (r *watches) onPlaces() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	left := func(ctx context.Context, session *v1alpha1.ToolSession, q queue) {
+	left := func(ctx context.Context, session *v1alpha1.ToolSession, q trigger.Requests) {
 		if session.Status.Environment == nil {
 			return
 		}
@@ -159,14 +152,14 @@ func (r *watches) onPlaces() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
 			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
 			if ok && isSession && !HoldsPlace(after) && (HoldsPlace(before) || isWaiting(before) && !isWaiting(after)) {
 				left(ctx, after, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
 			if session, ok := e.Object.(*v1alpha1.ToolSession); ok && (HoldsPlace(session) || isWaiting(session)) {
 				left(ctx, session, q)
 			}

@@ -60,7 +60,7 @@ func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (
 		return effects{status: unplaced(status), release: true, wake: time.Millisecond}, nil
 	}
 	e := effects{status: status, wake: host.RetryPause}
-	if ownJobs(o.job) != nil && metav1.IsControlledBy(o.job, o.session) && !isExpired(o.job) {
+	if host.Deletable(o.job) != nil && metav1.IsControlledBy(o.job, o.session) && !isExpired(o.job) {
 		e.expire = o.job
 	}
 	return e, nil
@@ -161,14 +161,6 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if left {
 		return e, nil
 	}
-	e.status, e.remove, e.release, e.wake = unplaced(e.status), ownJobs(o.job), true, time.Millisecond
+	e.status, e.remove, e.release, e.wake = unplaced(e.status), host.Deletable(o.job), true, time.Millisecond
 	return e, nil
-}
-
-// ownJobs is the session's Job, if it is there to be deleted.
-func ownJobs(job *batchv1.Job) []*batchv1.Job {
-	if job == nil || job.DeletionTimestamp != nil {
-		return nil
-	}
-	return []*batchv1.Job{job}
 }

@@ -103,6 +103,9 @@ func TestASessionTakesAWaitingPod(t *testing.T) {
 	if !metav1.IsControlledBy(job, now) || job.Spec.ActiveDeadlineSeconds == nil || job.Labels[jobspec.LabelSession] != string(s.UID) {
 		t.Error("the Job isn't the session's own")
 	}
+	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		t.Errorf("the Job, whose end is the proof that the session's process is gone, is deleted %d s after it", *ttl)
+	}
 	w.Fill(env)
 	if w.Hosts.IsOffered(string(job.UID)) || !w.HasNamedJob(job.Name) || len(w.Waiting(env)) != 1 {
 		t.Error("the pool has the session's pod, or isn't refilled")

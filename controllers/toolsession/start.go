@@ -91,5 +91,5 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	return o.noPod(why.Reason, why.Message, ownJobs(o.job))
+	return o.noPod(why.Reason, why.Message, host.Deletable(o.job))
 }

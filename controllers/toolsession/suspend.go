@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
 )
 
 const suspendedMessage = "the session is suspended: calls wait until its spec.suspend is false"
@@ -36,7 +37,7 @@ func (r *Reconciler) stop(ctx context.Context, o *observation) (effects, error) 
 		// It may have had a pod. The name of its Job isn't used again.
 		status.Incarnation++
 	}
-	e.status, e.remove, e.release, e.wake = unplaced(status), ownJobs(o.job), true, time.Millisecond
+	e.status, e.remove, e.release, e.wake = unplaced(status), host.Deletable(o.job), true, time.Millisecond
 	return e, nil
 }
 

@@ -250,9 +250,9 @@ func EnvironmentOfSession(reader client.Reader, name types.NamespacedName) types
 	return environmentOf(name.Namespace, session.Status.Environment, session.Spec.EnvironmentRef)
 }
 
-// EachFinished visits the calls of a namespace that have ended. The cache has none.
-func (r Reader) EachFinished(ctx context.Context, namespace string, visit func(*v1alpha1.ToolCall)) error {
-	return r.eachLive(ctx, namespace, Finished(), func(call *v1alpha1.ToolCall) bool {
+// EachFinished visits the calls of a namespace, or of all, that have ended, and that are selected. The cache has none.
+func (r Reader) EachFinished(ctx context.Context, namespace string, selected fields.Selector, visit func(*v1alpha1.ToolCall)) error {
+	return r.eachLive(ctx, namespace, fields.AndSelectors(Finished(), selected), func(call *v1alpha1.ToolCall) bool {
 		visit(call)
 		return false
 	})

@@ -1,8 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,12 +19,13 @@ import (
 // They are read once, past the cache, which may lack some of them for a while. So are the sessions: until the cache shows them
 // as they were then, it may show a process that another one has replaced. The UIDs of the calls are kept: nobody asks for one that has
 // ended.
-type EarlierCalls struct {
-	mu    sync.Mutex
-	known bool
-	uids  map[types.UID]struct{}
-	// sessions are those of each namespace that is watched, or of all.
-	sessions map[string]*earlierSessions
+type EarlierCalls struct{ known atomic.Pointer[earlierCalls] }
+
+// earlierCalls are what was read.
+type earlierCalls struct {
+	uids map[types.UID]struct{}
+	// sessions are those of each namespace that is watched, or of all; nil once the cache has caught up with them.
+	sessions map[string]*atomic.Pointer[earlierSessions]
 }
 
 // earlierSessions are the sessions that there were at a revision, with their own.
@@ -34,22 +36,21 @@ type earlierSessions struct {
 
 // Read lists them. Runners must not have been able to get calls from this operator before. Reading again changes nothing.
 func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces []string) error {
-	if e.isKnown() {
+	if e.known.Load() != nil {
 		return nil
 	}
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	uids, sessions := map[types.UID]struct{}{}, map[string]*earlierSessions{}
+	read := &earlierCalls{map[types.UID]struct{}{}, map[string]*atomic.Pointer[earlierSessions]{}}
 	for _, namespace := range namespaces {
-		var err error
-		if sessions[namespace], err = readSessions(ctx, api, namespace); err != nil {
+		sessions, err := readSessions(ctx, api, namespace)
+		if err != nil {
 			return err
 		}
+		read.sessions[namespace] = &atomic.Pointer[earlierSessions]{}
+		read.sessions[namespace].Store(sessions)
 		inSessions := client.ListOptions{Namespace: namespace, FieldSelector: apicache.InSession()}
 		err = apicache.EachPage(ctx, api, "ToolCall", inSessions, func(calls *metav1.PartialObjectMetadataList) error {
 			for i := range calls.Items {
-				uids[calls.Items[i].UID] = struct{}{}
+				read.uids[calls.Items[i].UID] = struct{}{}
 			}
 			return nil
 		})
@@ -57,11 +58,7 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 			return err
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.known {
-		e.known, e.uids, e.sessions = true, uids, sessions
-	}
+	e.known.CompareAndSwap(nil, read)
 	return nil
 }
 
@@ -82,39 +79,34 @@ func readSessions(ctx context.Context, api client.Reader, namespace string) (*ea
 // IsBehind says that a session, as the cache shows it, is not yet as it was when this operator began to work. Before they are
 // read, that is any.
 func (e *EarlierCalls) IsBehind(session *v1alpha1.ToolSession) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.known {
+	known := e.known.Load()
+	if known == nil {
 		return true
 	}
-	namespace := session.Namespace
-	if e.sessions[metav1.NamespaceAll] != nil {
-		namespace = metav1.NamespaceAll
+	in := cmp.Or(known.sessions[metav1.NamespaceAll], known.sessions[session.Namespace])
+	if in == nil {
+		return false
 	}
-	earlier := e.sessions[namespace]
+	earlier := in.Load()
 	if earlier == nil {
 		return false
 	}
 	now := apicache.Revision(session.ResourceVersion)
 	if now > earlier.revision {
 		// What a cache shows comes in the order of its revisions: it isn't behind any more.
-		delete(e.sessions, namespace)
+		in.Store(nil)
 		return false
 	}
 	at, listed := earlier.of[session.UID]
 	return !listed || now < at
 }
 
-func (e *EarlierCalls) isKnown() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.known
-}
-
 // Has says whether an operator before this one may have handed a call over. Before they are read, that is any.
 func (e *EarlierCalls) Has(uid types.UID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, has := e.uids[uid]
-	return has || !e.known
+	known := e.known.Load()
+	if known == nil {
+		return true
+	}
+	_, has := known.uids[uid]
+	return has
 }

@@ -36,7 +36,7 @@ func TestEarlierCallsAreThoseOfTheStart(t *testing.T) {
 	if !e.Has("any") {
 		t.Error("before they are read, a call can't be one of them")
 	}
-	if err := e.Read(t.Context(), listOf(call("a", "a1"), call("b", "b1"), call("c", "c1")), nil); err != nil {
+	if err := e.Read(t.Context(), listOf(call("a", "a1"), call("b", "b1"), call("c", "c1")), []string{metav1.NamespaceAll}); err != nil {
 		t.Fatal(err)
 	}
 	if !e.Has("a1") || !e.Has("b1") || e.Has("later") {
@@ -55,7 +55,7 @@ func TestASessionIsBehindUntilTheCacheShowsItAsItWas(t *testing.T) {
 		t.Error("before the sessions are read, one is believed")
 	}
 	listed := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "s1", ResourceVersion: "50"}}
-	if err := e.Read(t.Context(), listAt("90", listed), nil); err != nil {
+	if err := e.Read(t.Context(), listAt("90", listed), []string{metav1.NamespaceAll}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -72,7 +72,7 @@ func TestASessionIsBehindUntilTheCacheShowsItAsItWas(t *testing.T) {
 			t.Errorf("%s: %v", tc.what, got)
 		}
 	}
-	if len(e.sessions) > 0 {
+	if e.known.Load().sessions[metav1.NamespaceAll].Load() != nil {
 		t.Error("it is remembered for ever")
 	}
 }

@@ -2,12 +2,14 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
@@ -32,4 +34,24 @@ func WaitingJob(ctx context.Context, objects apicache.Reader, namespace string, 
 		return nil, nil
 	}
 	return job, nil
+}
+
+// Deletable is a Job, if it is there to be deleted.
+func Deletable(job *batchv1.Job) []*batchv1.Job {
+	if job == nil || job.DeletionTimestamp != nil {
+		return nil
+	}
+	return []*batchv1.Job{job}
+}
+
+// DeleteJobs deletes Jobs with their pods, unless others have the names by now. The kubelet's SIGTERM has the runners stop whatever still
+// runs.
+func DeleteJobs(ctx context.Context, c client.Client, jobs ...*batchv1.Job) error {
+	for _, job := range jobs {
+		err := c.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Job %s: %w", job.Name, err)
+		}
+	}
+	return nil
 }

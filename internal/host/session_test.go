@@ -90,7 +90,7 @@ func TestARunnerMayHaveWhatItListedAndWhatItWasGiven(t *testing.T) {
 	if unheard.HasSaidHello || !unheard.MayHave("later", earlier) {
 		t.Error("before anybody knows what was there, a process that was never heard may have anything")
 	}
-	earlier.known, earlier.uids = true, map[types.UID]struct{}{"listed": {}, "waits": {}}
+	earlier.known.Store(&earlierCalls{uids: map[types.UID]struct{}{"listed": {}, "waits": {}}})
 	if !unheard.MayHave("listed", earlier) || unheard.MayHave("later", earlier) {
 		t.Error("a process that was never heard may have what was there before, and nothing else")
 	}

@@ -21,7 +21,11 @@ func Slim(job *batchv1.Job) {
 		return
 	}
 	digest := podDigest(&job.Spec.Template.Spec)
-	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
+	job.Spec = batchv1.JobSpec{
+		Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds,
+		// A patch takes away only what is seen to be there: see AdoptForSession.
+		TTLSecondsAfterFinished: job.Spec.TTLSecondsAfterFinished,
+	}
 	metav1.SetMetaDataAnnotation(&job.ObjectMeta, annotationPodDigest, digest)
 }
 

@@ -30,7 +30,9 @@ func TestOfAJobIsKeptWhatTheOperatorReads(t *testing.T) {
 	job := build(t)
 	job.Spec.Suspend = ptr.To(true)
 	got := slimmed(job)
-	want := batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
+	want := batchv1.JobSpec{
+		Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds, TTLSecondsAfterFinished: job.Spec.TTLSecondsAfterFinished,
+	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Error(diff)
 	}

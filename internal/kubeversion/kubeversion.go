@@ -13,8 +13,6 @@ import (
 const (
 	// Minimum is the oldest Kubernetes that the project runs on: the oldest one that its tests run against.
 	Minimum = "1.33"
-	// Stamp is the first Kubernetes that serves MutatingAdmissionPolicy v1.
-	Stamp = "1.36"
 	// ImageVolumes is the first Kubernetes, API server and kubelet, in which image volumes are on by default. 1.33 and 1.34
 	// have them off.
 	ImageVolumes = "1.35"

@@ -115,7 +115,7 @@ func RegisterRequestLimit(perSecond float64) {
 // RegisterClusterFeatures exposes what the cluster has, of what the operator uses where it is there.
 func RegisterClusterFeatures(features map[string]bool) {
 	uses := gauges("toolcall_cluster_feature", []string{"feature"},
-		"Whether the operator uses a feature of the cluster (1), or does without it (0): MutatingAdmissionPolicy, which fills in who created a call, and ImageVolume, which brings the runner into pods.")
+		"Whether the operator uses a feature of the cluster (1), or does without it (0): ImageVolume, which brings the runner into pods.")
 	for feature, there := range features {
 		uses.WithLabelValues(feature).Set(number(there))
 	}

@@ -81,11 +81,11 @@ func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log 
 // awaitService waits for the Service that leads runners to whichever replica is the leader.
 func awaitService(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (service *corev1.Service, err error) {
 	err = await(ctx, log, "the Service for runners", func(ctx context.Context) (err error) {
-		service, err = clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
+		service, err = clients.CoreV1().Services(o.Namespace).Get(ctx, dispatchService, metav1.GetOptions{})
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, o.DispatchService, err)
+		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, dispatchService, err)
 	}
 	return service, nil
 }

@@ -194,7 +194,7 @@ func TestTheStartWaitsForTheServiceForRunners(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	clients := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
-	service, err := awaitService(t.Context(), clients, &Options{Namespace: "home", DispatchService: "toolcall-dispatch"}, logr.Discard())
+	service, err := awaitService(t.Context(), clients, &Options{Namespace: "home"}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,19 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/internal/kubeversion"
 	"toolcall.dev/operator/internal/testing/apiservertest"
@@ -49,7 +44,7 @@ func startCluster(t *testing.T, arguments map[string]string) *cluster {
 func (c *cluster) find(o *Options) *clusterFeatures {
 	c.t.Helper()
 	o.Namespace = "default"
-	f, err := findFeatures(c.t.Context(), c, o, logr.Discard())
+	f, err := findFeatures(c.t.Context(), c, o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -67,22 +62,6 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-// stamp installs the MutatingAdmissionPolicies of a file of config/admission.
-func (c *cluster) stamp(file string) {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", file))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	policy := &admissionv1.MutatingAdmissionPolicy{}
-	if err := yaml.Unmarshal([]byte(strings.Split(string(text), "\n---\n")[0]), policy); err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err := c.AdmissionregistrationV1().MutatingAdmissionPolicies().Create(c.t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 func (c *cluster) node(name, kubelet, runtime string) {
 	c.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -96,15 +75,6 @@ func TestTheOperatorFindsOutWhatTheClusterHas(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, nil)
 	auto := &Options{RunnerDelivery: DeliverAuto}
-	if kubeversion.IsOlder(c.version, kubeversion.Stamp) {
-		expect(t, "stamp", c.find(auto).unstamped, "serves no mutatingadmissionpolicies")
-	} else {
-		expect(t, "no stamp", c.find(auto).unstamped, "isn't installed, which this cluster serves: install the release again: look for MutatingAdmissionPolicy toolcall-requested-by")
-		c.stamp("requested_by.yaml")
-		expect(t, "half of the stamp", c.find(auto).unstamped, "look for MutatingAdmissionPolicy toolcall-session-requested-by")
-		c.stamp("session_requested_by.yaml")
-		expect(t, "stamp", c.find(auto).unstamped, "")
-	}
 	lacks := ""
 	if kubeversion.IsOlder(c.version, kubeversion.ImageVolumes) {
 		lacks = "the API server takes no image volumes"
@@ -124,23 +94,18 @@ func TestTheOperatorFindsOutWhatTheClusterHas(t *testing.T) {
 	expect(t, "a namespace that isn't there", c.find(missing).noImageVolumes, "can't be asked")
 }
 
-// A cluster of the oldest version may have image volumes, and one of the newest may lack the stamp.
+// A cluster of the oldest version may have image volumes.
 func TestTheOperatorAsksTheClusterAndNotItsVersion(t *testing.T) {
 	t.Parallel()
 	old := startCluster(t, map[string]string{"feature-gates": "ImageVolume=true"})
 	expect(t, "image volumes that are turned on", old.find(&Options{RunnerDelivery: DeliverAuto}).noImageVolumes, "")
-	if kubeversion.IsOlder(old.version, kubeversion.Stamp) {
-		return
-	}
-	off := startCluster(t, map[string]string{"feature-gates": "MutatingAdmissionPolicy=false", "runtime-config": "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false"})
-	expect(t, "a stamp that is turned off", off.find(&Options{RunnerDelivery: DeliverAuto}).unstamped, "serves no mutatingadmissionpolicies")
 }
 
 // Nothing vouches for requesters there: the operator doesn't start. No API server of a supported version starts like that.
 func TestTheOperatorRefusesAClusterThatCannotBeMadeSafe(t *testing.T) {
 	t.Parallel()
 	host := versionServer(t, "v1.36.0", "validatingwebhookconfigurations", "mutatingadmissionpolicies")
-	_, err := findFeatures(t.Context(), kubernetes.NewForConfigOrDie(&rest.Config{Host: host}), &Options{RunnerDelivery: DeliverAuto}, logr.Discard())
+	_, err := findFeatures(t.Context(), kubernetes.NewForConfigOrDie(&rest.Config{Host: host}), &Options{RunnerDelivery: DeliverAuto})
 	if err == nil || !strings.Contains(err.Error(), "serves no validatingadmissionpolicies") {
 		t.Errorf("without policies: %v", err)
 	}
@@ -158,7 +123,7 @@ func TestTheOperatorRefusesAnOldCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = findFeatures(t.Context(), clients, &Options{}, logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err = findFeatures(t.Context(), clients, &Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Kubernetes %s: %v", version, err)
 		}
 	}

@@ -78,7 +78,7 @@ func waitForIdentity(ctx context.Context, o *Options) (*dispatch.Identity, error
 		return identity != nil, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for Secret %s to be mounted at %s: %w", o.IdentitySecret, o.IdentityDir, err)
+		return nil, fmt.Errorf("wait for Secret %s to be mounted at %s: %w", identityName, o.IdentityDir, err)
 	}
 	return identity, nil
 }
@@ -107,7 +107,7 @@ func identitySecret(o *Options, identity *dispatch.Identity) (*corev1.Secret, er
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace,
-			Name:      o.IdentitySecret,
+			Name:      identityName,
 			Labels:    map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
 		},
 		Type:      corev1.SecretTypeTLS,

@@ -25,9 +25,7 @@ type Options struct {
 	// RunnerDelivery is how the runner comes into pods: DeliverAuto, DeliverMounted or DeliverCopied.
 	RunnerDelivery  string
 	DispatchAddress string
-	DispatchService string
 	IdentityDir     string
-	IdentitySecret  string
 	MetricsAddress  string
 	HealthAddress   string
 	PprofAddress    string
@@ -42,7 +40,6 @@ type Options struct {
 	// OutputAPI serves the output of calls as an aggregated API, at an address that a Service leads to.
 	OutputAPI        bool
 	OutputAPIAddress string
-	OutputAPIService string
 	// OutputAPICertDir has the certificate of the aggregated API that somebody else makes; empty for the operator's own.
 	OutputAPICertDir string
 	// OutputStore is where output is kept that is more than the status of a call holds; empty for nowhere.
@@ -61,6 +58,14 @@ type Options struct {
 	Namespace string
 	PodIP     string
 }
+
+// What is in the operator's namespace, by the names that its manifests and its rights have: the Service that leads to the address for
+// runners, the one that leads to the aggregated API, and the Secret of the identity, which is made when it isn't there.
+const (
+	dispatchService  = "toolcall-dispatch"
+	outputAPIService = "toolcall-subresources"
+	identityName     = "toolcall-identity"
+)
 
 // How the runner comes into pods.
 const (
@@ -84,9 +89,7 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.RunnerImage, "runner-image", "", "image that holds /runner, which is the first process of every tool pod (required)")
 	fs.StringVar(&o.RunnerDelivery, "runner-delivery", DeliverAuto, "how the runner comes into pods: ImageVolume mounts its image, InitContainer copies it, Auto mounts it if the API server and every node can when the operator starts")
 	fs.StringVar(&o.DispatchAddress, "dispatch-address", ":9443", "address to listen on for runners")
-	fs.StringVar(&o.DispatchService, "dispatch-service", "toolcall-dispatch", "Service, in the operator's namespace, that leads to the dispatch address")
 	fs.StringVar(&o.IdentityDir, "identity-dir", "/etc/toolcall/identity", "where the identity's Secret is mounted")
-	fs.StringVar(&o.IdentitySecret, "identity-secret", "toolcall-identity", "name of the identity's Secret; made when it isn't there")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address to serve metrics on, 0 for none")
 	fs.StringVar(&o.HealthAddress, "health-address", ":8081", "address to serve health and readiness on")
 	fs.StringVar(&o.PprofAddress, "pprof-address", "", "loopback address to serve Go's profiles on, e.g. 127.0.0.1:6060; empty for none. They show memory: never serve them to others")
@@ -96,7 +99,8 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.Func("namespaces", "`names` of the namespaces to work in, commas between; empty for all. The rights of the operator's account must cover them", func(text string) error {
 		o.Namespaces = nil
 		for name := range strings.SplitSeq(text, ",") {
-			if name = strings.TrimSpace(name); name != "" {
+			// Each is followed once, so that nothing is recorded twice.
+			if name = strings.TrimSpace(name); name != "" && !slices.Contains(o.Namespaces, name) {
 				o.Namespaces = append(o.Namespaces, name)
 			}
 		}
@@ -106,7 +110,6 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.Int64Var(&o.MaxPendingBytes, "max-pending-bytes", 64<<20, "bytes of input that the pending calls of one requester may hold; more is denied with BudgetExceeded. 0 for no bound")
 	fs.BoolVar(&o.OutputAPI, "output-api", true, "serve the output of calls as the aggregated API subresources.toolcall.dev. Turn it off only where its APIService isn't installed: one that doesn't answer keeps every namespace from being deleted")
 	fs.StringVar(&o.OutputAPIAddress, "output-api-address", ":10250", "address to serve the aggregated API on")
-	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
 	fs.StringVar(&o.OutputAPICertDir, "output-api-cert-dir", "", "`folder` with tls.crt and tls.key, which cert-manager for example renews, for the aggregated API. Whoever makes them also writes the APIService's caBundle. Empty: the operator makes its own, and writes it")
 	fs.StringVar(&o.OutputStore, "output-store", "", "`location` of the output store, which keeps what the status of a call leaves out of its output: s3://BUCKET, gs://BUCKET, azblob://CONTAINER, or file:///FOLDER with one replica only; empty for none. Give the credentials to the pod. No other operator may use the location")
 	fs.StringVar(&o.AuditLog, "audit-log", "", "`file` that a record of each ended call and session and of each transfer is written to, - for the standard output; empty for none. A file must be on a volume that all replicas mount, or each of them writes a log of its own")

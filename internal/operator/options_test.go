@@ -3,6 +3,7 @@ package operator
 import (
 	"flag"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,18 @@ func TestARunnerLeavesASilentLeaderBeforeTheNextOneBegins(t *testing.T) {
 	t.Parallel()
 	if wire.SilenceTimeout+retryPeriod >= leaseDuration {
 		t.Errorf("a runner waits for %s, a leader renews its lease every %s, and the lease lasts %s", wire.SilenceTimeout, retryPeriod, leaseDuration)
+	}
+}
+
+func TestNamespacesAreEachNamedOnce(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string][]string{"": nil, "a": {"a"}, "a, b,": {"a", "b"}, "b,a,b": {"b", "a"}} {
+		o := &Options{}
+		fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+		o.Bind(fs, func(string) string { return "x" })
+		if err := fs.Parse([]string{"--namespaces=" + list}); err != nil || !slices.Equal(o.Namespaces, want) {
+			t.Errorf("%q: %q, %v", list, o.Namespaces, err)
+		}
 	}
 }
 

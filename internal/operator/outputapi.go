@@ -53,7 +53,7 @@ func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*output
 		Reader: apicache.ReaderWithTimeout(&r.manager, outputReadTimeout), Live: apicache.ReaderWithTimeout(live, outputReadTimeout),
 	}
 	api.server, err = subresources.New(subresources.Options{
-		Identity: r.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: r.clients,
+		Identity: r.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: outputAPIService, Clients: r.clients,
 		Live: objects.Live, Cached: objects.Reader,
 		Requesters: &access.Requesters{Reader: objects.Reader}, Reviews: r.memory.Reviews, Policies: r.memory.Policies,
 		Sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, Stored: r.kept.sources(),
@@ -68,7 +68,7 @@ func (r *replica) newOutputAPI(ctx context.Context, live client.Client) (*output
 	}
 	if o.OutputAPICertDir == "" {
 		api.registration = &subresources.Registration{
-			Client: live, Identity: r.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: log,
+			Client: live, Identity: r.identity, Namespace: o.Namespace, Service: outputAPIService, Log: log,
 		}
 	}
 	if api.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.OutputAPIAddress); err != nil {

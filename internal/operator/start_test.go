@@ -134,9 +134,9 @@ func newOptions(t *testing.T, namespace string) *Options {
 	t.Helper()
 	return &Options{
 		RunnerImage: "example.com/runner:1", RunnerDelivery: DeliverCopied, DispatchAddress: address.Free(t), IdentityDir: t.TempDir(),
-		IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: address.Free(t), LeaderElect: true, ConcurrentCalls: 1,
+		MetricsAddress: "0", HealthAddress: address.Free(t), LeaderElect: true, ConcurrentCalls: 1,
 		QPS: 1000, Namespace: namespace, PodIP: "127.0.0.1",
-		OutputAPI: true, OutputAPIAddress: address.Free(t), OutputAPIService: "toolcall-subresources",
+		OutputAPI: true, OutputAPIAddress: address.Free(t),
 	}
 }
 
@@ -298,7 +298,7 @@ func registerWithout(t *testing.T, conf *rest.Config, o *Options) {
 		unstructured.SetNestedField(service.Object, int64(port), "spec", "service", "port"),
 		admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}),
 		admin.Create(t.Context(), &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.OutputAPIService},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: outputAPIService},
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 		}),
 		admin.Create(t.Context(), service),
@@ -365,7 +365,7 @@ func TestTheIdentityIsMadeAsSoonAsItMayBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Options{IdentityDir: t.TempDir(), IdentitySecret: "toolcall-identity", Namespace: "home"}
+	o := &Options{IdentityDir: t.TempDir(), Namespace: "home"}
 	if identity, err := loadIdentity(t.Context(), o, clients, logr.Discard()); err != nil || identity == nil || asked.Load() != 2 {
 		t.Errorf("after %d tries: %v", asked.Load(), err)
 	}

@@ -29,6 +29,9 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
+// Requests is a controller's queue.
+type Requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // Trigger feeds one controller. Make it with New.
 type Trigger struct {
 	queue priorityqueue.PriorityQueue[reconcile.Request]
@@ -47,6 +50,6 @@ func (t *Trigger) Enqueue(object types.NamespacedName, priority int) {
 }
 
 // Queue is the controller's NewQueue. It has a name and a back-off of its own.
-func (t *Trigger) Queue(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func (t *Trigger) Queue(string, workqueue.TypedRateLimiter[reconcile.Request]) Requests {
 	return t.queue
 }

@@ -79,8 +79,8 @@ func newWatched(t *testing.T) *watched {
 func (w *watched) startOperator(conf *rest.Config) string {
 	w.t.Helper()
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address.Free(w.t), DispatchService: "toolcall-dispatch",
-		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: address.Free(w.t), HealthAddress: "0",
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address.Free(w.t),
+		IdentityDir: w.t.TempDir(), MetricsAddress: address.Free(w.t), HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespace: system, PodIP: "127.0.0.1",
 	}
 	must(w.t, options.Validate())

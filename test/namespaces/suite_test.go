@@ -158,10 +158,10 @@ func (b *bench) start() *running {
 	conf := b.server.AsOperator()
 	conf.Wrap(r.traffic.wrap)
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address, DispatchService: "toolcall-dispatch",
-		IdentityDir: b.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: "0",
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address,
+		IdentityDir: b.t.TempDir(), MetricsAddress: "0", HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespaces: covered, Namespace: system, PodIP: "127.0.0.1",
-		OutputAPI: true, OutputAPIAddress: outputAddress, OutputAPIService: "toolcall-subresources",
+		OutputAPI: true, OutputAPIAddress: outputAddress,
 	}
 	b.must(options.Validate())
 	ctx, stop := context.WithCancel(context.Background())
