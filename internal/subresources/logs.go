@@ -184,7 +184,7 @@ func (a *answer) candidates() []output.Source {
 // storedState is what the status says of the store, and whether something may be there.
 func (a *answer) storedState() (state v1alpha1.StreamState, isThere bool) {
 	if a.artifact != nil {
-		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.ArtifactLost
+		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.OutputLost
 	}
 	stream := a.streamStatus()
 	if stream == nil {
