@@ -101,10 +101,10 @@ func (a *answer) send(ctx context.Context) error {
 		reader.Close()
 		return streamNotKept(a.query)
 	case err == nil:
-	case !errors.Is(err, output.ErrNotFound):
-		return unavailable("the call's output can't be read: %s", err.Error())
 	case elsewhere:
 		return a.forwarder.serve(a.exchange, a.query.follow)
+	case !errors.Is(err, output.ErrNotFound):
+		return unavailable("the call's output can't be read: %s", err.Error())
 	case ended:
 		return streamNotKept(a.query)
 	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
