@@ -143,7 +143,7 @@ func New(o Options) (*Server, error) {
 	reviews := &reviews{
 		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
 		reviewer: reviewer,
-		slots:    newSlots(stopping, "reviews", maxReviews, o.Clock),
+		slots:    newSlots(stopping, "reviews", maxReviews),
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -160,10 +160,10 @@ func New(o Options) (*Server, error) {
 	}
 	group := newGroup(scheme, codecs, &endpoint{
 		methods: []string{http.MethodGet, http.MethodHead},
-		slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
+		slots:   newSlots(stopping, "readers of output", maxReaders), serve: logs.serve,
 	}, &endpoint{
 		methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
-		slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
+		slots: newSlots(stopping, "transfers", maxTransfers), serve: proxy.serve,
 	}, reviews)
 	if err := server.generic.InstallAPIGroups(group); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
