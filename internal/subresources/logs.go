@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/review"
 )
 
 // Headers of an answer. They say what is known of the stream when the answer begins.
@@ -38,9 +39,10 @@ const (
 
 // logs serves the streams of calls.
 type logs struct {
-	calls   *calls
-	rights  *rights
-	sources []output.Source
+	calls    *calls
+	reviewer *review.Reviewer
+	rights   *rights
+	sources  []output.Source
 	// stored have the output of calls that have ended.
 	stored []output.Source
 	// forwarder passes requests on to the leader; nil when every source is complete here.
@@ -60,7 +62,7 @@ func (l *logs) serve(q *exchange) error {
 		return err
 	}
 	ctx := q.r.Context()
-	if err := l.rights.checkGetCall(ctx, q.who, q.object); err != nil {
+	if err := l.reviewer.CheckGet(ctx, q.who, q.object); err != nil {
 		return err
 	}
 	call, err := l.calls.get(ctx, q.object, query.uid)

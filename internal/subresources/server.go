@@ -120,17 +120,18 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	logs := &logs{
-		calls:   &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
-		rights:  &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
-		sources: o.Sources,
-		stored:  o.Stored,
-		clock:   o.Clock,
-	}
 	snapshots := snapshot.New(snapshot.Sources{
 		Objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Origins,
 	})
 	reviewer := &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock}
+	logs := &logs{
+		calls:    &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
+		reviewer: reviewer,
+		rights:   &rights{sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
+		sources:  o.Sources,
+		stored:   o.Stored,
+		clock:    o.Clock,
+	}
 	proxy := &proxy{
 		rules: &sessionRules{snapshots}, reviewer: reviewer,
 		runners: o.Runners, record: o.Record, clock: o.Clock, log: o.Log,
