@@ -1,19 +1,5 @@
 package v1alpha1
 
-// ArtifactState says whether an artifact can be read when its call's pod is gone.
-// +kubebuilder:validation:Enum=Complete;Storing;Lost
-type ArtifactState string
-
-// States of an artifact. Where the operator has no output store, an artifact has none.
-const (
-	// ArtifactStoring says that the artifact is on its way to the output store.
-	ArtifactStoring ArtifactState = "Storing"
-	// ArtifactComplete says that every byte is in the output store.
-	ArtifactComplete ArtifactState = "Complete"
-	// ArtifactLost says that the artifact didn't reach the output store, and goes with the call's pod.
-	ArtifactLost ArtifactState = "Lost"
-)
-
 // Artifact is a file that a call made and that was kept after its end.
 type Artifact struct {
 	// path of the file, as its glob in spec.collect matched it: relative to the working directory, or absolute. It takes at
@@ -41,7 +27,7 @@ type Artifact struct {
 	// state says whether the artifact can be read when the call's pod is gone: Storing, Complete or Lost. Absent where the
 	// operator has no output store: the artifact can be read as long as the pod has it.
 	// +optional
-	State ArtifactState `json:"state,omitempty"`
+	State OutputState `json:"state,omitempty"`
 }
 
 // ArtifactsPolicy bounds what spec.collect of a call keeps. Files over a bound are left out; the call's end is the same.

@@ -42,7 +42,6 @@ const (
 
 // FileAction reads, writes or searches files. The runner does it itself: the image needs no program for it, and no process is
 // started.
-// +kubebuilder:validation:XValidation:rule="!has(self.edits) || !has(self.oldString) && !has(self.newString) && !has(self.replaceAll)",message="use either edits, or oldString, newString and replaceAll"
 type FileAction struct {
 	// operation is what to do.
 	// +required

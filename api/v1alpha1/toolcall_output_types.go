@@ -11,15 +11,18 @@ type StreamsStatus struct {
 	Stderr StreamStatus `json:"stderr"`
 }
 
-// OutputState says how the output store fares with what it is to keep of a call.
+// OutputState says how the output store fares with what it is to keep of a call, or with one artifact.
 // +kubebuilder:validation:Enum=Storing;Complete;Lost
 type OutputState string
 
-// States of the output of a call. The last two are final.
+// States of the output of a call, and of an artifact. The last two are final. Where the operator has no output store, there is none.
 const (
-	OutputStoring  OutputState = "Storing"
+	// OutputStoring says that bytes are on their way to the output store.
+	OutputStoring OutputState = "Storing"
+	// OutputComplete says that what is to be kept is in the output store.
 	OutputComplete OutputState = "Complete"
-	OutputLost     OutputState = "Lost"
+	// OutputLost says that bytes didn't reach the output store, and go with the call's pod.
+	OutputLost OutputState = "Lost"
 )
 
 // StreamState says how much of a stream is in the output store.

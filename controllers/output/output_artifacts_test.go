@@ -21,7 +21,7 @@ func (s *storing) collects(name string, picture []byte) (*v1alpha1.ToolCall, *ke
 }
 
 // expectArtifacts compares what a status says of the files.
-func (s *storing) expectArtifacts(call *v1alpha1.ToolCall, output v1alpha1.OutputState, each v1alpha1.ArtifactState, reason string) {
+func (s *storing) expectArtifacts(call *v1alpha1.ToolCall, output v1alpha1.OutputState, each v1alpha1.OutputState, reason string) {
 	s.T.Helper()
 	status := s.Get(call).Status
 	if status.Phase != v1alpha1.PhaseSucceeded || status.OutputState != output || len(status.Artifacts) != 2 {
@@ -60,7 +60,7 @@ func TestWhatACallCollectsIsStoredBeforeItsRunnerGoes(t *testing.T) {
 		}
 		s.reconcile(call)
 	}
-	s.expectArtifacts(call, v1alpha1.OutputComplete, v1alpha1.ArtifactComplete, "")
+	s.expectArtifacts(call, v1alpha1.OutputComplete, v1alpha1.OutputComplete, "")
 	p.expectAck()
 	if !s.hasArtifacts(call, picture) {
 		t.Error("the store has something else")
@@ -77,7 +77,7 @@ func TestWhatACallCollectsIsStoredByTheNextOperator(t *testing.T) {
 	s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
 	s.reconcile(call)
 	status := s.Get(call).Status
-	s.expectArtifacts(call, v1alpha1.OutputStoring, v1alpha1.ArtifactStoring, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionOutputStored).Reason)
+	s.expectArtifacts(call, v1alpha1.OutputStoring, v1alpha1.OutputStoring, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionOutputStored).Reason)
 	if s.reconcile(call); p.isAcked() {
 		t.Fatal("the runner may go, and what it has isn't stored")
 	}
@@ -88,7 +88,7 @@ func TestWhatACallCollectsIsStoredByTheNextOperator(t *testing.T) {
 		s.reconcile(call)
 		return s.Get(call).Status.OutputState != v1alpha1.OutputStoring
 	})
-	s.expectArtifacts(call, v1alpha1.OutputComplete, v1alpha1.ArtifactComplete, v1alpha1.ReasonOutputKept)
+	s.expectArtifacts(call, v1alpha1.OutputComplete, v1alpha1.OutputComplete, v1alpha1.ReasonOutputKept)
 	p.expectAck()
 	if !s.hasArtifacts(call, picture) {
 		t.Error("the store has something else")
@@ -108,6 +108,6 @@ func TestWhatACallCollectedIsLostWithoutItsStore(t *testing.T) {
 		s.reconcile(call)
 		return s.Get(call).Status.OutputState != v1alpha1.OutputStoring
 	})
-	s.expectArtifacts(call, v1alpha1.OutputLost, v1alpha1.ArtifactLost, v1alpha1.ReasonOutputLost)
+	s.expectArtifacts(call, v1alpha1.OutputLost, v1alpha1.OutputLost, v1alpha1.ReasonOutputLost)
 	p.expectAck()
 }

@@ -45,7 +45,7 @@ func (p *storedPart) kept() int64 {
 
 func (p *storedPart) set(status store.Status) {
 	if p.artifact != nil {
-		p.artifact.State = v1alpha1.ArtifactState(status.State)
+		p.artifact.State = v1alpha1.OutputState(status.State)
 		return
 	}
 	p.stream.State, p.stream.Kept = v1alpha1.StreamState(status.State), ptr.To(status.Kept)

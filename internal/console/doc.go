@@ -25,8 +25,8 @@
 //   - Another site has the reader decide about a call. Besides the token, a decision needs the Origin of the console itself and the
 //     type application/json, which no form and no link sends. A page can't be framed, so nothing can be laid over it. In the page,
 //     a decision takes two steps: the call is opened, and then the summary is shown in a dialog whose button takes clicks only when
-//     that summary has been visible, unchanged, for half a second. It names the digest of what was shown: if the call would run anything
-//     else by then, the decision doesn't count.
+//     that summary has been visible, unchanged, for 0.7 seconds, and, to approve, has been read to its end. It names the digest of what
+//     was shown: if the call would run anything else by then, the decision doesn't count.
 //   - Another site has its host name resolve to the console's address (DNS rebinding). It is then an origin of its own, without
 //     the token, which is in the memory of the console's page alone. It could show the console's page under its own name to get
 //     a token typed into it, so requests for hosts that aren't the console's are refused.

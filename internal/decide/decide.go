@@ -281,6 +281,9 @@ func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) (
 		if prefix, ok := builtinInterpreters[action.Language]; ok {
 			return slices.Clone(prefix), nil
 		}
+		if action.Language == guards.LanguageUnknown {
+			return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the call names no language, and nothing says what runs it: set the argument language")
+		}
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the environment has no interpreter for language %q: set spec.interpreters[%q] in the ExecutionEnvironment", action.Language, action.Language)
 	default:
 		return nil, nil

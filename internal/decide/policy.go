@@ -11,7 +11,7 @@ import (
 type Policy struct {
 	*guards.Policy
 	rules     *celrules.Set
-	approvals []requirement
+	approvals []v1alpha1.ApprovalRequirement
 }
 
 // RuleOnContent is the name of the first of the policy's rules that reads what a file action writes, or may; empty for none.

@@ -43,6 +43,9 @@ func contextRefusals() map[string]refusalCase {
 		"a language without an interpreter": {
 			both(runs(code("Lua", "print(1)")), under(languages("lua"))), v1alpha1.ReasonInvalidEnvironment, false, `spec.interpreters["lua"]`,
 		},
+		"code without a language": {
+			both(runs(tool("run_code", `{"code":"1"}`)), under(languages([]string{}...))), v1alpha1.ReasonInvalidEnvironment, false, "set the argument language",
+		},
 		"an interpreter of a language that isn't in lower case": {
 			both(runs(code("Python", "print(1)")), func(s *decide.Snapshot) {
 				s.Named.Spec.Interpreters = map[string]v1alpha1.CommandPrefix{"Python": {"python3", "-I"}}

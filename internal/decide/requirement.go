@@ -13,40 +13,31 @@ import (
 	"toolcall.dev/operator/internal/guards"
 )
 
-// requirement is one of a policy's, with its defaults.
-type requirement struct {
-	name                    string
-	match                   v1alpha1.ApprovalMatch
-	approvers               []string
-	minimum, expiresSeconds int32
-}
-
 // Bounds of a requirement.
 const (
 	maxApprovals     = 8
 	maxExpireSeconds = 604800
 )
 
-// compileApprovals checks the requirements of a policy. The error names the requirement and says what is wrong.
-func compileApprovals(list []v1alpha1.ApprovalRequirement, rules *celrules.Set) ([]requirement, error) {
+// compileApprovals checks the requirements of a policy, and returns them with their defaults. The error names the requirement and says what
+// is wrong.
+func compileApprovals(list []v1alpha1.ApprovalRequirement, rules *celrules.Set) ([]v1alpha1.ApprovalRequirement, error) {
 	if len(list) > v1alpha1.MaxApprovalRequirements {
 		return nil, fmt.Errorf("spec.approvals: %d requirements are too many: use at most %d", len(list), v1alpha1.MaxApprovalRequirements)
 	}
-	var compiled []requirement
+	var compiled []v1alpha1.ApprovalRequirement
 	for i := range list {
 		a := &list[i]
 		where := fmt.Sprintf("spec.approvals[%s]", cmp.Or(a.Name, strconv.Itoa(i)))
-		r := requirement{
-			name: cmp.Or(a.Name, fmt.Sprintf("approvals[%d]", i)), match: *a.Match.DeepCopy(), approvers: slices.Clone(a.Approvers),
-			minimum: ptr.Deref(a.Minimum, 1), expiresSeconds: ptr.Deref(a.ExpiresSeconds, v1alpha1.DefaultApprovalSeconds),
-		}
+		r := withDefaults(a.DeepCopy())
+		r.Name = cmp.Or(a.Name, fmt.Sprintf("approvals[%d]", i))
 		switch {
-		case slices.ContainsFunc(compiled, func(other requirement) bool { return other.name == r.name }):
+		case slices.ContainsFunc(compiled, func(other v1alpha1.ApprovalRequirement) bool { return other.Name == r.Name }):
 			return nil, fmt.Errorf("%s: another requirement has the same name: give each a name of its own, or none", where)
-		case r.minimum < 1 || r.minimum > maxApprovals:
-			return nil, fmt.Errorf("%s.minimum: %d is out of range: use 1 to %d", where, r.minimum, maxApprovals)
-		case r.expiresSeconds < 1 || r.expiresSeconds > maxExpireSeconds:
-			return nil, fmt.Errorf("%s.expiresSeconds: %d is out of range: use 1 to %d", where, r.expiresSeconds, maxExpireSeconds)
+		case *r.Minimum < 1 || *r.Minimum > maxApprovals:
+			return nil, fmt.Errorf("%s.minimum: %d is out of range: use 1 to %d", where, *r.Minimum, maxApprovals)
+		case *r.ExpiresSeconds < 1 || *r.ExpiresSeconds > maxExpireSeconds:
+			return nil, fmt.Errorf("%s.expiresSeconds: %d is out of range: use 1 to %d", where, *r.ExpiresSeconds, maxExpireSeconds)
 		}
 		for _, name := range a.Match.Rules {
 			switch isThere, asks := rules.AsksForApproval(name); {
@@ -56,14 +47,19 @@ func compileApprovals(list []v1alpha1.ApprovalRequirement, rules *celrules.Set) 
 				return nil, fmt.Errorf("%s.match.rules: the effect of rule %q is not %s", where, name, v1alpha1.RuleRequireApproval)
 			}
 		}
-		compiled = append(compiled, r)
+		compiled = append(compiled, *r)
 	}
 	return compiled, nil
 }
 
-// matches says whether the requirement is for an action that rules are true for.
-func (r *requirement) matches(action *guards.Action, asking []*v1alpha1.PolicyRule) bool {
-	m := &r.match
+func withDefaults(r *v1alpha1.ApprovalRequirement) *v1alpha1.ApprovalRequirement {
+	r.Minimum = ptr.To(ptr.Deref(r.Minimum, 1))
+	r.ExpiresSeconds = ptr.To(ptr.Deref(r.ExpiresSeconds, v1alpha1.DefaultApprovalSeconds))
+	return r
+}
+
+// isFor says whether a requirement is for an action that rules are true for.
+func isFor(m *v1alpha1.ApprovalMatch, action *guards.Action, asking []*v1alpha1.PolicyRule) bool {
 	return (len(m.Actions) == 0 || slices.Contains(m.Actions, action.Type)) &&
 		(len(m.Tools) == 0 || slices.Contains(m.Tools, action.Tool())) &&
 		(len(m.Rules) == 0 || slices.ContainsFunc(asking, func(rule *v1alpha1.PolicyRule) bool { return slices.Contains(m.Rules, rule.Name) }))
@@ -74,14 +70,14 @@ func (p *Policy) approvalFor(action *guards.Action, asking []*v1alpha1.PolicyRul
 	a := &Approval{Minimum: 1}
 	var named []string
 	for i := range p.approvals {
-		if r := &p.approvals[i]; r.matches(action, asking) {
+		if r := &p.approvals[i]; isFor(&r.Match, action, asking) {
 			a.add(r)
-			named = append(named, r.match.Rules...)
+			named = append(named, r.Match.Rules...)
 		}
 	}
 	for _, rule := range asking {
 		if !slices.Contains(named, rule.Name) {
-			a.add(&requirement{name: rule.Name, minimum: 1, expiresSeconds: v1alpha1.DefaultApprovalSeconds})
+			a.add(withDefaults(&v1alpha1.ApprovalRequirement{Name: rule.Name}))
 		}
 		a.Causes = append(a.Causes, rule.Name)
 		if rule.Message != "" {
@@ -95,12 +91,12 @@ func (p *Policy) approvalFor(action *guards.Action, asking []*v1alpha1.PolicyRul
 	return a
 }
 
-func (a *Approval) add(r *requirement) {
+func (a *Approval) add(r *v1alpha1.ApprovalRequirement) {
 	if len(a.Causes) == 0 {
-		a.ExpiresSeconds = r.expiresSeconds
+		a.ExpiresSeconds = *r.ExpiresSeconds
 	}
-	a.Causes, a.Approvers = append(a.Causes, r.name), append(a.Approvers, r.approvers...)
-	a.Minimum, a.ExpiresSeconds = max(a.Minimum, r.minimum), min(a.ExpiresSeconds, r.expiresSeconds)
+	a.Causes, a.Approvers = append(a.Causes, r.Name), append(a.Approvers, r.Approvers...)
+	a.Minimum, a.ExpiresSeconds = max(a.Minimum, *r.Minimum), min(a.ExpiresSeconds, *r.ExpiresSeconds)
 }
 
 // sorted are the texts of a list, each once.

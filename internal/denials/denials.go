@@ -59,6 +59,9 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonSourceTooLarge:         {"spec.code.maxScanBytes, spec.code.oversized", "increase the first, or set the second to ScanPrefix", "send shorter code"},
 	v1alpha1.ReasonUnknownTool:            {"the documented tool names", "", "use one of those names, or structured, shell or code"},
 	v1alpha1.ReasonInvalidArguments:       {"the documented tool arguments", "", "use the documented names and types"},
+	v1alpha1.ReasonApprovalDenied:         {"spec.approvals, or a rule with the effect RequireApproval", "", "do what the approver's note says, and create the call again"},
+	v1alpha1.ReasonApprovalExpired:        {"spec.approvals, or a rule with the effect RequireApproval", "increase expiresSeconds of the requirement", "create the call again, and ask somebody who may approve it"},
+	v1alpha1.ReasonBudgetExceeded:         {"a ToolBudget, or the operator's bounds of what one requester keeps pending", "", "wait until calls of yours have started, or ask for less: the message says of what"},
 	v1alpha1.ReasonDeniedByRule:           {"spec.rules, the one that the message names", "change the rule's expression, and try it with kubectl toolcall policy test", "do what the rule's message says"},
 	v1alpha1.ReasonGuardError:             {"a guard that fails denies the call", "", "try again; if the error persists, tell the administrator of the operator"},
 }

@@ -1,10 +1,10 @@
 package denials
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
-
-	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // Each explanation names a rule and what the requester can do, in plain text without a final full stop.
@@ -25,13 +25,18 @@ func TestRulesReadAlike(t *testing.T) {
 // explain-denial needs a rule for every reason of a denial.
 func TestEveryDenialHasARule(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []string{
-		v1alpha1.ReasonEmptyCommand, v1alpha1.ReasonAgentNotAllowed, v1alpha1.ReasonSessionNotAllowed, v1alpha1.ReasonBinaryPathTraversal, v1alpha1.ReasonBinaryNotBareName,
-		v1alpha1.ReasonBinaryNotAllowed, v1alpha1.ReasonArgumentNotAllowed, v1alpha1.ReasonEnvNotAllowed,
-		v1alpha1.ReasonShellDisabled, v1alpha1.ReasonShellCommandNotAllowed, v1alpha1.ReasonShellNotParseable, v1alpha1.ReasonCodeDisabled,
-		v1alpha1.ReasonLanguageNotAllowed, v1alpha1.ReasonModuleNotAllowed, v1alpha1.ReasonNetworkNotAllowed, v1alpha1.ReasonExecutionTimeTooLong,
-		v1alpha1.ReasonSourceTooLarge, v1alpha1.ReasonUnknownTool, v1alpha1.ReasonInvalidArguments, v1alpha1.ReasonGuardError,
-	} {
+	source, err := os.ReadFile("../../api/v1alpha1/conditions.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(source), "// Reasons of a ToolCall that was denied.\n")
+	block, _, _ := strings.Cut(after, "\n)\n")
+	reasons := regexp.MustCompile(`\tReason\w+ = "(\w+)"`).FindAllStringSubmatch(block, -1)
+	if len(reasons) < 20 {
+		t.Fatalf("%d reasons of denials", len(reasons))
+	}
+	for _, found := range reasons {
+		reason := found[1]
 		if r := rules[reason]; r.Field == "" || r.Requester == "" {
 			t.Errorf("%s: %+v", reason, r)
 		}

@@ -77,7 +77,7 @@ func newQuota(most, perSource, perNamespace int) quota {
 // take counts one connection until release is called. evict must close the connection without blocking.
 func (q quota) take(source netip.Addr, namespace string, evict func()) (release func(), err error) {
 	keys := []string{namespace}
-	held, full := q.Hold(fair.Holder{Evict: evict}, fair.Place[string]{Whole: source.String(), Keys: keys}, fair.Place[string]{Keys: keys})
+	held, full := q.Hold(evict, fair.Place[string]{Whole: source.String(), Keys: keys}, fair.Place[string]{Keys: keys})
 	if full != nil {
 		return nil, errTooMany
 	}

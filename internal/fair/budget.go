@@ -1,12 +1,11 @@
 package fair
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 )
 
-// Budget bounds how many hold something at once. In a whole that is full, a newcomer takes the place of one of the key that has most
+// Budget bounds how many hold something at once. In a whole that is full, a newcomer takes the place of the newest of the key that has most
 // there, unless the newcomer's key would have as many then: nobody keeps others out, and equals leave each other alone. It takes
 // memory for each holder.
 //
@@ -32,20 +31,10 @@ type Place[K comparable] struct {
 	Keys  []K
 }
 
-// Holder is who holds something.
-type Holder struct {
-	// Evict tells it that it has to give way. It is called before Hold returns to the newcomer, and never after Release has returned.
-	// It must neither block nor use the Budget.
-	Evict func()
-	// Rate is compared to find which holder of a key gives way: the one with the lowest. Its unit is the caller's, and all holders
-	// of a Budget have one, or none has: then the newest gives way. It must neither block nor use the Budget.
-	Rate func() float64
-}
-
 // Holding is one holder's place, until it is released or evicted.
 type Holding[K comparable] struct {
 	of     *Budget[K]
-	holder Holder
+	evict  func()
 	places []Place[K]
 	isHeld bool
 }
@@ -72,8 +61,9 @@ func NewBudget[K comparable](limits ...Limits) *Budget[K] {
 }
 
 // Hold lets somebody in, with a place for each of the limits, where there is a key for each level; otherwise, full says why not. The
-// caller releases the holding.
-func (b *Budget[K]) Hold(holder Holder, places ...Place[K]) (holding *Holding[K], full *Full) {
+// caller releases the holding. evict tells its holder that it has to give way: it is called before Hold returns to the newcomer, and never
+// after Release has returned, and must neither block nor use the Budget.
+func (b *Budget[K]) Hold(evict func(), places ...Place[K]) (holding *Holding[K], full *Full) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	evicted, full := b.makeRoom(places)
@@ -82,9 +72,9 @@ func (b *Budget[K]) Hold(holder Holder, places ...Place[K]) (holding *Holding[K]
 	}
 	if evicted != nil {
 		b.remove(evicted)
-		evicted.holder.Evict()
+		evicted.evict()
 	}
-	holding = &Holding[K]{b, holder, places, true}
+	holding = &Holding[K]{b, evict, places, true}
 	b.add(holding)
 	return holding, nil
 }
@@ -146,18 +136,10 @@ func (w *whole[K]) givesWay(keys []K) *Holding[K] {
 			}
 		}
 		if len(most) > len(w.by[level][key])+1 {
-			return first(most)
+			return most[len(most)-1]
 		}
 	}
 	return nil
-}
-
-// first is who of one key gives way first.
-func first[K comparable](held []*Holding[K]) *Holding[K] {
-	if newest := held[len(held)-1]; newest.holder.Rate == nil {
-		return newest
-	}
-	return slices.MinFunc(held, func(a, b *Holding[K]) int { return cmp.Compare(a.holder.Rate(), b.holder.Rate()) })
 }
 
 func (b *Budget[K]) add(h *Holding[K]) {

@@ -23,10 +23,10 @@ func newHolders(t *testing.T, limits ...Limits) *holders {
 // hold lets one in that is counted under the first key of its widest whole.
 func (h *holders) hold(name string, places ...Place[string]) *Holding[string] {
 	key := places[len(places)-1].Keys[0]
-	holding, full := h.Hold(Holder{Evict: func() {
+	holding, full := h.Hold(func() {
 		h.have[key]--
 		h.evicted = append(h.evicted, name)
-	}}, places...)
+	}, places...)
 	if full == nil {
 		h.have[key]++
 	}
@@ -79,11 +79,11 @@ func TestARefusalSaysHowManyThereAre(t *testing.T) {
 	h := newHolders(t, Limits{3, []int{2, 3}})
 	h.hold("first", in("a", "x"))
 	h.hold("second", in("a", "y"))
-	if _, full := h.Hold(Holder{}, in("a", "x")); full == nil || full.Total != 2 || !slices.Equal(full.Of, []int{2, 1}) {
+	if _, full := h.Hold(nil, in("a", "x")); full == nil || full.Total != 2 || !slices.Equal(full.Of, []int{2, 1}) {
 		t.Errorf("got %+v", full)
 	}
 	h.hold("third", in("b", "z"))
-	if _, full := h.Hold(Holder{}, in("b", "z")); full == nil || full.Total != 3 || !slices.Equal(full.Of, []int{1, 1}) {
+	if _, full := h.Hold(nil, in("b", "z")); full == nil || full.Total != 3 || !slices.Equal(full.Of, []int{1, 1}) {
 		t.Errorf("got %+v", full)
 	}
 }
@@ -160,31 +160,26 @@ func TestTheSecondLevelGivesWayWhereTheFirstIsEven(t *testing.T) {
 	}
 }
 
-func TestTheNewestOrTheSlowestOfAKeyGivesWay(t *testing.T) {
+func TestTheNewestOfAKeyGivesWay(t *testing.T) {
 	t.Parallel()
-	for want, rate := range map[string]func(i int) func() float64{
-		"2": func(int) func() float64 { return nil },
-		"1": func(i int) func() float64 { return func() float64 { return []float64{2, 1, 3}[i] } },
-	} {
-		b, evicted := NewBudget[string](Limits{3, []int{3}}), ""
-		var held []*Holding[string]
-		for i := range 3 {
-			one, _ := b.Hold(Holder{func() { evicted += fmt.Sprint(i) }, rate(i)}, in("key"))
-			held = append(held, one)
-		}
-		newcomer, full := b.Hold(Holder{}, in("other"))
-		if full != nil || evicted != want {
-			t.Fatalf("%q gave way, want %s", evicted, want)
-		}
-		if _, full := b.Hold(Holder{}, in("other")); full == nil {
-			t.Error("a key that would have as many was made room for")
-		}
-		for _, one := range append(held, newcomer) {
-			one.Release()
-		}
-		if len(b.wholes[0]) != 0 {
-			t.Errorf("left is %v", b.wholes[0])
-		}
+	b, evicted := NewBudget[string](Limits{3, []int{3}}), ""
+	var held []*Holding[string]
+	for i := range 3 {
+		one, _ := b.Hold(func() { evicted += fmt.Sprint(i) }, in("key"))
+		held = append(held, one)
+	}
+	newcomer, full := b.Hold(nil, in("other"))
+	if full != nil || evicted != "2" {
+		t.Fatalf("%q gave way, want 2", evicted)
+	}
+	if _, full := b.Hold(nil, in("other")); full == nil {
+		t.Error("a key that would have as many was made room for")
+	}
+	for _, one := range append(held, newcomer) {
+		one.Release()
+	}
+	if len(b.wholes[0]) != 0 {
+		t.Errorf("left is %v", b.wholes[0])
 	}
 }
 
@@ -248,7 +243,7 @@ func TestABudgetDecidesAsAListDoes(t *testing.T) {
 			}
 			want := count(ofSpace) < perSpace && count(ofUser) < perUser && (room || largest(among, key) > own+1)
 			var full *Full
-			o.holding, full = b.Hold(Holder{Evict: func() { o.isEvicted = true }}, Place[string]{o.source, []string{o.space}}, in(o.space, o.who))
+			o.holding, full = b.Hold(func() { o.isEvicted = true }, Place[string]{o.source, []string{o.space}}, in(o.space, o.who))
 			if (full == nil) != want {
 				t.Fatalf("seed %d, step %d: let in: %t, want %t", seed, step, full == nil, want)
 			}
@@ -290,11 +285,11 @@ func TestABudgetUnderConcurrency(t *testing.T) {
 			random := rand.New(rand.NewPCG(6, uint64(worker)))
 			for range 300 {
 				evictions, isOver := 0, false
-				h, full := b.Hold(Holder{Evict: func() {
+				h, full := b.Hold(func() {
 					if evictions++; evictions > 1 || isOver {
 						t.Error("it is evicted twice, or after its end")
 					}
-				}}, in(fmt.Sprint(random.IntN(1+worker%4))))
+				}, in(fmt.Sprint(random.IntN(1+worker%4))))
 				if full != nil {
 					continue
 				}

@@ -8,8 +8,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// languageUnknown is the language of a code call that names none.
-const languageUnknown = "unknown"
+// LanguageUnknown is the language of a code call that names none.
+const LanguageUnknown = "unknown"
 
 // Action is what a call was mapped onto.
 type Action struct {
@@ -50,6 +50,12 @@ type Denial struct {
 // instead says what the policy lists that would pass.
 func (d *Denial) instead(listed []string) *Denial {
 	d.Alternatives = listed
+	return d
+}
+
+// at says where in the script it is.
+func (d *Denial) at(line, column uint) *Denial {
+	d.Line, d.Column = int(line), int(column)
 	return d
 }
 
@@ -156,7 +162,7 @@ func countSet(spec *v1alpha1.ToolCallSpec) int {
 
 func languageName(language string) string {
 	if language == "" {
-		return languageUnknown
+		return LanguageUnknown
 	}
 	return strings.ToLower(language)
 }

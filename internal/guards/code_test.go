@@ -25,6 +25,8 @@ var deniedSources = []string{
 	"import os", "import os as o", "import os.path", "import json, os", "import os, json", "import\tos", "import\fos", "import os;x=1", "x=1;import os", "x=1\nimport os", "  import os", "if x: import os", "import a.b, os.path as p", "import \\\n os", "import os # c",
 	"from os import path", "from os.path import join", "from os import (path,\n sep)", "from  os  import x", "from os import*", "from subprocess import run", "from importlib import import_module",
 	"os.system('x')", "os .system('x')", "x=os.environ", "f(os.getcwd())", "self.os.x", "os\t.x", "subprocess.run(['ls'])", "pickle.loads(b'')", "sys.modules['os']", "import ctypes.util", "import marshal, math", "import shutil as s",
+	"import a as b, os", "import a, \\\n os", "import a as b, \\\r\n os as c", "import os\n", "exec(\"import a, os\")", "os.\\\nsystem('x')", "(os\n .system)('x')", "os. system('x')", "os./* c */system('x')", "# the os.\nos.x", "(os.\n system)('x')", "x = [a for a in os.\n\n environ]", "f(os. # c\n  name)", "if x and os. name: pass", "from os . path import join", "import os . path", "\treturn os.\tname",
+	"__import__(r'os')", "import_module(u\"os\")", "__import__( rb'os')", "__import__(F'os')",
 	"__import__('os')", "__import__(\"os\")", "__import__ ( 'os' )", "__import__(\n'os')", "__import__('os.path')", "importlib.import_module('os')", "import_module('os')", "eval('__import__(\"os\")')", "exec('import os')", "# import os", "'''import os'''", "\ufeffimport os",
 }
 
@@ -33,6 +35,7 @@ var allowedSources = []string{
 	"print(1)", "import math\nprint(math.pi)", "import subprocesses", "myos.path", "# subprocess comment with no code", "import json, re", "from collections import OrderedDict", "import osxpath", "from mypkg.os_utils import x", "xos.y", "os_x.y", "_os.x", "print('the os')", "osmosis = 1", "x = 'boss.name'", "sysadmin = 1",
 	"import oss", "import os2", "from oss import x", "imports = 1", "reimport = 'os'", "x = {'os': 1}", "print('os')", "d['sys']", "name = \"os\"", "f('socket')", "import requests_mock", "def prefetch(x): pass\nprefetch(1)", "x.prefetch()", "import numpy as np\nnp.array([1])", "print(\"os\" + 'x')",
 	"importos = 1", "é = 1; print(é)", "# coding: utf-7\nprint(1)", "http_status = 200", "lambda os: os", "os = 1\nprint(os)", "if os: pass", "", " ", "'", "\\", "import", "from", "import (", "from x import (", "__import__(", "__import__('json')", "importer('os')",
+	"# Count the requests.\ncount = 0", "# Run it in a subprocess.\n# Then:\nx = 1", "'''Opens a socket.\n\n    Returns it.'''", "print('Opening the socket.\\n')", "print(\"no os.\\tsorry\")", "# uses the os.", "(see sys.)", "# Uses the os. Then\nx = 1", "# what a sys. is", "# The number of requests.\nn = 1", "print('socket.\\n')", "x = 'pickle.'\ny = 1", "# import the rows and pickle them", "import numpy # and os", "import numpy\nos = 1",
 	"__import__('o' + 's')", "__import__('\\x6fs')", "exec('im' 'port os')", "i=__import__; i(n)", "import ｏｓ", "x\ufeffimport os", "x\u00a0import os",
 }
 
@@ -96,6 +99,24 @@ const javascriptCases = `
 !import http from 'http'
 !require('http')
 !http.get('x')
+-import x, { y } from 'fs'
+-import x, * as y from "node:fs"
+-import type { x } from 'fs'
+-import { x as y, z } from ¬fs¬
+-import { http } from 'fs'
+-import (¦'fs')
+-import((('fs')))
+-switch (1) { case fs. x: }
+-class A extends fs.¦x {}
+-require (¦¬fs¬)
+-import fs = require('fs')
+-return fs.¦  promises.¦  readFile('x')
+-fs.\u0072eadFile('x')
+!import x, { y } from 'http'
++import { fs } from './x.js'
++import { http, fetch } from './api.js'
++import x, { fs as y } from './x.js'
++// Reads the fs.¦
 +const x = 1
 +prefetch('x')
 +fetchAll('x')
@@ -140,7 +161,8 @@ func TestDottedModulesAreLiteral(t *testing.T) {
 	policy := codePolicy(t, v1alpha1.CodePolicy{DeniedModules: []string{"os.path", "xml.dom"}})
 	for source, denied := range map[string]bool{
 		"import os.path": true, "from os.path import join": true, "from os import path": true, "from os import sep, path": true, "from os import (sep,\n path)": true, "os.path.join('a')": true, "import os.path.x": true, "__import__('os.path')": true,
-		"import os": false, "import osxpath": false, "from os import sep": false, "os.sep": false, "import os.pathx": false, "from os import pathlike": false, "xml.dom": true, "import xml.sax": false, "from xml import dom as d": true, "os . path": true,
+		"import os": false, "import osxpath": false, "from os import (\n  sep, # c\n  path as p,\n)": true, "from os import sep as s, path": true, "from os import sep, \\\n path": true, "from os import sep\npath = sep": false, "from os import sep as path": false, "from os import (sep)\npath = sep": false, "import a, os.path": true,
+		"from os import sep": false, "os.sep": false, "import os.pathx": false, "from os import pathlike": false, "xml.dom": true, "import xml.sax": false, "from xml import dom as d": true, "os . path": true,
 	} {
 		if denial := checkCode(policy, "python", source); (denial != nil) != denied {
 			t.Errorf("%q: %+v", source, denial)

@@ -129,15 +129,3 @@ func (r *scanRun) addImported(name string) {
 	}
 	r.imported[name] = true
 }
-
-// skipAlias skips "as" and the name that follows; it returns i where there is none.
-func (r *scanRun) skipAlias(i int) int {
-	if r.imported == nil {
-		return i
-	}
-	end := r.wordAhead(i)
-	if r.text[i:end] != "as" {
-		return i
-	}
-	return r.wordAhead(r.skip(end, false))
-}

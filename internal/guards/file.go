@@ -66,11 +66,6 @@ func checkEdits(file *v1alpha1.FileAction) *Denial {
 	case len(file.Edits) == 0 && file.OldString == "":
 		return deny(v1alpha1.ReasonInvalidArguments, "file.oldString is not set: Edit needs it, or file.edits for several changes")
 	}
-	for i := range file.Edits {
-		if file.Edits[i].OldString == "" {
-			return deny(v1alpha1.ReasonInvalidArguments, "file.edits[%d].oldString is empty: name the text to replace", i)
-		}
-	}
 	return nil
 }
 

@@ -35,7 +35,6 @@ func TestFileActionsThatNoFileSystemCouldMakeRight(t *testing.T) {
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b"}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: []v1alpha1.TextReplacement{{OldString: "b"}, {OldString: "c", NewString: "d"}}}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", ReplaceAll: true, Edits: []v1alpha1.TextReplacement{{OldString: "b"}}}, "one of the two forms"},
-		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: []v1alpha1.TextReplacement{{OldString: "b"}, {NewString: "d"}}}, "file.edits[1].oldString"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a", ContextLines: ptr(int32(2)), RespectGitIgnore: true}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: ".", ContextLines: ptr(int32(2))}, "file.contextLines means nothing to List"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: "."}, "file.pattern is not set"},

@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -118,13 +119,19 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 // maxLiteral is longer than any module's name.
 const maxLiteral = 300
 
-// reportArgument records the module that the argument of an importing function names, with or without a bracket before it.
-func (r *scanRun) reportArgument(i int) {
-	i = r.skip(i, true)
-	if i < len(r.text) && r.text[i] == '(' {
+// reportArgument records the module that the argument of an importing function names, with or without brackets before it. It returns
+// whether there is a literal.
+func (r *scanRun) reportArgument(i int) bool {
+	start := r.skip(i, true)
+	for i = start; i < len(r.text) && r.text[i] == '('; {
 		i = r.skip(i+1, true)
 	}
-	r.reportLiteral(i)
+	if i > start {
+		// A literal of Python can have letters before its quote, as in rb'os'.
+		rest := r.text[i:min(len(r.text), i+2)]
+		i += len(rest) - len(strings.TrimLeft(rest, "rbufRBUF"))
+	}
+	return r.reportLiteral(i)
 }
 
 // reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
@@ -153,16 +160,14 @@ func (r *scanRun) reportFetch(end int) {
 
 // findReference records a reference "m.", also with white space, line breaks and comments around the dot.
 func (r *scanRun) findReference(targets []target, start int) {
-	path, end := r.dotted(start)
-	for _, t := range targets {
-		if t.begins(path) && (len(path) > 1 || r.dotAfter(end)) {
-			r.report(t.name)
-		}
+	if path, _ := r.dotted(start); len(path) > 1 {
+		r.report(matchPath(targets, path))
 	}
 }
 
 // dotted reads a path like a.b.c and returns its parts and the position after it.
 func (r *scanRun) dotted(i int) (path []string, end int) {
+	start := i
 	for {
 		end = r.wordAhead(i)
 		path = append(path, r.text[i:end])
@@ -173,21 +178,34 @@ func (r *scanRun) dotted(i int) (path []string, end int) {
 		if next >= len(r.text) || r.text[next] != '.' || len(path) > maxPath {
 			return path, end
 		}
-		i = r.skip(next+1, true)
-		if i >= len(r.text) || !isWordByte(r.text[i]) {
+		if i = next + 1; !r.isInSentence(start) {
+			i = r.skip(i, true)
+		}
+		// A name of JavaScript can begin with an escape.
+		if r.wordEnd(i) == i && !strings.HasPrefix(r.text[i:], `\u`) {
 			return path, end
 		}
 	}
 }
 
+// beforePaths are words behind which code has a path. Behind "of", which JavaScript has too, sentences have far more.
+const beforePaths = "and assert await case default del delete do elif else except extends from if import in instanceof is new not or raise " +
+	"return throw typeof void while with yield"
+
+// isInSentence reports whether another word than those is before i, on the same line: a dot there may be the end of a sentence.
+func (r *scanRun) isInSentence(i int) bool {
+	const enough = 16
+	r.look(1)
+	before := strings.TrimRight(r.text[max(0, i-enough):i], " \t")
+	start := len(before)
+	for start > 0 && isWordByte(before[start-1]) {
+		start--
+	}
+	return start < len(before) && !hasField(beforePaths, before[start:])
+}
+
 // maxPath is more parts than any denied module has.
 const maxPath = 16
-
-// dotAfter reports whether a dot follows that isn't the end of a sentence or string, like a dot before an escape.
-func (r *scanRun) dotAfter(end int) bool {
-	i := r.skip(end, true)
-	return i+1 < len(r.text) && r.text[i] == '.' && strings.IndexByte(" \t\r\n.\"'`", r.text[i+1]) < 0
-}
 
 // skip skips white space, line continuations and comments. It skips line breaks, and comments that end at one, only if
 // lines is true.
@@ -209,12 +227,12 @@ func (r *scanRun) skip(i int, lines bool) int {
 func (r *scanRun) skipOne(i int, lines bool) int {
 	text := r.text
 	switch c := text[i]; {
-	case c == ' ' || c == '\t' || c == '\f' || c == '\v' || c == '\\':
+	case c == ' ' || c == '\t' || c == '\f' || c == '\v', lines && (c == '\n' || c == '\r'):
 		return i + 1
-	case c == '\n' || c == '\r':
-		if lines || (i > 0 && text[i-1] == '\\') || (i > 1 && text[i-1] == '\r' && text[i-2] == '\\') {
-			return i + 1
-		}
+	case strings.HasPrefix(text[i:], "\\\r\n"):
+		return i + 3
+	case strings.HasPrefix(text[i:], "\\\n"), strings.HasPrefix(text[i:], "\\\r"):
+		return i + 2
 	case lines && startsComment(text[i:]):
 		return r.lineEnd(i)
 	case c == '/' && strings.HasPrefix(text[i:], "/*"):
@@ -267,57 +285,44 @@ func startsComment(text string) bool {
 	return false
 }
 
-// importList reads what follows "import": names in a comma list, in brackets, and string literals.
+// importList reads what follows "import": a string literal, or names. Names in braces, which JavaScript has, are none of modules.
 func (r *scanRun) importList(i int) {
-	depth := 0
-	if at := r.skip(i, true); r.reportLiteral(at) {
+	if r.reportArgument(i) {
 		return
 	}
-	for !r.exhausted() {
-		i = r.skip(i, depth > 0)
-		if i >= len(r.text) {
-			return
+	for path := range r.names(i) {
+		if word := r.words[path[0]]; word != nil {
+			r.report(matchPath(word.targets, path))
 		}
-		switch c := r.text[i]; {
-		case c == '(' || c == '{':
-			depth++
-		case (c == ')' || c == '}') && depth > 0:
-			depth--
-		case c == ',' || c == '*' || c == '.':
-		case isQuote(c):
-			r.reportLiteral(i)
-			return
-		case isWordByte(c):
-			if after := r.skipAlias(i); after > i {
-				i = after
-				continue
-			}
-			next, more := r.importName(i)
-			if !more {
-				return
-			}
-			i = next
-			continue
-		default:
-			return
+		if !r.dollar {
+			r.addImported(strings.Join(path, "."))
 		}
-		i++
 	}
 }
 
-// importName reads one entry of an import list, with its alias, and reports whether the list may go on.
-func (r *scanRun) importName(i int) (next int, more bool) {
-	path, end := r.dotted(i)
-	if word := r.words[path[0]]; word != nil {
-		if word.keyword == keywordImport || word.keyword == keywordFrom {
-			return end, false
+// names are those of a comma list, which may be in brackets. Each may have an alias.
+func (r *scanRun) names(i int) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		i := r.skip(i, false)
+		inBrackets := i < len(r.text) && r.text[i] == '('
+		if inBrackets {
+			i = r.skip(i+1, true)
 		}
-		r.report(matchPath(word.targets, path))
+		for r.wordEnd(i) > i && !r.exhausted() {
+			path, end := r.dotted(i)
+			if word := r.words[path[0]]; word != nil && (word.keyword == keywordImport || word.keyword == keywordFrom) || !yield(path) {
+				return
+			}
+			i = r.skip(end, inBrackets)
+			if end := r.wordAhead(i); r.text[i:end] == "as" {
+				i = r.skip(r.wordAhead(r.skip(end, inBrackets)), inBrackets)
+			}
+			if i >= len(r.text) || r.text[i] != ',' {
+				return
+			}
+			i = r.skip(i+1, inBrackets)
+		}
 	}
-	if !r.dollar {
-		r.addImported(strings.Join(path, "."))
-	}
-	return end, true
 }
 
 // fromPath reads what follows "from": a path and "import", or a string literal.
@@ -370,22 +375,9 @@ func (r *scanRun) relativeImport(i int) {
 
 // importedPart looks for the last part of a module in the list of "from a import b".
 func (r *scanRun) importedPart(i int, t target) {
-	last := t.parts[len(t.parts)-1]
-	for !r.exhausted() {
-		i = r.skip(i, true)
-		switch {
-		case i >= len(r.text):
-			return
-		case isWordByte(r.text[i]):
-			end := r.wordAhead(i)
-			if r.text[i:end] == last {
-				r.report(t.name)
-				return
-			}
-			i = end
-		case strings.IndexByte("(,*)", r.text[i]) >= 0:
-			i++
-		default:
+	for path := range r.names(i) {
+		if path[0] == t.parts[len(t.parts)-1] {
+			r.report(t.name)
 			return
 		}
 	}

@@ -65,7 +65,7 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 	switch {
 	case unreadable == nil:
 	case weak || unreadable.certain:
-		return deny(v1alpha1.ReasonShellNotParseable, "%s (shell.commands is Allowlisted)", unreadable)
+		return deny(v1alpha1.ReasonShellNotParseable, "%s (shell.commands is Allowlisted)", unreadable).at(unreadable.line, unreadable.column)
 	default:
 		return nil
 	}
@@ -211,7 +211,7 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 	case rules.allowsAny():
 	case !written && n.weak:
 		start, end := at.Pos().Offset(), at.End().Offset()
-		n.refuse(at, "the name of the command "+quote(n.source[start:end])+" is not written out",
+		n.refuse(at, rules.names, "the name of the command "+quote(n.source[start:end])+" is not written out",
 			"write the program's name itself: binaries.enforcement is Name, which compares names and nothing else")
 	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
 	case !n.weak && (n.definesMore || rules.mayLeadToListed(name)):
@@ -220,7 +220,7 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 		if base := path.Base(name); base != name && rules.listed[base] {
 			fix = "use its bare name, " + quote(base) + ", or have the path listed"
 		}
-		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed", fix)
+		n.refuse(at, rules.names, "the program "+quote(name)+" is not listed in binaries.allowed", fix)
 	}
 }
 
@@ -262,14 +262,15 @@ func (n *nameChecker) checkAssignment(word *syntax.Word) {
 // checkAssigned checks the name of a variable that the script sets.
 func (n *nameChecker) checkAssigned(at syntax.Node, name string) {
 	if n.weak && matchesName(n.policy.protectedEnv, name) {
-		n.refuse(at, "the script sets the variable "+quote(name)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
+		n.refuse(at, nil, "the script sets the variable "+quote(name)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
 	}
 }
 
-func (n *nameChecker) refuse(at syntax.Node, what, fix string) {
+func (n *nameChecker) refuse(node syntax.Node, listed []string, what, fix string) {
 	if n.refused == nil {
-		n.refused = deny(v1alpha1.ReasonShellCommandNotAllowed, "line %d, column %d: %s (shell.commands is Allowlisted): %s", at.Pos().Line(), at.Pos().Col(), what, fix)
-		n.refused.Line, n.refused.Column = int(at.Pos().Line()), int(at.Pos().Col())
+		line, column := node.Pos().Line(), node.Pos().Col()
+		n.refused = deny(v1alpha1.ReasonShellCommandNotAllowed, "line %d, column %d: %s (shell.commands is Allowlisted): %s", line, column, what, fix).
+			instead(listed).at(line, column)
 	}
 }
 

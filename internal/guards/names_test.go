@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,10 @@ func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
 		denial := checkScript(bare, script)
 		if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.HasPrefix(denial.Message, position+": the program ") {
 			t.Errorf("%q: %+v", script, denial)
+			continue
+		}
+		if at := fmt.Sprintf("line %d, column %d", denial.Line, denial.Column); at != position || !slices.Contains(denial.Alternatives, "ls") {
+			t.Errorf("%q: at %s, instead %q", script, at, denial.Alternatives)
 		}
 	}
 	// Any name may lead to a listed directory.
@@ -131,6 +136,10 @@ func TestUnderNameANameIsWrittenOutAndListed(t *testing.T) {
 		denial := checkScript(policy, script)
 		if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.HasPrefix(denial.Message, position+": the program ") {
 			t.Errorf("%q: %+v", script, denial)
+			continue
+		}
+		if at := fmt.Sprintf("line %d, column %d", denial.Line, denial.Column); at != position || !slices.Contains(denial.Alternatives, "ls") {
+			t.Errorf("%q: at %s, instead %q", script, at, denial.Alternatives)
 		}
 	}
 	for _, script := range []string{"$x", "\"$x\"", "ls; ${x}", "$(ls)", "l$x", "l*", "l?", "[l]s", "{ls,id}", "~/ls", "$'ls'", "`ls`", "\"$(ls)\"", "l\"$x\"", "ls | $x", "lint", "./ls", "helper"} {
@@ -158,7 +167,7 @@ func TestWhatEndsTooEarlyIsRefusedUnderBoth(t *testing.T) {
 		for _, script := range []string{"echo 'x", "echo \"x", "if ls; then", "for x in a; do ls", "ls $(ls", "f() {", "case x in", "case x in a) ls", "ls &&",
 			"echo ${a", "echo $((1", "echo $((1+", "((1+", "((", "[[ a", "[[ -f", "for", "for i in", "echo >", "cat <<<", "coproc", "{ ls;"} {
 			denial := checkScript(policy, script)
-			if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.HasPrefix(denial.Message, "line 1, column ") {
+			if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.HasPrefix(denial.Message, fmt.Sprintf("line 1, column %d: ", denial.Column)) || denial.Line != 1 {
 				t.Errorf("%s, %q: %+v", policy.Enforcement(), script, denial)
 			}
 		}

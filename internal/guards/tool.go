@@ -26,7 +26,7 @@ func toolKinds() []toolKind {
 		{names: "execute_bash execute_command run_shell_command run_terminal_cmd shell_command local_shell cmd_runner", shell: true},
 		{names: "python python_exec run_python " + notebookNames, language: "python"},
 		{names: "repl", language: "javascript"},
-		{names: "eval evaluate code_exec exec_code run_code", language: languageUnknown},
+		{names: "eval evaluate code_exec exec_code run_code", language: LanguageUnknown},
 	}
 }
 

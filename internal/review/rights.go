@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -97,6 +98,12 @@ func (r *Reviewer) checkCreate(ctx context.Context, subject user.Info, namespace
 // CheckTrust says why the user may not make a call of the namespace trusted, as admission does; why says what the right is needed for.
 func (r *Reviewer) CheckTrust(ctx context.Context, who user.Info, namespace, why string) error {
 	return r.check(ctx, who, right{verb: "trust", resource: environments, namespace: namespace}, why)
+}
+
+// CheckGet says why the user may not read a call, and so not its output either.
+func (r *Reviewer) CheckGet(ctx context.Context, who user.Info, call types.NamespacedName) error {
+	need := right{verb: "get", resource: calls, namespace: call.Namespace, name: call.Name}
+	return r.check(ctx, who, need, "reading a call's output needs the right to get the call")
 }
 
 // right is a verb on an object, or on all of a kind.

@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/review"
 )
 
 // Headers of an answer. They say what is known of the stream when the answer begins.
@@ -38,9 +39,10 @@ const (
 
 // logs serves the streams of calls.
 type logs struct {
-	calls   *calls
-	rights  *rights
-	sources []output.Source
+	calls    *calls
+	reviewer *review.Reviewer
+	rights   *rights
+	sources  []output.Source
 	// stored have the output of calls that have ended.
 	stored []output.Source
 	// forwarder passes requests on to the leader; nil when every source is complete here.
@@ -60,7 +62,7 @@ func (l *logs) serve(q *exchange) error {
 		return err
 	}
 	ctx := q.r.Context()
-	if err := l.rights.checkGetCall(ctx, q.who, q.object); err != nil {
+	if err := l.reviewer.CheckGet(ctx, q.who, q.object); err != nil {
 		return err
 	}
 	call, err := l.calls.get(ctx, q.object, query.uid)
@@ -101,10 +103,10 @@ func (a *answer) send(ctx context.Context) error {
 		reader.Close()
 		return streamNotKept(a.query)
 	case err == nil:
-	case !errors.Is(err, output.ErrNotFound):
-		return unavailable("the call's output can't be read: %s", err.Error())
 	case elsewhere:
 		return a.forwarder.serve(a.exchange, a.query.follow)
+	case !errors.Is(err, output.ErrNotFound):
+		return unavailable("the call's output can't be read: %s", err.Error())
 	case ended:
 		return streamNotKept(a.query)
 	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
@@ -184,7 +186,7 @@ func (a *answer) candidates() []output.Source {
 // storedState is what the status says of the store, and whether something may be there.
 func (a *answer) storedState() (state v1alpha1.StreamState, isThere bool) {
 	if a.artifact != nil {
-		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.ArtifactLost
+		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.OutputLost
 	}
 	stream := a.streamStatus()
 	if stream == nil {

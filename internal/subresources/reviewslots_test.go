@@ -10,13 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/utils/clock"
 )
 
 // One user gets a quarter of the places at most, before anything of a request is read. Other requests aren't counted.
 func TestReviewsAtTheSameTimeAreBounded(t *testing.T) {
 	t.Parallel()
-	v := &reviews{slots: newSlots(t.Context(), "reviews", 8, clock.RealClock{})}
+	v := &reviews{slots: newSlots(t.Context(), "reviews", 8)}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	handler := v.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, _ := request.RequestInfoFrom(r.Context()); info.Resource == "toolcallreviews" {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -25,27 +24,10 @@ var callResource = v1alpha1.GroupVersion.WithResource("toolcalls").GroupResource
 
 // rights knows what RBAC on the group of subresources can't say. It fails closed.
 type rights struct {
-	authorizer authorizer.Authorizer
 	// sessions reads past the cache: a session that was just deleted and made again is another one.
 	sessions   client.Reader
 	requesters *access.Requesters
 	reviews    *access.Reviews
-}
-
-// checkGetCall says why a user may not read a call, and so not its output either.
-func (r *rights) checkGetCall(ctx context.Context, who user.Info, call types.NamespacedName) error {
-	decision, reason, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: who, Verb: "get", Namespace: call.Namespace, Name: call.Name, ResourceRequest: true,
-		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version, Resource: callResource.Resource,
-	})
-	switch {
-	case err != nil:
-		return unavailable("whether %q may get the call could not be checked: %s", who.GetName(), err.Error())
-	case decision == authorizer.DecisionAllow:
-		return nil
-	default:
-		return forbidden(call, "reading a call's output needs the right to get the call: %s", reason)
-	}
 }
 
 // checkSession says why a user may not read the output of a session's call. That may the session's creator, and whoever may

@@ -120,17 +120,18 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	logs := &logs{
-		calls:   &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
-		rights:  &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
-		sources: o.Sources,
-		stored:  o.Stored,
-		clock:   o.Clock,
-	}
 	snapshots := snapshot.New(snapshot.Sources{
 		Objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, Policies: o.Policies, Requesters: o.Requesters, Reviews: o.Reviews, Origins: o.Origins,
 	})
 	reviewer := &review.Reviewer{Snapshots: snapshots, Authorizer: authorizer, Clock: o.Clock}
+	logs := &logs{
+		calls:    &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
+		reviewer: reviewer,
+		rights:   &rights{sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
+		sources:  o.Sources,
+		stored:   o.Stored,
+		clock:    o.Clock,
+	}
 	proxy := &proxy{
 		rules: &sessionRules{snapshots}, reviewer: reviewer,
 		runners: o.Runners, record: o.Record, clock: o.Clock, log: o.Log,
@@ -143,7 +144,7 @@ func New(o Options) (*Server, error) {
 	reviews := &reviews{
 		parent:   parent{kind: "ToolCallReview", singular: "toolcallreview"},
 		reviewer: reviewer,
-		slots:    newSlots(stopping, "reviews", maxReviews, o.Clock),
+		slots:    newSlots(stopping, "reviews", maxReviews),
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -160,10 +161,10 @@ func New(o Options) (*Server, error) {
 	}
 	group := newGroup(scheme, codecs, &endpoint{
 		methods: []string{http.MethodGet, http.MethodHead},
-		slots:   newSlots(stopping, "readers of output", maxReaders, o.Clock), serve: logs.serve,
+		slots:   newSlots(stopping, "readers of output", maxReaders), serve: logs.serve,
 	}, &endpoint{
 		methods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, hasPath: true,
-		slots: newSlots(stopping, "transfers", maxTransfers, o.Clock), serve: proxy.serve,
+		slots: newSlots(stopping, "transfers", maxTransfers), serve: proxy.serve,
 	}, reviews)
 	if err := server.generic.InstallAPIGroups(group); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)

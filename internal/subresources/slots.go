@@ -4,63 +4,51 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/fair"
 )
 
-// headStart is how many bytes a request counts as having carried when it begins, so that one that has just begun isn't the slowest.
-const headStart = 1 << 20
-
 // slots bounds the requests that are served at the same time. When all are taken, a namespace that has fewer than another gets one
-// of the other's: the slowest request of the namespace that has most gives way. Where no namespace has more, users who have few in many
+// of the other's: the newest request of the namespace that has most gives way. Where no namespace has more, users who have few in many
 // of them are treated alike.
 type slots struct {
 	what   string
 	budget *fair.Budget[string]
-	clock  clock.PassiveClock
 	// stopping ends when the server stops.
 	stopping context.Context
 }
 
 // slot is what one request has of them, until it leaves.
 type slot struct {
-	of    *slots
-	held  *fair.Holding[string]
-	began time.Time
+	of   *slots
+	held *fair.Holding[string]
 	// moved is how many bytes were carried.
 	moved atomic.Int64
 	// gaveWay says that another request has it now.
 	gaveWay atomic.Bool
 }
 
-func newSlots(stopping context.Context, what string, most int, c clock.PassiveClock) *slots {
-	return &slots{stopping: stopping, what: what, clock: c, budget: fair.NewBudget[string](fair.Limits{Total: most, Each: []int{most / 2, most / 4}})}
+func newSlots(stopping context.Context, what string, most int) *slots {
+	return &slots{stopping: stopping, what: what, budget: fair.NewBudget[string](fair.Limits{Total: most, Each: []int{most / 2, most / 4}})}
 }
 
 // enter lets one more request of a user for a namespace in, which stop ends when it has to give way; stop must not block. The caller
 // calls leave when it has ended.
 func (s *slots) enter(user, namespace string, stop func()) (*slot, error) {
-	one := &slot{of: s, began: s.clock.Now()}
+	one := &slot{of: s}
 	evict := func() {
 		one.gaveWay.Store(true)
 		stop()
 	}
-	held, full := s.budget.Hold(fair.Holder{Evict: evict, Rate: one.rate}, fair.Place[string]{Keys: []string{namespace, user}})
+	held, full := s.budget.Hold(evict, fair.Place[string]{Keys: []string{namespace, user}})
 	if full != nil {
 		return nil, tooMany("too many %s at the same time: %d requests of %q, %d in the namespace, %d in total", s.what, full.Of[1], user, full.Of[0], full.Total)
 	}
 	one.held = held
 	return one, nil
-}
-
-// rate is how many bytes a second were carried.
-func (s *slot) rate() float64 {
-	return float64(headStart+s.moved.Load()) / (1 + s.of.clock.Since(s.began).Seconds())
 }
 
 func (s *slot) leave() { s.held.Release() }
@@ -71,7 +59,7 @@ func (s *slot) orGaveWay(err error) error {
 		return err
 	}
 	return tooMany("there were too many %s at the same time, and this one gave way to another: "+
-		"it was the slowest of the namespace, or of the user, that had most. Try again", s.of.what)
+		"it was the newest of the namespace, or of the user, that had most. Try again", s.of.what)
 }
 
 func tooMany(format string, args ...any) error {

@@ -9,18 +9,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	testclock "k8s.io/utils/clock/testing"
 
 	"toolcall.dev/operator/internal/fair"
 )
 
-func newTestSlots(most int) (*slots, *testclock.FakePassiveClock) {
-	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
-	return newSlots(context.Background(), "transfers", most, c), c
+func newTestSlots(most int) *slots {
+	return newSlots(context.Background(), "transfers", most)
 }
 
 func TestRequestsOfAUserANamespaceAndAllAreBounded(t *testing.T) {
@@ -34,7 +31,7 @@ func TestRequestsOfAUserANamespaceAndAllAreBounded(t *testing.T) {
 		"a namespace": {most / 2, func(i int) (string, string) { return fmt.Sprint(i), "ns" }},
 		"all":         {most, func(i int) (string, string) { return fmt.Sprint(i), fmt.Sprint(i) }},
 	} {
-		s, _ := newTestSlots(most)
+		s := newTestSlots(most)
 		var held []*slot
 		for i := range tc.bound {
 			user, namespace := tc.who(i)
@@ -85,11 +82,11 @@ func TestTransfersOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// Two namespaces hold all there is, each request slowly. Every other namespace gets some nevertheless.
-func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
+// Two namespaces hold all there is. Every other namespace gets some nevertheless.
+func TestTheNewestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
 	t.Parallel()
 	const most = 8
-	s, now := newTestSlots(most)
+	s := newTestSlots(most)
 	var stopped []string
 	held := map[string]*slot{}
 	enter := func(name, namespace string) error {
@@ -102,7 +99,6 @@ func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
 			if err := enter(fmt.Sprint(namespace, i), namespace); err != nil {
 				t.Fatal(err)
 			}
-			held[fmt.Sprint(namespace, i)].moved.Add(int64(i))
 		}
 	}
 	// One of b ends, and one of c begins: a has most.
@@ -110,20 +106,18 @@ func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
 	if err := enter("c0", "c"); err != nil || len(stopped) > 0 {
 		t.Fatal(err, stopped)
 	}
-	now.SetTime(now.Now().Add(time.Hour))
-	held["a0"].moved.Add(headStart)
-	if err := enter("c1", "c"); err != nil || strings.Join(stopped, " ") != "a1" {
+	if err := enter("c1", "c"); err != nil || strings.Join(stopped, " ") != "a3" {
 		t.Errorf("%v, stopped: %v", err, stopped)
 	}
-	if err := held["a1"].orGaveWay(io.ErrUnexpectedEOF); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "gave way") {
+	if err := held["a3"].orGaveWay(io.ErrUnexpectedEOF); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "gave way") {
 		t.Errorf("it is told %v", err)
 	}
-	held["a1"].leave()
+	held["a3"].leave()
 	// Each of three has as much as the next one would have: 3, 3, 2.
 	if err := enter("c2", "c"); !apierrors.IsTooManyRequests(err) || len(stopped) != 1 {
 		t.Errorf("%v, stopped: %v", err, stopped)
 	}
-	// Two for the last ones. One that has just begun isn't the slowest.
+	// Two for the last ones.
 	for _, namespace := range []string{"d", "e"} {
 		if err := enter(namespace, namespace); err != nil {
 			t.Errorf("%s: %v", namespace, err)
@@ -136,10 +130,10 @@ func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
 }
 
 // Four users hold all there is, with one request in each namespace. Another user gets some nevertheless.
-func TestTheSlowestRequestOfTheUserWhoHasMostGivesWay(t *testing.T) {
+func TestTheNewestRequestOfTheUserWhoHasMostGivesWay(t *testing.T) {
 	t.Parallel()
 	const most = 16
-	s, _ := newTestSlots(most)
+	s := newTestSlots(most)
 	stopped := 0
 	for i := range most {
 		if _, err := s.enter(fmt.Sprint("user", i%4), fmt.Sprint("namespace", i), func() { stopped++ }); err != nil {
@@ -160,9 +154,6 @@ func TestTheSlowestRequestOfTheUserWhoHasMostGivesWay(t *testing.T) {
 func slottedServer(t *testing.T, s *slots, entered chan<- string) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.admit(w, r, r.URL.String(), r.URL.Path, func(conn *peer, r *http.Request) error {
-			if r.URL.Query().Get("kind") == "faster" {
-				conn.slot.moved.Add(headStart)
-			}
 			return serveSlotted(conn, r, entered)
 		})
 		if err != nil {
@@ -198,12 +189,12 @@ func TestARequestThatGivesWayEnds(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s, _ := newTestSlots(8)
+			s := newTestSlots(8)
 			s.budget = fair.NewBudget[string](fair.Limits{Total: 2, Each: []int{2, 2}})
 			entered := make(chan string, 1)
 			server := slottedServer(t, s, entered)
 			second := make(chan *http.Response, 1)
-			for _, kind := range []string{"faster", "slower"} {
+			for _, kind := range []string{"first", "second"} {
 				body, sender := io.Pipe()
 				t.Cleanup(func() { sender.Close() })
 				go func() { _, _ = sender.Write([]byte("x")) }()
@@ -213,7 +204,7 @@ func TestARequestThatGivesWayEnds(t *testing.T) {
 				}
 				go func() {
 					response, err := server.Client().Do(request)
-					if kind == "slower" {
+					if kind == "second" {
 						if err != nil {
 							t.Error(err)
 						}

@@ -86,6 +86,17 @@ func TestStoredOutputNeedsNoLeader(t *testing.T) {
 	if status := statusOf(t, other.expect("call", "", http.StatusServiceUnavailable)); status.Details.RetryAfterSeconds < 1 {
 		t.Errorf("without the store: %+v", status)
 	}
+	// The leader is connected to the session's runner, which may have it still.
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	_, _ = out.Write(data)
+	out.Finish()
+	leader := s.startLeader(source)
+	other = s.start(nil, s.follower(leader.port, nil), kept)
+	s.lease("127.0.0.1")
+	if got := body(t, other.expect("call", "", http.StatusOK)); !bytes.Equal(got, data) {
+		t.Errorf("without the store, of the leader: %d bytes", len(got))
+	}
 }
 
 // A store that is away is nothing to those who need nothing of it.

@@ -97,7 +97,8 @@ func TestEnvironmentsAndSkillsAreBoundedInSize(t *testing.T) {
 	} {
 		s.attempt(t, attempt{make(), ""})
 		annotated := make()
-		annotated.SetAnnotations(map[string]string{"example.com/a": text + text + text})
+		// A character of two bytes counts as two.
+		annotated.SetAnnotations(map[string]string{"example.com/a": strings.Repeat("é", 96<<10)})
 		s.attempt(t, attempt{annotated, "256 KiB"})
 	}
 }

@@ -111,6 +111,11 @@ func TestSessionsAreBoundedInSize(t *testing.T) {
 		fresh.Annotations, fresh.Spec.Env = session.Annotations, session.Spec.Env
 		expectRefused(t, s.admin.Create(t.Context(), fresh, client.DryRunAll), refused)
 	}
+	// A character of two bytes counts as two.
+	wide := newSession(s.namespace, "wide")
+	wide.Spec.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: strings.Repeat("é", 60_000)}}
+	wide.Annotations = map[string]string{"example.com/a": strings.Repeat("é", 90_000)}
+	expectRefused(t, s.admin.Create(t.Context(), wide, client.DryRunAll), "256 KiB")
 }
 
 // fullSession has every field of a spec set but suspend, which may change.

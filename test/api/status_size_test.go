@@ -57,7 +57,7 @@ func bounded() map[string]any {
 	for range v1alpha1.MaxArtifacts {
 		artifacts = append(artifacts, v1alpha1.Artifact{
 			Path: strings.Repeat("x", v1alpha1.MaxArtifactPathsBytes/v1alpha1.MaxArtifacts), Bytes: result.MaxArtifactBytes, SHA256: strings.Repeat("f", 64),
-			MediaType: strings.Repeat("x", result.MaxMediaType), State: v1alpha1.ArtifactComplete,
+			MediaType: strings.Repeat("x", result.MaxMediaType), State: v1alpha1.OutputComplete,
 		})
 	}
 	var denied []v1alpha1.DeniedHost

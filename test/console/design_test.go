@@ -157,8 +157,8 @@ func showcase() []shown {
 	denied.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: denied.Reason, Message: denied.Message, LastTransitionTime: metav1.Now()}}
 	built := ended(v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, 2310)
 	built.Artifacts = []v1alpha1.Artifact{
-		{Path: "dist/coverage.png", Bytes: 48_213, SHA256: "a", MediaType: "image/png", State: v1alpha1.ArtifactComplete},
-		{Path: "dist/report.json", Bytes: 1_904, SHA256: "b", MediaType: "application/json", State: v1alpha1.ArtifactComplete},
+		{Path: "dist/coverage.png", Bytes: 48_213, SHA256: "a", MediaType: "image/png", State: v1alpha1.OutputComplete},
+		{Path: "dist/report.json", Bytes: 1_904, SHA256: "b", MediaType: "application/json", State: v1alpha1.OutputComplete},
 	}
 	waiting := func(reason, message string) v1alpha1.ToolCallStatus {
 		return v1alpha1.ToolCallStatus{Phase: v1alpha1.PhasePending, Reason: reason, Message: message}

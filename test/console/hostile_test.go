@@ -195,7 +195,7 @@ func TestArtifacts(t *testing.T) {
 	} {
 		sum := sha256.Sum256([]byte(a.data))
 		status.Artifacts = append(status.Artifacts, v1alpha1.Artifact{
-			Path: a.path, MediaType: a.mediaType, Bytes: int64(len(a.data)), SHA256: hex.EncodeToString(sum[:]), State: v1alpha1.ArtifactComplete,
+			Path: a.path, MediaType: a.mediaType, Bytes: int64(len(a.data)), SHA256: hex.EncodeToString(sum[:]), State: v1alpha1.OutputComplete,
 		})
 		outputs.AddArtifact(call, a.path, []byte(a.data))
 	}
@@ -236,7 +236,7 @@ func TestAnArtifactThatWasChanged(t *testing.T) {
 	})
 	call := f.create("changed", "make all")
 	status, data := succeeded(), pngOf(t)
-	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64), State: v1alpha1.ArtifactComplete}}
+	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64), State: v1alpha1.OutputComplete}}
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/changed")
 	p.signIn(f.viewer(), f.namespace)

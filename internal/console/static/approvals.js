@@ -1,9 +1,9 @@
 // The list of the calls that wait for a person.
 import {listPath} from './api.js';
 import {showApproval} from './approval.js';
-import {element, link} from './dom.js';
+import {element, link, table} from './dom.js';
 import {Live} from './live.js';
-import {head, named, redraw} from './elements.js';
+import {head, redraw} from './elements.js';
 import {strictLine} from './summary.js';
 import {age, shorten} from './text.js';
 import {metadataOf} from './watch.js';
@@ -27,7 +27,7 @@ export async function showApprovals(namespace, object, into, signal) {
     const rows = [...live.objects.values()].sort((a, b) => created(a).localeCompare(created(b)));
     state.textContent = live.more ? `The list has ${rows.length} calls, and there are more: choose a namespace.` : rows.length === 1 ? '1 call waits.' : `${rows.length} calls wait.`;
     redraw(shown, rows.length === 0 ? element('p', 'empty', 'No call waits for approval.') :
-      named([...(namespace ? [] : ['Namespace']), 'Call', 'Requested by', 'Action', 'Environment', 'Age'], rows.map((row) => line(live, row, namespace))));
+      table([...(namespace ? [] : ['Namespace']), 'Call', 'Requested by', 'Action', 'Environment', 'Age'], rows.map((row) => line(live, row, namespace))));
   };
   const live = new Live(state, draw);
   const timer = setInterval(() => { if (live.objects.size) draw(); }, 10000);

@@ -74,11 +74,12 @@ export function fields(pairs) {
   return list;
 }
 
-// table has a head and rows of cells, each with the name of its column.
-export function table(names, rows = []) {
+// table has a head and rows of cells, each with the name of its column, for pages that are too narrow for a table. A number is written to
+// the right of its column.
+export function table(names, rows) {
   const head = element('tr', '', ...names.map((name) => Object.assign(element('th', '', name), {scope: 'col'})));
   const row = (cells) => element('tr', '', ...cells.map((cell, i) => {
-    const made = element('td', 'text', cell);
+    const made = element('td', typeof cell === 'number' ? 'number' : 'text', cell);
     made.dataset.name = names[i];
     return made;
   }));

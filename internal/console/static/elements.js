@@ -1,4 +1,4 @@
-// The elements that the views of approvals, use and policies share.
+// The elements that the lists and the views of use and policies share.
 import {element} from './dom.js';
 
 // head begins a view: its title, and a line that says how far it is.
@@ -15,25 +15,6 @@ export function section(id, title, ...children) {
   const made = element('section', 'card', element('h2', '', title), ...children);
   made.id = id;
   return made;
-}
-
-// named is a table whose cells have the names of their columns, for pages that are too narrow for a table. A cell is an element, or
-// text; a number is written to the right of its column.
-export function named(names, rows) {
-  const body = element('tbody');
-  for (const cells of rows) {
-    body.append(element('tr', '', ...cells.map((cell, at) => {
-      const made = element('td', typeof cell === 'number' ? 'number' : 'text', cell instanceof Node ? cell : String(cell ?? ''));
-      made.dataset.name = names[at];
-      return made;
-    })));
-  }
-  const column = (name) => {
-    const made = element('th', '', name);
-    made.scope = 'col';
-    return made;
-  };
-  return element('table', 'table', element('thead', '', element('tr', '', ...names.map(column))), body);
 }
 
 // reachable lets the keyboard scroll the texts in an element.

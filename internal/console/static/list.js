@@ -1,6 +1,7 @@
 // The list of calls, live: filtered, sorted, and the calls of a session as one group.
 import {listPath} from './api.js';
 import {button, element} from './dom.js';
+import {head} from './elements.js';
 import {Filters} from './filters.js';
 import {problem, untilRetried} from './problem.js';
 import {columns, makeRow, tick} from './row.js';
@@ -38,15 +39,12 @@ export class CallList {
     this.#session = session;
     this.#filter = filterOf(session);
     this.#filters = new Filters(this.#filter, () => { this.#limit = step; this.#draw(); });
-    this.#state = element('p', 'note', 'Reading…');
-    this.#state.setAttribute('role', 'status');
-    this.#state.id = 'state';
+    this.#state = head(session ? `Session ${session}` : 'Calls', namespace, into);
+    this.#state.before(this.#filters.element);
     this.#rest = button('Show more', () => { this.#limit += step; this.#draw(); });
     this.#rest.hidden = true;
-    const heading = element('h1', '', session ? `Session ${session}` : 'Calls', namespace ? ` in ${namespace}` : ' in all namespaces');
-    const head = element('tr', '', ...columns.map((column) => this.#head(column)));
-    const table = element('table', 'table calls', element('thead', '', head), this.#body);
-    into.append(heading, this.#filters.element, this.#state, table, this.#rest);
+    const titles = element('tr', '', ...columns.map((column) => this.#head(column)));
+    into.append(element('table', 'table calls', element('thead', '', titles), this.#body), this.#rest);
   }
 
   columns(names) { this.#names = names; }

@@ -1,12 +1,12 @@
 // The list of policies, with how much each refused.
 import {listPath} from './api.js';
-import {element, link} from './dom.js';
+import {element, link, table} from './dom.js';
 import {Live} from './live.js';
 import {showPolicy} from './policypage.js';
 import {readRefusals} from './readrefusals.js';
 import {tally} from './refusals.js';
 import {problem} from './problem.js';
-import {head, named, redraw} from './elements.js';
+import {head, redraw} from './elements.js';
 import {metadataOf} from './watch.js';
 
 const yes = (value) => (String(value) === 'true' ? 'yes' : '');
@@ -30,7 +30,7 @@ export async function showPolicies(namespace, object, into, signal) {
     };
     state.textContent = list.length === 1 ? '1 policy.' : `${list.length} policies${live.more ? ', and there are more' : ''}.`;
     redraw(shown, list.length === 0 ? element('p', 'empty', 'There are no policies.') :
-      named(['Policy', 'State', 'Default', 'Access', 'Shell', 'Refused calls'], list.map(line)));
+      table(['Policy', 'State', 'Default', 'Access', 'Shell', 'Refused calls'], list.map(line)));
   };
   const live = new Live(state, draw);
   const counting = readRefusals(namespace, signal).then((read) => {

@@ -1,11 +1,11 @@
 // One policy: its state, its rules with how often each refused, what needs approval, and its examples.
 import {listPath} from './api.js';
-import {block, element, fields} from './dom.js';
+import {block, element, fields, table} from './dom.js';
 import {Live} from './live.js';
 import {problem} from './problem.js';
 import {stateOf, tally} from './refusals.js';
 import {readRefusals} from './readrefusals.js';
-import {head, named, reachable, section} from './elements.js';
+import {head, reachable, section} from './elements.js';
 import {shorten} from './text.js';
 
 function codeBlock(text) { return text ? block(text) : ''; }
@@ -13,7 +13,7 @@ function codeBlock(text) { return text ? block(text) : ''; }
 function rules(spec, refused) {
   const list = spec.rules ?? [];
   if (list.length === 0) return element('p', 'note', 'There are none.');
-  return named(['Rule', 'Effect', 'Expression', 'Message', 'Refused'],
+  return table(['Rule', 'Effect', 'Expression', 'Message', 'Refused'],
     list.map((rule) => [rule.name, rule.effect, codeBlock(rule.expression), rule.message ?? '', refused ? refused.rules.get(rule.name) ?? 0 : '']));
 }
 
@@ -25,7 +25,7 @@ function matchOf({actions, tools, rules: names}) {
 function requirements(spec, refused) {
   const list = spec.approvals ?? [];
   if (list.length === 0) return element('p', 'note', 'Nothing needs approval, except by a rule.');
-  return named(['Requirement', 'For', 'Ask', 'Approvals', 'Waits', 'Denied or expired'], list.map((one, i) => {
+  return table(['Requirement', 'For', 'Ask', 'Approvals', 'Waits', 'Denied or expired'], list.map((one, i) => {
     const name = one.name ?? `approvals[${i}]`;
     return [name, matchOf(one.match ?? {}), (one.approvers ?? []).join(', '), one.minimum ?? 1, `${one.expiresSeconds ?? 900} s`, refused ? refused.rules.get(name) ?? 0 : ''];
   }));
@@ -34,7 +34,7 @@ function requirements(spec, refused) {
 function examples(spec, ready) {
   const list = spec.examples ?? [];
   if (list.length === 0) return element('p', 'note', 'There are none. kubectl toolcall policy test judges examples before they are applied.');
-  return named(['Example', 'Expects', 'State', 'Call'], list.map((one) => [
+  return table(['Example', 'Expects', 'State', 'Call'], list.map((one) => [
     one.name, [one.expect, one.reason].filter(Boolean).join(', '), shorten(stateOf(one.name, ready), 600),
     block(JSON.stringify({call: one.call, ...(one.caller ? {caller: one.caller} : {})}, null, 2)),
   ]));
@@ -44,7 +44,7 @@ function examples(spec, ready) {
 function reasons(refused, denials) {
   if (!refused) return element('p', 'note', 'It refused none of them.');
   const list = [...refused.reasons].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
-  return named(['Reason', 'Rule', 'Calls'], list.map(([reason, count]) => [reason, Object.hasOwn(denials, reason) ? denials[reason].field : '', count]));
+  return table(['Reason', 'Rule', 'Calls'], list.map(([reason, count]) => [reason, Object.hasOwn(denials, reason) ? denials[reason].field : '', count]));
 }
 
 function conditions(policy) {
@@ -75,8 +75,8 @@ export async function showPolicy(namespace, name, into, signal) {
       reachable(section('examples', 'Examples', examples(policy.spec, ready))));
   };
   const live = new Live(state, draw);
-  const counting = Promise.all([readRefusals(namespace, signal), fetch('/denials.json', {credentials: 'omit', signal}).then((answer) => answer.json())]).then(([all, table]) => {
-    [read, denials] = [all, table];
+  const counting = Promise.all([readRefusals(namespace, signal), fetch('/denials.json', {credentials: 'omit', signal}).then((answer) => answer.json())]).then(([all, byReason]) => {
+    [read, denials] = [all, byReason];
     note.textContent = all.note;
     live.connected();
   }, (error) => { if (!signal.aborted) note.replaceChildren('Refusals can\'t be counted. ', problem(error)); });

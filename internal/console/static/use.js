@@ -1,8 +1,8 @@
 // The view of use: what calls used, by requester and environment, and budgets.
 import {listPath} from './api.js';
-import {element} from './dom.js';
+import {element, table} from './dom.js';
 import {Live} from './live.js';
-import {head, named, section} from './elements.js';
+import {head, section} from './elements.js';
 import {age, bytes, milliseconds, safeLine, shorten} from './text.js';
 import {limitsOf, subjectsOf, sumBy, total} from './usage.js';
 import {metadataOf} from './watch.js';
@@ -16,7 +16,7 @@ function numbers(sum) {
 
 function sums(title, calls, field, unknown) {
   const {groups, more} = sumBy(calls, field);
-  const shown = named([title, ...columns], groups.map((sum) => [shorten(safeLine(sum.key || unknown)), ...numbers(sum)]));
+  const shown = table([title, ...columns], groups.map((sum) => [shorten(safeLine(sum.key || unknown)), ...numbers(sum)]));
   return [shown, more ? element('p', 'note', `${more} more used less.`) : ''];
 }
 
@@ -41,7 +41,7 @@ function drawCalls(live, into, state) {
   state.textContent = `${rows.length} calls that are there are summed up, the oldest from ${age(oldest)} ago.${live.more ? ' There are more: choose a namespace.' : ''}`;
   const sum = total(calls);
   into.replaceChildren(
-    section('total', 'All of them', named(columns, [numbers(sum)])),
+    section('total', 'All of them', table(columns, [numbers(sum)])),
     section('requesters', 'By requester', ...sums('Requester', calls, 'requester', 'unknown')),
     section('environments', 'By environment', ...sums('Environment', calls, 'environment', 'none')));
 }

@@ -44,7 +44,7 @@ func (q *Queue) Acquire(ctx context.Context, source string) (release func(), err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	place, full := q.waiting.Hold(fair.Holder{Evict: func() { cancel(ErrBusy) }}, fair.Place[string]{Keys: []string{source}})
+	place, full := q.waiting.Hold(func() { cancel(ErrBusy) }, fair.Place[string]{Keys: []string{source}})
 	switch {
 	case full != nil && full.Of[0] >= q.waitingPerSource:
 		return nil, ErrSourceBusy
