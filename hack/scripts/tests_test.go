@@ -1,0 +1,28 @@
+package scripts
+
+import (
+	"strings"
+	"testing"
+)
+
+// A test whose package needs a cluster is skipped unless it is told that there is one.
+func TestOneTestIsToldOfItsCluster(t *testing.T) {
+	t.Parallel()
+	for of, told := range map[string]string{
+		"./test/e2e": "told E2E=1 FAULTS=", "./test/docs": "told E2E=1 FAULTS=", "./test/install": "told E2E=1 FAULTS=",
+		"./test/faults": "told E2E= FAULTS=1", "./api": "told E2E= FAULTS=",
+	} {
+		p := newProject(t, "test_one.sh", "faults.sh")
+		p.write("hack/test-programs.sh", "#!/bin/sh\n")
+		p.fake("make", "")
+		p.fake("kubectl", "")
+		p.fake("go", `case "$*" in
+*" kubeconfig") echo "$KUBECONFIG" ;;
+test*) echo "told E2E=${TOOLCALL_E2E:-} FAULTS=${TOOLCALL_FAULTS:-}" >>"$CALLS" ;;
+esac`)
+		out, calls, err := p.run("hack/test_one.sh "+of+" TestName -short", "KUBECONFIG=local")
+		if err != nil || !strings.Contains(calls, " -run TestName -short "+of+"\n"+told+"\n") {
+			t.Errorf("%s: %v: %s\n%s", of, err, out, calls)
+		}
+	}
+}
