@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+// A run of some stages makes nothing that only the others need: an API server is compiled for minutes.
+func TestOnlyTheNamedStagesOfTheTestsRun(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "test.sh", "stages.sh")
+	p.fake("go", `case "$*" in "env CC") echo sh ;; esac`)
+	for _, mode := range []string{"full", "default", "unit"} {
+		out, calls, err := p.run("hack/test.sh "+mode, "STAGES=none")
+		if err != nil || strings.Contains(calls, "--version") || strings.Contains(calls, "go test") || strings.Contains(out, "=== ") {
+			t.Errorf("%s: %v: %s\n%s", mode, err, out, calls)
+		}
+	}
+}
+
 // A test whose package needs a cluster is skipped unless it is told that there is one.
 func TestOneTestIsToldOfItsCluster(t *testing.T) {
 	t.Parallel()
