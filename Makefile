@@ -8,7 +8,7 @@ CLUSTER = source hack/lib.sh; cluster
 
 .PHONY: help
 help: ## List the targets.
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## Build the project's programs into bin/.

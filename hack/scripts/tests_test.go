@@ -1,6 +1,9 @@
 package scripts
 
 import (
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -37,5 +40,27 @@ esac`)
 		if err != nil || !strings.Contains(calls, " -run TestName -short "+of+"\n"+told+"\n") {
 			t.Errorf("%s: %v: %s\n%s", of, err, out, calls)
 		}
+	}
+}
+
+// `make help` lists every target.
+func TestHelpListsEveryTarget(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := exec.Command("make", "--no-print-directory", "-C", "../..", "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^\.PHONY: (\S+)$`).FindAllStringSubmatch(string(makefile), -1)
+	for _, target := range targets {
+		if !strings.Contains(string(listed), "  "+target[1]+" ") {
+			t.Errorf("make help doesn't list %s", target[1])
+		}
+	}
+	if len(targets) < 20 {
+		t.Errorf("found %d targets only", len(targets))
 	}
 }
