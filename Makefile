@@ -123,7 +123,7 @@ test-faults: ## Inject faults on the local cluster while calls are in flight, an
 	@hack/faults.sh
 
 .PHONY: bench
-bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
+bench: build ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh calls
 
 .PHONY: bench-operator
