@@ -34,7 +34,6 @@ environment:
   TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
   TOOLCALL_CLUSTER_KUBERNETES  minor version on the node: 1.34, or empty for the newest
   TOOLCALL_CLUSTER_GVISOR=1  a node with gVisor as a second runtime, runsc
-  TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
   TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk
   TOOLCALL_CLUSTER_SLOW=5    multiplies how long a start may take: for a translated processor
   TOOLCALL_NO_INSTALL=1      name missing Debian packages instead of installing

@@ -26,7 +26,6 @@ var never = map[string]string{
 	`\bcluster run \. (kill|stop|restart)\b`: "it disturbs the node",
 	`\brm -rf\b`:                             "it deletes files outside of the test",
 	`\bgo test\b|-fuzz\b`:                    "the tests are run beside this one",
-	`\bTOOLCALL_CLUSTER_AUDIT=1\b`:           "it needs a cluster of its own",
 	`\bhelm (install|upgrade|uninstall)\b`:   "the operator is installed already; test/install does it with Helm",
 	`\b(docker|crane|sudo)\b`:                "the program may not be here",
 }
