@@ -17,7 +17,7 @@ const usage = `usage: cluster COMMAND
 
   up                      build what is missing, start, wait until the node is ready
   down                    stop everything and remove every trace but the build cache
-  status                  say what runs; exit code 3 when nothing does
+  status                  say what runs; fails when nothing does
   kubeconfig              print the path of the kubeconfig
   load IMAGE.tar...       make images known to the node
   build                   build every program into the cache
@@ -39,7 +39,6 @@ environment:
   TOOLCALL_NO_INSTALL=1      name missing Debian packages instead of installing
 `
 
-// errNotRunning has an exit code of its own for scripts.
 var errNotRunning = errors.New("the local cluster isn't running: make cluster-up starts it")
 
 type app struct {
@@ -47,15 +46,10 @@ type app struct {
 }
 
 func main() {
-	err := run(os.Args[1:])
-	if err == nil {
-		return
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, "cluster:", err)
-	if errors.Is(err, errNotRunning) {
-		os.Exit(3)
-	}
-	os.Exit(1)
 }
 
 func run(args []string) error {
