@@ -8,7 +8,7 @@ CLUSTER = source hack/lib.sh; cluster
 
 .PHONY: help
 help: ## List the targets.
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## Build the project's programs into bin/.
@@ -123,7 +123,7 @@ test-faults: ## Inject faults on the local cluster while calls are in flight, an
 	@hack/faults.sh
 
 .PHONY: bench
-bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
+bench: build ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh calls
 
 .PHONY: bench-operator

@@ -12,7 +12,7 @@ if [[ $command == calls ]]; then
   "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=60s >/dev/null ||
     die "the operator is not running on this cluster: run 'make deploy'"
   if is_local; then
-    make -s load-tools build
+    make -s load-tools
     # The kubectl of the cluster's own version.
     args+=(-kubectl "$(cluster assets)/kubectl")
   fi

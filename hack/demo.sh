@@ -114,8 +114,10 @@ start_cluster() {
   cluster up >&2
 }
 
+tool_image() { go -C hack run ./images tool; }
+
 # load_tools loads the tool image onto the node.
-load_tools() { cluster load "$(go -C hack run ./images tool)"; }
+load_tools() { cluster load "$(tool_image)"; }
 
 # behind runs a command beside what follows, in a process group of its own; caught_up waits for all of them, and shows the output
 # of one that failed.
@@ -134,8 +136,6 @@ caught_up() {
   done
   behind=()
 }
-
-tool_image() { go -C hack run ./images tool; }
 
 # own_programs builds the operator and the output store. It begins when the node's programs are there,
 # which are made of the same packages.

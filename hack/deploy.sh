@@ -8,13 +8,13 @@ source "$(dirname "$0")/lib.sh"
 use_cluster
 slow=${TOOLCALL_CLUSTER_SLOW:-1}
 
-if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
+for name in manager runner; do
+  variable=${name^^}_IMAGE
+  [[ -z ${!variable:-} ]] || continue
   [[ $(cluster_type) != other ]] || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; docs/install.md says how to build and push them"
-  for name in manager runner; do
-    load_program "$name"
-    printf -v "${name^^}_IMAGE" '%s' "$image"
-  done
-fi
+  load_program "$name"
+  printf -v "$variable" '%s' "$image"
+done
 
 store=
 if is_local; then

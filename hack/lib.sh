@@ -117,8 +117,7 @@ image_of() {
   if [[ ! -e $tar ]]; then
     say "building image $image"
     rm -f bin/images/"$name"-*.tar
-    go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
-    mv "$tar.tmp" "$tar"
+    go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar" >/dev/null
   fi
 }
 

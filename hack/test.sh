@@ -112,6 +112,7 @@ fi
 older_api_server() {
   local version=$1 newest=$KUBEBUILDER_ASSETS
   stage "assets-$version" go -C hack/cluster run . assets --version "$version" || return
+  selected "api-server-$version" || return 0
   KUBEBUILDER_ASSETS=$(cluster assets --version "$version") TOOLCALL_NEWER_ASSETS=$newest \
     tests "api-server-$version" . pkgname "${flags[@]}" ./test/api ./test/namespaces ./internal/jobspec ./internal/operator || true
 }

@@ -33,5 +33,5 @@ for dir in "${modules[@]}"; do
 done
 
 step "shell scripts"
-for script in hack/*.sh test/mutations/*.sh .ci/run; do bash -n "$script"; done
+git ls-files '*.sh' .ci/run | while read -r script; do bash -n "$script"; done
 say "verify: all good"

@@ -50,21 +50,6 @@ func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestADeletedCallDismissesItsRunner(t *testing.T) {
-	w := fixture.NewWorld(t)
-	w.Environment("env", fixture.AsDefault)
-	call := w.Call("c")
-	w.Reconcile(call)
-	r := w.Start(call)
-	if err := w.Client.Delete(context.Background(), call); err != nil {
-		t.Fatal(err)
-	}
-	w.Reconcile(call)
-	if m := r.Receive(); m.Refuse == nil {
-		t.Errorf("got %+v; want a refusal", m)
-	}
-}
-
 func TestTheCacheLetsGoOfACallThatEnded(t *testing.T) {
 	w := fixture.NewWorld(t)
 	w.Environment("env", fixture.AsDefault)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -388,27 +387,5 @@ func TestACallSaysThatItWaitsForAPlace(t *testing.T) {
 	}
 	if env.Spec.MaxConcurrentCalls = ptr.To(int32(3)); maxConcurrent(env) != 3 {
 		t.Error("the limit is another")
-	}
-}
-
-func TestARequesterWithTooMuchPendingIsDenied(t *testing.T) {
-	t.Parallel()
-	p := queue.New(queue.PendingOptions{MaxCalls: 1, MaxBytes: 100}, func(types.NamespacedName) {})
-	if refusal := reservePending(p, observed().call); refusal != nil {
-		t.Fatalf("the first: %v", refusal)
-	}
-	second := observed().call
-	second.Name, second.UID = "second", "second-uid"
-	refusal := reservePending(p, second)
-	if refusal == nil || !refusal.Denied || refusal.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(refusal.Message, "1 is the limit") {
-		t.Errorf("the second: %v", refusal)
-	}
-	if again := reservePending(p, observed().call); again != nil {
-		t.Errorf("the first again: %v", again)
-	}
-	p.SetStarted(holderOf(observed().call).Name)
-	second.Spec.Shell.Command = strings.Repeat("x", 101)
-	if refusal := reservePending(p, second); refusal == nil || !strings.Contains(refusal.Message, "101 bytes") {
-		t.Errorf("a large one: %v", refusal)
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -65,17 +63,6 @@ func TestASuspendedCallWaitsWithoutATimeLimit(t *testing.T) {
 	if s := w.Get(call).Status; s.Reason != v1alpha1.ReasonStartTimeout || !*s.RetrySafe {
 		t.Errorf("ended %s: %s", s.Reason, s.Message)
 	}
-}
-
-func TestACallThatAQueueLetsRunRuns(t *testing.T) {
-	w := fixture.NewWorld(t)
-	w.WithQueue()
-	w.Environment("env", inQueue)
-	call := w.Call("c")
-	w.Reconcile(call)
-	w.Clock.At = w.Clock.At.Add(time.Hour)
-	w.LetRun(w.Job(call).Name, &w.Clock.At)
-	w.FinishOne(call)
 }
 
 // A queue takes back what it gave, for a more important Job: nothing had started, and the call waits again.
@@ -141,43 +128,6 @@ func TestARunningCallThatIsSuspendedIsLostAndNotRunAgain(t *testing.T) {
 	}
 }
 
-// The runner of a pod that is taken away reports what came of its command. The Job has neither failed nor completed
-// then, and its queue would let it run again: with a pod that no call is for, and that holds its quota.
-func TestAQueueDoesNotRunTheJobOfAnEndedCallAgain(t *testing.T) {
-	for title, again := range map[string]bool{"while it is suspended": false, "once it is let run again": true} {
-		t.Run(title, func(t *testing.T) {
-			w := fixture.NewWorld(t)
-			w.WithQueue()
-			w.Environment("env", inQueue)
-			call := w.Call("c")
-			name, pod, r := w.StartQueued(call)
-			r.Report(w, call.UID, fixture.Completed)
-			w.Reconcile(call)
-			w.Reconcile(call)
-			if job := w.JobNamed(name); job.DeletionTimestamp != nil {
-				t.Fatal("the Job is deleted though it runs as it was let")
-			}
-			w.LetRun(name, nil)
-			if again {
-				if err := w.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
-					t.Fatal(err)
-				}
-				w.LetRun(name, &w.Clock.At)
-				w.Pod(w.JobNamed(name))
-			}
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: name}}
-			fixture.Eventually(t, func() bool {
-				w.Reconcile(call)
-				err := w.Client.Get(context.Background(), client.ObjectKeyFromObject(job), job)
-				return apierrors.IsNotFound(err) || job.DeletionTimestamp != nil
-			})
-			if s := w.Get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
-				t.Errorf("the call is %s: %s", s.Reason, s.Message)
-			}
-		})
-	}
-}
-
 func TestASuspendedCallCanBeCancelledAndItsJobDeleted(t *testing.T) {
 	w := fixture.NewWorld(t)
 	w.WithQueue()
@@ -202,60 +152,6 @@ func TestASuspendedCallCanBeCancelledAndItsJobDeleted(t *testing.T) {
 	})
 	if s := w.Get(robbed).Status; s.Reason != v1alpha1.ReasonPodLost || !*s.RetrySafe {
 		t.Errorf("ended %s: %s", s.Reason, s.Message)
-	}
-}
-
-// A pod that waits was admitted by another queue than the one that the call chooses.
-func TestACallThatChoosesAQueueTakesNoWaitingPod(t *testing.T) {
-	w := fixture.NewWorld(t)
-	env := w.Environment("env", fixture.AsDefault, func(e *v1alpha1.ExecutionEnvironment) {
-		e.Spec.Queues = []string{"batch", "night"}
-		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 1}
-	})
-	w.Fill(env)
-	job := w.Waiting(env)[0]
-	w.Runner(&job, w.Pod(&job))
-	w.FillUntilOffered(env)
-
-	wants := func(queue string) func(*v1alpha1.ToolCall) {
-		return func(c *v1alpha1.ToolCall) { c.Labels = map[string]string{jobspec.LabelQueue: queue} }
-	}
-	chosen := w.Call("chosen", wants("night"))
-	w.Accept(chosen)
-	if s := w.Get(chosen).Status; s.Timings.Path != v1alpha1.PathCold || w.Job(chosen).Labels[jobspec.LabelQueue] != "night" {
-		t.Errorf("it is in queue %q, and its status is %+v", w.Job(chosen).Labels[jobspec.LabelQueue], s)
-	}
-
-	// What isn't offered means nothing, which the call says.
-	other := w.Call("other", wants("vip"))
-	w.Accept(other)
-	s := w.Get(other).Status
-	accepted := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted)
-	if s.Timings.Path != v1alpha1.PathWarm || !strings.Contains(accepted.Message, `"vip"`) {
-		t.Errorf("its status is %+v", s)
-	}
-}
-
-func TestAQueueThatIsNotOfferedMeansNothing(t *testing.T) {
-	w := fixture.NewWorld(t)
-	w.Environment("queued", inQueue)
-	w.Environment("free")
-	label := func(env string) func(*v1alpha1.ToolCall) {
-		return func(c *v1alpha1.ToolCall) {
-			c.Labels = map[string]string{jobspec.LabelQueue: "other", jobspec.LabelQueuePriority: "high"}
-			c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: env}
-		}
-	}
-	for env, want := range map[string][2]string{"queued": {"agents", "low"}, "free": {"", ""}} {
-		call := w.Call("in-"+env, label(env))
-		w.Reconcile(call)
-		job := w.Job(call)
-		if got := [2]string{job.Labels[jobspec.LabelQueue], job.Labels[jobspec.LabelQueuePriority]}; got != want {
-			t.Errorf("in environment %s the Job's queue and priority are %q", env, got)
-		}
-		if _, has := job.Spec.Template.Labels[jobspec.LabelQueue]; has {
-			t.Errorf("in environment %s the pod is queued besides", env)
-		}
 	}
 }
 

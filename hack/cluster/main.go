@@ -17,7 +17,7 @@ const usage = `usage: cluster COMMAND
 
   up                      build what is missing, start, wait until the node is ready
   down                    stop everything and remove every trace but the build cache
-  status                  say what runs; exit code 3 when nothing does
+  status                  say what runs; fails when nothing does
   kubeconfig              print the path of the kubeconfig
   load IMAGE.tar...       make images known to the node
   build                   build every program into the cache
@@ -34,13 +34,11 @@ environment:
   TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
   TOOLCALL_CLUSTER_KUBERNETES  minor version on the node: 1.34, or empty for the newest
   TOOLCALL_CLUSTER_GVISOR=1  a node with gVisor as a second runtime, runsc
-  TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
   TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk
   TOOLCALL_CLUSTER_SLOW=5    multiplies how long a start may take: for a translated processor
   TOOLCALL_NO_INSTALL=1      name missing Debian packages instead of installing
 `
 
-// errNotRunning has an exit code of its own for scripts.
 var errNotRunning = errors.New("the local cluster isn't running: make cluster-up starts it")
 
 type app struct {
@@ -48,15 +46,10 @@ type app struct {
 }
 
 func main() {
-	err := run(os.Args[1:])
-	if err == nil {
-		return
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, "cluster:", err)
-	if errors.Is(err, errNotRunning) {
-		os.Exit(3)
-	}
-	os.Exit(1)
 }
 
 func run(args []string) error {

@@ -20,7 +20,7 @@ import (
 const usage = `usage: images COMMAND
 
   tool                                      the tool image, from Debian packages (needs root)
-  binary --tag TAG [--from BASE.tar] [--entrypoint /PATH] [--user U] --file FILE:/PATH... OUT.tar
+  binary --tag TAG [--from BASE.tar] [--entrypoint /PATH] --file FILE:/PATH... OUT.tar
                                             an image of executables and folders, or another image with these added
   push --from FROM REGISTRY/NAME:TAG        send the image of a tarball or an OCI image layout to a registry
   registry --listen ADDRESS                 be a registry until interrupted: in memory, for tests
@@ -43,16 +43,13 @@ func run(args []string) error {
 }
 
 func tool(args []string) error {
-	flags := flag.NewFlagSet("tool", flag.ContinueOnError)
-	tag := flags.String("tag", "toolcall.dev/tools:dev", "the image's name and tag")
-	mirror := flags.String("mirror", os.Getenv("TOOLCALL_DEBIAN_MIRROR"), "where Debian's packages are; debootstrap's own default when empty")
-	if err := flags.Parse(args); err != nil {
-		return err
+	if len(args) > 0 {
+		return errors.New("tool takes no arguments")
 	}
 	// debootstrap, which gets the signal too, ends; then the unfinished folder is removed.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	path, err := image.Tool(image.ToolOptions{
-		Tag: *tag, Mirror: *mirror, Cache: image.CacheDir(os.Getenv),
+		Mirror: os.Getenv("TOOLCALL_DEBIAN_MIRROR"), Cache: image.CacheDir(os.Getenv),
 		Install: os.Getenv("TOOLCALL_NO_INSTALL") != "1", Progress: os.Stderr,
 	})
 	if err != nil {
@@ -64,10 +61,9 @@ func tool(args []string) error {
 
 func binary(args []string) error {
 	flags := flag.NewFlagSet("binary", flag.ContinueOnError)
-	b := image.Binary{Config: v1.Config{WorkingDir: "/"}}
+	b := image.Binary{Config: v1.Config{WorkingDir: "/", User: "65532:65532"}}
 	flags.StringVar(&b.Tag, "tag", "", "the image's name and tag")
 	flags.StringVar(&b.From, "from", "", "the tarball of an image to add to, which is run as before")
-	flags.StringVar(&b.Config.User, "user", "65532:65532", "the user that it runs as")
 	flags.Func("entrypoint", "the program that the image starts", func(program string) error {
 		b.Config.Entrypoint = []string{program}
 		return nil

@@ -1,8 +1,6 @@
 package scripts
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,7 @@ var fakes = map[string]string{
 	"kubectl": `case "$*" in
 "config current-context") echo "$CONTEXT" ;;
 *"get secret"*) exit 1 ;;
-kustomize*) echo "image: toolcall.dev/$COMPONENT:dev" ;;
+kustomize*) for name in $COMPONENT ${NAMED:-}; do echo "image: toolcall.dev/$name:dev"; done ;;
 *apply*) cat >>"$CALLS" ;;
 esac`,
 	// The first program makes images, the second is the local cluster's, which isn't the one in use.
@@ -25,39 +23,15 @@ esac`,
 	"kind": "", "minikube": "", "k3d": "",
 }
 
-// deploy runs a script of a copy of the project that has little else, and returns what it printed and called.
-func deploy(t *testing.T, component, context string) (out, calls string, err error) {
+// deploy runs a script that installs a component, and returns what it printed and called.
+func deploy(t *testing.T, component, context, line string, env ...string) (out, calls string, err error) {
 	t.Helper()
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const script = "deploy_server.sh"
-	for _, name := range []string{"lib.sh", script} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		write("hack/"+name, string(text), 0o700)
-	}
-	write("bin/"+component, "program", 0o700)
+	p := newProject(t, "deploy.sh", "deploy_server.sh")
+	p.write("bin/"+component, "program")
 	for name, text := range fakes {
-		write("fakes/"+name, "#!/bin/bash\nprintf '%s\\n' \"${0##*/} $*\" >>\"$CALLS\"\n"+text+"\n", 0o700)
+		p.fake(name, text)
 	}
-	command := exec.Command("bash", filepath.Join(dir, "hack", script), component, "the server")
-	command.Env = []string{
-		"PATH=" + filepath.Join(dir, "fakes") + ":/usr/bin:/bin", "CALLS=" + filepath.Join(dir, "calls"), "CONTEXT=" + context, "COMPONENT=" + component,
-		"KUBECONFIG=" + filepath.Join(dir, "kubeconfig"),
-	}
-	printed, err := command.CombinedOutput()
-	called, _ := os.ReadFile(filepath.Join(dir, "calls"))
-	return string(printed), string(called), err
+	return p.run(line, append(env, "CONTEXT="+context, "COMPONENT="+component, "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"))...)
 }
 
 // The MCP server and the console get onto a cluster as the operator does.
@@ -67,7 +41,7 @@ func TestImagesBesideTheOperatorAreLoadedToo(t *testing.T) {
 		for context, load := range map[string]string{
 			"kind-dev": "kind load image-archive TAR --name dev", "minikube": "minikube --profile minikube image load TAR", "k3d-dev": "k3d image import TAR --cluster dev",
 		} {
-			out, calls, err := deploy(t, component, context)
+			out, calls, err := deploy(t, component, context, "hack/deploy_server.sh "+component+" 'the server'")
 			before, after, _ := strings.Cut(load, "TAR")
 			if err != nil || !strings.Contains(calls, before) || !strings.Contains(calls, ".tar"+after+"\n") {
 				t.Errorf("%s on %s: %v: %s\n%s", component, context, err, out, calls)
@@ -76,8 +50,26 @@ func TestImagesBesideTheOperatorAreLoadedToo(t *testing.T) {
 				t.Errorf("%s on %s isn't installed: %s", component, context, calls)
 			}
 		}
-		if out, calls, err := deploy(t, component, "gke_project"); err == nil || !strings.Contains(out, "set "+strings.ToUpper(component)+"_IMAGE to an image that this cluster can pull") || strings.Contains(calls, "apply") {
+		out, calls, err := deploy(t, component, "gke_project", "hack/deploy_server.sh "+component+" 'the server'")
+		says := "set " + strings.ToUpper(component) + "_IMAGE to an image that this cluster can pull"
+		if err == nil || !strings.Contains(out, says) || strings.Contains(calls, "apply") {
 			t.Errorf("%s on another cluster: %v: %s", component, err, out)
+		}
+	}
+}
+
+// An image that is named is installed, also where the other one is made here.
+func TestAnImageThatIsNamedIsInstalled(t *testing.T) {
+	t.Parallel()
+	for named, made := range map[string]string{"manager": "runner", "runner": "manager"} {
+		variable := strings.ToUpper(named) + "_IMAGE=registry.example.com/named:1"
+		out, calls, err := deploy(t, made, "kind-dev", "hack/deploy.sh", "NAMED="+named, variable)
+		if err != nil {
+			t.Errorf("%s is named: %v: %s", named, err, out)
+		}
+		if !strings.Contains(calls, "image: registry.example.com/named:1\n") || !strings.Contains(calls, "image: toolcall.dev/"+made+":") ||
+			strings.Contains(calls, ":dev\n") || strings.Contains(calls, "images/"+named+"-") {
+			t.Errorf("%s is named, and is called: %s", named, calls)
 		}
 	}
 }

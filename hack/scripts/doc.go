@@ -1,2 +1,2 @@
-// Package scripts tests the functions of hack/lib.sh and hack/stages.sh.
+// Package scripts tests the scripts of hack/ and the Makefile.
 package scripts

@@ -1,9 +1,6 @@
 package scripts
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -11,29 +8,11 @@ import (
 // stages are the tests of a stage of hack/stages.sh, of which gotestsum says that they passed. events are what go test said.
 func stages(t *testing.T, events string) (string, error) {
 	t.Helper()
-	dir := t.TempDir()
-	write := func(name, text string) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"lib.sh", "stages.sh"} {
-		text, err := os.ReadFile("../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write("hack/"+name, string(text))
-	}
-	write("events", events)
-	write("bin/gotestsum", "#!/bin/sh\nfor a; do case $a in --jsonfile=*) cp events \"${a#*=}\";; esac; done\n")
-	command := exec.Command("bash", "-c", "source hack/lib.sh; source hack/stages.sh; mode=default; go_test unit . pkgname ./a ./b")
-	command.Dir, command.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + dir}
-	out, err := command.CombinedOutput()
-	return string(out), err
+	p := newProject(t, "stages.sh")
+	p.write("events", events)
+	p.write("bin/gotestsum", "#!/bin/sh\nfor a; do case $a in --jsonfile=*) cp events \"${a#*=}\";; esac; done\n")
+	out, _, err := p.run("source hack/lib.sh; source hack/stages.sh; mode=default; go_test unit . pkgname ./a ./b")
+	return out, err
 }
 
 // gotestsum runs failed tests once more, unless it sees a panic.

@@ -10,7 +10,7 @@ import (
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]string{
-		"calls":    "-n x;-only all;-max-job-ratio x;more;-nope",
+		"calls":    "-n x;-only all;more;-nope",
 		"operator": "-calls 1.5;-only hot;more;-nope",
 	} {
 		for args := range strings.SplitSeq(wrong, ";") {

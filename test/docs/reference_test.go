@@ -13,8 +13,11 @@ import (
 // definition is the part of a CustomResourceDefinition that a page shows.
 type definition struct {
 	Spec struct {
-		Group string
-		Names struct{ Kind, Plural string }
+		Group, Scope string
+		Names        struct {
+			Kind, Plural string
+			ShortNames   []string
+		}
 
 		Versions []struct {
 			Schema struct{ OpenAPIV3Schema schema }
@@ -30,13 +33,14 @@ type schema struct {
 	Default              json.RawMessage
 }
 
-// Every field that the API server knows has a place on its kind's page, except below types of Kubernetes.
+// Every field that the API server knows has a place on its kind's page, except below types of Kubernetes. Concepts lists every kind.
 func TestPagesHaveEveryField(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join(root, "config/crd/toolcall.dev_*.yaml"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("found the definitions %q: %v", paths, err)
 	}
+	concepts := read(t, "docs/concepts.md")
 	for _, path := range paths {
 		d := &definition{}
 		if err := yaml.Unmarshal([]byte(read(t, "config/crd/"+filepath.Base(path))), d); err != nil {
@@ -45,6 +49,14 @@ func TestPagesHaveEveryField(t *testing.T) {
 		page := read(t, "docs/reference/"+strings.ToLower(d.Spec.Names.Kind)+".md")
 		if resource := d.Spec.Names.Plural + "." + d.Spec.Group; !strings.Contains(page, "| resource | `"+resource+"` |") {
 			t.Errorf("the page about %s doesn't say that its resource is %s", d.Spec.Names.Kind, resource)
+		}
+		row := "\n| " + d.Spec.Names.Kind
+		for _, short := range d.Spec.Names.ShortNames {
+			row += " (`" + short + "`)"
+		}
+		row += " | " + map[string]string{"Namespaced": "namespace", "Cluster": "cluster"}[d.Spec.Scope] + " | "
+		if !strings.Contains(concepts, row) {
+			t.Errorf("docs/concepts.md doesn't list it: %q", row)
 		}
 		for name, part := range d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
 			if name == "spec" || name == "status" {

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/testing/full"
 )
 
 // An object that names another requester is a call that somebody else made: it is stamped, and doesn't run.
@@ -172,27 +171,6 @@ func TestKubectlAuthCanISaysWhatTheOperatorDecides(t *testing.T) {
 				t.Errorf("kubectl auth can-i use %s says %q, the operator %t", resource, said, may)
 			}
 		}
-	}
-}
-
-func TestTrustedNeedsTheVerbTrust(t *testing.T) {
-	full.Only(t, "test/api shows it before an API server")
-	t.Parallel()
-	sp := newSpace(t)
-	a := sp.newAgent(t, "agent")
-	sp.allow(t, "agent", a.subject, use("env"))
-	spec := in(defaultEnv, structured("env"))
-	sp.runAs(t, a, spec)
-	spec.Trusted = true
-	expectRefused(t, a.client.Create(t.Context(), sp.newCall(spec)), "spec.trusted", `may "trust" executionenvironments`)
-
-	b := sp.newAgent(t, "trusted")
-	sp.allow(t, "trusted", b.subject, use("env"), rbacv1.PolicyRule{
-		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"executionenvironments"}, Verbs: []string{"trust"},
-	})
-	call := sp.runAs(t, b, spec)
-	if call.Status.Reason != v1alpha1.ReasonCompleted || !call.Status.Environment.Trusted {
-		t.Errorf("it ended %s, trusted: %+v", call.Status.Reason, call.Status.Environment)
 	}
 }
 

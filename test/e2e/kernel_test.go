@@ -8,14 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/testing/full"
 )
 
 // listed has the kernel hold calls to programs.
@@ -101,69 +99,6 @@ func readVectors(t *testing.T, name string, into any) {
 		err = json.Unmarshal(raw, into)
 	}
 	must(t, err)
-}
-
-// Each of these got an unlisted program to run when only a parser held the list. Whatever the guards say of it now, what
-// runs in the pod is listed.
-func TestNothingUnlistedRunsInThePod(t *testing.T) {
-	full.Only(t, "internal/runner runs the same commands, and TestScriptsRunNothingUnlistedInThePod some in a pod")
-	sessionFirst(t, testNothingUnlistedRunsInThePod, wayCold)
-}
-
-func testNothingUnlistedRunsInThePod(t *testing.T, w way) {
-	vectors := struct {
-		Cases []struct {
-			Name   string
-			Spec   v1alpha1.ToolCallSpec
-			Policy v1alpha1.ExecutionPolicySpec
-		}
-	}{}
-	readVectors(t, "bypass.json", &vectors)
-	sp := w.newBareSpace(t)
-	var mu sync.Mutex
-	environments := map[string]string{}
-	environment := func(policy v1alpha1.ExecutionPolicySpec) string {
-		mu.Lock()
-		defer mu.Unlock()
-		policy.Access = v1alpha1.AccessOpen
-		raw, err := json.Marshal(policy)
-		must(t, err)
-		if environments[string(raw)] == "" {
-			name := sp.policy + "-" + string(rune('a'+len(environments)))
-			sp.newPolicy(t, name, func(p *v1alpha1.ExecutionPolicySpec) { *p = policy })
-			sp.newEnvironment(t, name, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef.Name = name })
-			environments[string(raw)] = name
-		}
-		return environments[string(raw)]
-	}
-	var ran atomic.Int32
-	t.Run("each", func(t *testing.T) {
-		for _, c := range vectors.Cases {
-			if c.Policy.Binaries == nil {
-				continue // about modules of a snippet
-			}
-			t.Run(c.Name, func(t *testing.T) {
-				t.Parallel()
-				c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: environment(c.Policy)}
-				call := sp.run(t, within(20, c.Spec))
-				if call.Status.Phase == v1alpha1.PhaseDenied || call.Status.Reason == v1alpha1.ReasonCommandNotFound && call.Status.Executed == nil {
-					return
-				}
-				ran.Add(1)
-				if i := call.Status.Isolation; i == nil || !i.Programs {
-					t.Errorf("isolation %+v, %s: %s", i, call.Status.Reason, call.Status.Message)
-				}
-				for _, program := range executed(call) {
-					if !slices.Contains(c.Policy.Binaries.Allowed, program) && program != "bash" && !isHelper(program, c.Policy.Binaries.Allowed) {
-						t.Errorf("%s was executed", program)
-					}
-				}
-			})
-		}
-	})
-	if ran.Load() == 0 {
-		t.Error("nothing was tried in a pod")
-	}
 }
 
 // isHelper says that a program is one that a listed program needs itself: they are the built-in table's, which a test

@@ -13,13 +13,6 @@ import (
 	"toolcall.dev/operator/test/internal/stream"
 )
 
-// createCollecting makes a call that keeps files.
-func (sp *space) createCollecting(t *testing.T, spec v1alpha1.ToolCallSpec, globs ...string) *v1alpha1.ToolCall {
-	t.Helper()
-	spec.Collect = globs
-	return sp.create(t, spec)
-}
-
 // What a call made outlives its pod, also when its command failed, and what it made besides isn't kept.
 func TestFilesThatACallCollectsAreKept(t *testing.T) {
 	everyWay(t, testFilesThatACallCollectsAreKept)
@@ -28,9 +21,9 @@ func TestFilesThatACallCollectsAreKept(t *testing.T) {
 func testFilesThatACallCollectsAreKept(t *testing.T, w way) {
 	sp := w.newSpace(t)
 	sp.needsStore(t)
-	call := sp.createCollecting(t,
+	call := sp.create(t, collecting(
 		shell(`cd /workspace; mkdir sub; printf 'a,b\n' >one.csv; head -c 300000 /dev/zero | tr '\0' x >sub/large; : >sub/empty; echo no >other; exit 3`),
-		"/workspace/*.csv", "/workspace/sub/**")
+		"/workspace/*.csv", "/workspace/sub/**"))
 	done := sp.awaitFinished(t, call)
 	expect(t, done, exited(3, "", ""))
 

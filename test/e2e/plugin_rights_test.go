@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -123,49 +122,4 @@ func TestPluginExplainsADenial(t *testing.T) {
 	}
 	sp.plugin(t, "", "run", "--name", "yes", "--", "true")
 	expectSaid(t, sp.plugin(t, "", "explain-denial", "yes"), 1, "", "was not denied, its phase is Succeeded")
-}
-
-func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
-	full.Only(t, "the plugin's tests run its commands before an API server")
-	t.Parallel()
-	sp := newSpace(t)
-	sp.newEnvironment(t, "other")
-	sp.plugin(t, "", "run", "--name", "first", "--", "true")
-	sp.plugin(t, "", "run", "--name", "second", "--", "true")
-	for line, want := range map[string]string{
-		"run --environment ":  "other tools",
-		"run --environment o": "other",
-		"logs ":               "first second",
-		"logs s":              "second",
-		"logs first ":         "second",
-		"describe first ":     "",
-		"delete f":            "first",
-		"wait first ":         "second",
-		"describe fi":         "first",
-		"get --phase ":        "Cancelled Denied Failed Pending Running Succeeded",
-		"run --live ":         "always never",
-	} {
-		words := strings.Split(line, " ")
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		cmd := sp.pluginCommand(t, ctx, words...)
-		cmd.Args = append([]string{cmd.Args[0], "__complete"}, cmd.Args[1:]...)
-		out, err := cmd.Output()
-		cancel()
-		if got := completions(string(out)); err != nil || got != want {
-			t.Errorf("%q completes to %q, not %q (%v)", line, got, want, err)
-		}
-	}
-}
-
-// completions are the sorted proposals in what kubectl __complete prints.
-func completions(out string) string {
-	var names []string
-	for line := range strings.Lines(out) {
-		line, _, _ = strings.Cut(strings.TrimSpace(line), "\t")
-		if line != "" && !strings.HasPrefix(line, ":") && !strings.HasPrefix(line, "[") {
-			names = append(names, line)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
 }

@@ -18,8 +18,8 @@ import (
 var reached sync.Map
 
 // notHere are the reasons that only other tests reach. BudgetExceeded needs a requester that keeps thousands of calls
-// pending: controllers/budget_test.go reaches it. GuardError needs an API server that answers no question about a requester,
-// and from Kubernetes 1.37 on no admission webhook is in its way: controllers/access_test.go reaches it. IsolationUnavailable
+// pending: controllers/toolcall/budget_test.go reaches it. GuardError needs an API server that answers no question about a requester,
+// and from Kubernetes 1.37 on no admission webhook is in its way: controllers/toolcall/access_test.go reaches it. IsolationUnavailable
 // needs a node without the walls: the runner's tests have the system calls denied.
 var notHere = []string{v1alpha1.ReasonBudgetExceeded, v1alpha1.ReasonGuardError, v1alpha1.ReasonIsolationUnavailable}
 

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,36 +172,4 @@ func TestASessionKeepsItsLastCallsOnly(t *testing.T) {
 		}
 		return len(list.Items) == 200, nil
 	})
-}
-
-// An operator that is killed loses nothing of a session, and nothing runs twice.
-func TestOperatorKilledWhileASessionRuns(t *testing.T) {
-	sp := newSpace(t)
-	session := sp.startSession(t, "survives", concurrent(4))
-	var calls []*v1alpha1.ToolCall
-	create := func(n int) {
-		for range n {
-			call := sp.newCall(inside(session, shell("echo $RANDOM >>ledger; sleep 0.3; echo done")))
-			for {
-				err := sp.client.Create(t.Context(), call)
-				if err == nil {
-					break
-				}
-				if !apierrors.IsInternalError(err) {
-					t.Fatal(err)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			calls = append(calls, call)
-		}
-	}
-	for range 2 {
-		create(10)
-		sp.awaitRestarted(t, sp.killOperator(t))
-	}
-	create(10)
-	for _, call := range calls {
-		expect(t, sp.awaitFinished(t, call), succeeded("done\n"))
-	}
-	expect(t, sp.run(t, inside(session, shell("wc -l <ledger"))), succeeded(fmt.Sprintln(len(calls))))
 }

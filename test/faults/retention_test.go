@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,9 @@ func (b *bed) countObjects(t *testing.T) map[string]int {
 	return counts
 }
 
+// addressFolder is where the node's network plugin notes the addresses of pods.
+const addressFolder = "/run/cni-networks"
+
 // traces are what pods and containers may leave on a node, each as a command that prints how many there are.
 var traces = map[string]string{
 	"containers":         "ctr -n k8s.io containers ls -q | wc -l",
@@ -157,8 +161,17 @@ var traces = map[string]string{
 	"processes":          "ls -d /proc/[0-9]*/task/ | wc -l",
 	"network interfaces": "ls /sys/class/net | wc -l",
 	"network namespaces": "ls /run/netns | wc -l",
-	"pod addresses":      "find $STATE/cni /var/lib/cni -name '10.*' 2>/dev/null | wc -l",
+	"pod addresses":      "find " + addressFolder + " -name '10.*' | wc -l",
 	"firewall rules":     "iptables-save | grep -c '^-A'",
+}
+
+// A count of a folder that nothing is written to would be the same before and after, whatever is left.
+func TestAddressesAreCountedWhereTheNodeKeepsThem(t *testing.T) {
+	raw, err := os.ReadFile("../../hack/cluster/internal/blueprint/templates/cni.conflist")
+	must(t, err)
+	if !strings.Contains(string(raw), `"dataDir": "`+addressFolder+`"`) {
+		t.Errorf("the node's network plugin doesn't note addresses in %s:\n%s", addressFolder, raw)
+	}
 }
 
 // countTraces counts them, with what all of the node has.

@@ -59,7 +59,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	if os.Getenv("TOOLCALL_E2E") != "1" || os.Getenv("KUBECONFIG") == "" {
-		t.Skip("runs with TOOLCALL_E2E=1 and KUBECONFIG set, on a cluster with the operator that nobody else uses; `make test` does that")
+		t.Skip("runs with TOOLCALL_E2E=1 and KUBECONFIG set, on a cluster with the operator that nobody else uses; `make test-full` does that")
 	}
 	log.SetLogger(logr.Discard())
 	b := &bench{t: t}

@@ -2,7 +2,6 @@ package namespaces
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/internal/testing/address"
 	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/whoami"
 	"toolcall.dev/operator/test/internal/overlay"
@@ -121,15 +121,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// freeAddress is one that nobody listens on.
-func (b *bench) freeAddress() string {
-	b.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	b.must(err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // running is the operator, in this process.
 type running struct {
 	traffic traffic
@@ -142,7 +133,7 @@ type running struct {
 // start runs the operator as its account, with the arguments of the installation.
 func (b *bench) start() *running {
 	b.t.Helper()
-	address, outputAddress := b.freeAddress(), b.freeAddress()
+	dispatchAddress, outputAddress := address.Free(b.t), address.Free(b.t)
 	var mu sync.Mutex
 	var lines strings.Builder
 	log := funcr.New(func(prefix, args string) {
@@ -158,7 +149,7 @@ func (b *bench) start() *running {
 	conf := b.server.AsOperator()
 	conf.Wrap(r.traffic.wrap)
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address,
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: dispatchAddress,
 		IdentityDir: b.t.TempDir(), MetricsAddress: "0", HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespaces: covered, Namespace: system, PodIP: "127.0.0.1",
 		OutputAPI: true, OutputAPIAddress: outputAddress,

@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	toolTag     = "toolcall.dev/tools:dev"
 	debianSuite = "bookworm"
 	toolUser    = "tool"
 	toolUID     = 1000
@@ -35,7 +36,7 @@ var toolPackages = []string{
 
 // ToolOptions says how the tool image is made.
 type ToolOptions struct {
-	Tag      string
+	// Mirror is where Debian's packages are; debootstrap's own default when empty.
 	Mirror   string
 	Cache    string
 	Install  bool
@@ -64,7 +65,7 @@ func Tool(o ToolOptions) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(root)
-	fmt.Fprintf(o.Progress, "building %s from Debian %s ... ", o.Tag, debianSuite)
+	fmt.Fprintf(o.Progress, "building %s from Debian %s ... ", toolTag, debianSuite)
 	started := time.Now()
 	if err := o.build(root, path); err != nil {
 		fmt.Fprintln(o.Progress, "failed")
@@ -75,7 +76,7 @@ func Tool(o ToolOptions) (string, error) {
 }
 
 func (o ToolOptions) key() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %q", recipe, o.Tag, o.Mirror, debianSuite, runtime.GOARCH, toolPackages))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %q", recipe, toolTag, o.Mirror, debianSuite, runtime.GOARCH, toolPackages))
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -92,7 +93,7 @@ func (o ToolOptions) build(root, path string) error {
 	if err := prepareTree(tree); err != nil {
 		return err
 	}
-	return save(path, o.Tag, func(dir string) (v1.Image, error) {
+	return save(path, toolTag, func(dir string) (v1.Image, error) {
 		layer, err := treeLayer(filepath.Join(dir, "layer.tar"), tree)
 		if err != nil {
 			return nil, err

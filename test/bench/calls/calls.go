@@ -14,23 +14,18 @@ package calls
 import (
 	"context"
 	"flag"
-	"fmt"
 
 	"toolcall.dev/operator/test/bench/measure"
 )
 
-// partRounds is the part whose cold calls are judged.
-const partRounds = "rounds"
-
 // Command is the benchmark's command calls.
 type Command struct {
 	measure.Options
-	rounds      int
-	image       string
-	withRunner  string
-	kubectl     string
-	plugin      string
-	maxJobRatio float64
+	rounds     int
+	image      string
+	withRunner string
+	kubectl    string
+	plugin     string
 }
 
 // AddFlags adds the command's flags.
@@ -43,8 +38,6 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *measure.Options {
 		"the same image with the runner in it, as /usr/local/bin/toolcall-runner")
 	fs.StringVar(&c.kubectl, "kubectl", "kubectl", "the kubectl whose exec and cp are measured")
 	fs.StringVar(&c.plugin, "plugin", "bin/kubectl-toolcall", "the plugin whose cp is measured")
-	fs.Float64Var(&c.maxJobRatio, "max-job-ratio", 0,
-		"fail when the cold call's p50 in the rounds is more than this times the bare Job's; 0 for never")
 	return &c.Options
 }
 
@@ -58,7 +51,7 @@ func parts(r *bench) []measure.Part {
 		}}
 	}
 	return []measure.Part{
-		of(partRounds, (*part).measureRounds), of("held", (*part).measureHeld), of("bursts", (*part).measureBursts),
+		of("rounds", (*part).measureRounds), of("held", (*part).measureHeld), of("bursts", (*part).measureBursts),
 		of("rates", (*part).measureRates), of("sessions", (*part).measureSessions), of("sustained", (*part).measureSustained),
 		of("resume", (*part).measureResumes), of("files", (*part).measureFiles), of("output", (*part).measureOutput),
 		of("transfer", (*part).measureTransfer), of("approvals", (*part).measureApprovals),
@@ -74,18 +67,5 @@ func (c *Command) Measure(ctx context.Context, report *measure.Report) error {
 	if err := r.describe(ctx); err != nil {
 		return err
 	}
-	err = c.Options.Measure(ctx, report, parts(r))
-	c.judge(report)
-	return err
-}
-
-// judge fails the rounds when a cold call takes too long beside a bare Job.
-func (c *Command) judge(report *measure.Report) {
-	call, job := report.Find(partRounds, coldCall.title, "s"), report.Find(partRounds, bareJob.title, "s")
-	if c.maxJobRatio == 0 || call == nil || job == nil {
-		return
-	}
-	if ratio := call.P50 / job.P50; ratio > c.maxJobRatio {
-		report.Fail(partRounds, fmt.Errorf("the cold call's p50 is %.3f of the bare Job's, more than %.3f", ratio, c.maxJobRatio))
-	}
+	return c.Options.Measure(ctx, report, parts(r))
 }

@@ -16,7 +16,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
-	"toolcall.dev/operator/test/bench/measure"
 )
 
 func TestARateIsHeldOnlyWithinItsLimits(t *testing.T) {
@@ -56,20 +55,6 @@ func TestArrivalsComeByTheClock(t *testing.T) {
 	if got := arrivals(0.1, 1); len(got) != 1 {
 		t.Errorf("a low rate has %d arrivals", len(got))
 	}
-}
-
-func TestAColdCallIsFasterThanTheLimit(t *testing.T) {
-	t.Parallel()
-	for limit, want := range map[float64]bool{0: true, 0.25: true, 0.24: false} {
-		r := measure.NewReport("", new(strings.Builder))
-		r.Add(partRounds, bareJob.title, "s", []float64{3})
-		r.Add(partRounds, coldCall.title, "s", []float64{0.75}, bareJob.title)
-		(&Command{maxJobRatio: limit}).judge(r)
-		if err := r.Err(); (err == nil) != want {
-			t.Errorf("limit %g: %v", limit, err)
-		}
-	}
-	(&Command{maxJobRatio: 0.1}).judge(measure.NewReport("", nil))
 }
 
 func TestEachKindMakesItsOwnObjects(t *testing.T) {

@@ -78,8 +78,8 @@ func TestTheFloorIsMeasuredBesideTheInstalledKind(t *testing.T) {
 	if during <= before {
 		t.Errorf("the floor's kind has no policies: there were %d, and are %d", before, during)
 	}
-	if row := report.Find("part", floorTitle, "s"); row == nil || row.Count != 3 || row.Min <= 0 {
-		t.Errorf("got %+v", row)
+	if len(report.Rows) != 1 || report.Rows[0].Name != floorTitle || report.Rows[0].Count != 3 || report.Rows[0].Min <= 0 {
+		t.Errorf("got %+v", report.Rows)
 	}
 	// Nothing here deletes namespaces that are empty.
 	ctx, cancel := context.WithCancelCause(t.Context())

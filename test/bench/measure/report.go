@@ -67,23 +67,15 @@ func (r *Report) Say(format string, args ...any) {
 func (r *Report) Add(part, name, unit string, values []float64, against ...string) {
 	row := &Row{Part: part, Name: name, Unit: unit, Summary: Summarize(values)}
 	for _, other := range against {
-		base := r.Find(part, other, unit)
-		if base == nil || base.P50 == 0 {
+		i := slices.IndexFunc(r.Rows, func(o *Row) bool { return o.Part == part && o.Name == other && o.Unit == unit })
+		if i < 0 || r.Rows[i].P50 == 0 {
 			continue
 		}
+		base := r.Rows[i]
 		row.Against = append(row.Against, Comparison{Name: other, Ratio: row.P50 / base.P50, Difference: row.P50 - base.P50})
 	}
 	r.Rows = append(r.Rows, row)
 	r.Say("%s: %s", part, strings.Join(row.cells(), " "))
-}
-
-// Find returns a row; nil when it wasn't measured.
-func (r *Report) Find(part, name, unit string) *Row {
-	i := slices.IndexFunc(r.Rows, func(o *Row) bool { return o.Part == part && o.Name == name && o.Unit == unit })
-	if i < 0 {
-		return nil
-	}
-	return r.Rows[i]
 }
 
 // Fail notes that a part could not be measured to its end.

@@ -30,7 +30,7 @@ const (
 	namespace = "bench"
 	// inFlight are the calls that are on their way at the same time in the parts cold and warm.
 	inFlight = 100
-	// warmPool is how many pods wait in the part warm, finishedPool in the parts approvals and finished.
+	// warmPool is how many pods wait in the part warm, finishedPool in the part finished.
 	warmPool     = 100
 	finishedPool = 10
 	// manyFinished are the finished calls in the part finished.
@@ -69,7 +69,7 @@ func (c *Command) parts(report *measure.Report) []measure.Part {
 	return []measure.Part{
 		of("rest", (*bench).measureRest), of("runner", (*bench).measureRunners), of("floor", (*bench).measureFloor),
 		of("cold", (*bench).measureCold), of("warm", (*bench).measureWarm), of("session", (*bench).measureSessions),
-		of("approvals", (*bench).measureApprovals), of("finished", (*bench).measureFinished),
+		of("finished", (*bench).measureFinished),
 	}
 }
 
@@ -116,8 +116,6 @@ func (b *bench) against(o build, scenario string, further ...string) (names []st
 type site struct {
 	*standalone.Server
 	build
-	// policy is what the calls run under.
-	policy v1alpha1.ExecutionPolicySpec
 	// process is the operator; nil where there is none.
 	process *standalone.Manager
 	// stops end what was started here, the last one first.
@@ -181,7 +179,7 @@ func (s *site) serve(ctx context.Context, pool int) error {
 		environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: int32(pool)}
 	}
 	err = cluster.Create(ctx, s.Client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: s.policy}, environment)
+		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, environment)
 	if err != nil {
 		return err
 	}

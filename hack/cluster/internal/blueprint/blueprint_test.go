@@ -112,7 +112,6 @@ func TestTheFilesTellClustersApart(t *testing.T) {
 		t.Fatal("the same input gave other files")
 	}
 	changes := map[string]func(*Input){
-		"audit":    func(in *Input) { in.Settings.Audit = true },
 		"fsync":    func(in *Input) { in.Settings.NoFsync = true },
 		"subnet":   func(in *Input) { in.Subnet = netip.MustParsePrefix("10.213.1.0/30") },
 		"programs": func(in *Input) { in.Programs[0].Dir = "/cache/etcd-2" },

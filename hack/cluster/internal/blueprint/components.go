@@ -55,7 +55,7 @@ func etcdArgs(s settings.Settings) []string {
 func apiserverArgs(in Input) []string {
 	s := in.Settings
 	pki := func(file string) string { return s.Path("pki", file) }
-	args := []string{
+	return []string{
 		"--advertise-address=" + in.NodeIP().String(),
 		fmt.Sprintf("--secure-port=%d", APIPort),
 		"--etcd-servers=" + etcdURL,
@@ -77,11 +77,6 @@ func apiserverArgs(in Input) []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + pki("front-proxy.crt"), "--proxy-client-key-file=" + pki("front-proxy.key"),
 	}
-	if s.Audit {
-		args = append(args, "--audit-policy-file="+s.Path("audit.yaml"),
-			"--audit-log-path="+s.Path("logs", "audit.log"), "--audit-log-mode=batch")
-	}
-	return args
 }
 
 func controllerManagerArgs(s settings.Settings) []string {

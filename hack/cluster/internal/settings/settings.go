@@ -32,7 +32,6 @@ type Settings struct {
 	Kubernetes string
 	// GVisor adds gVisor as a second runtime of the node, runsc.
 	GVisor    bool
-	Audit     bool
 	NoFsync   bool
 	NoInstall bool
 	// Slow multiplies the limits of a start, from 1 to 100: for a machine whose processor is translated.
@@ -53,7 +52,6 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 	s.Dir = filepath.Clean(s.Dir)
 	return s, errors.Join(
 		readBool(getenv, "TOOLCALL_CLUSTER_GVISOR", &s.GVisor),
-		readBool(getenv, "TOOLCALL_CLUSTER_AUDIT", &s.Audit),
 		readBool(getenv, "TOOLCALL_CLUSTER_NO_FSYNC", &s.NoFsync),
 		readBool(getenv, "TOOLCALL_NO_INSTALL", &s.NoInstall),
 		readSlow(getenv, &s.Slow),

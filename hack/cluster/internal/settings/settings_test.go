@@ -36,10 +36,9 @@ func TestTheCacheFollowsTheEnvironment(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
-		"TOOLCALL_CLUSTER_DIR":   "here",
-		"TOOLCALL_CLUSTER_AUDIT": "maybe",
-		"TOOLCALL_NO_INSTALL":    "perhaps",
-		"TOOLCALL_CLUSTER_SLOW":  "0",
+		"TOOLCALL_CLUSTER_DIR":  "here",
+		"TOOLCALL_NO_INSTALL":   "perhaps",
+		"TOOLCALL_CLUSTER_SLOW": "0",
 	} {
 		if _, err := FromEnv(env(name, value)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)
