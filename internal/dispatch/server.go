@@ -147,7 +147,12 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	}
 	peer := a.newConnection(ctx, conn, hello, abort)
 	peer.order = order
-	defer peer.end()
+	release := func() {}
+	defer func() {
+		// It counts until it has ended.
+		peer.end()
+		release()
+	}()
 	if err := a.verify(hello); err != nil {
 		peer.turnAway(err)
 		return err
@@ -160,12 +165,12 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	release, err := a.runners.take(c.source, hello.Namespace, abort)
+	place, err := a.runners.take(c.source, hello.Namespace, abort)
 	if err != nil {
 		// It isn't told: it tries again later, and a refusal would end one that waits for a call.
 		return err
 	}
-	defer release()
+	release = place
 	if !inTime() {
 		return errTimeout
 	}
