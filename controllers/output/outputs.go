@@ -27,10 +27,7 @@ const (
 	maxStoringOfNamespace = maxStoring / 4
 )
 
-var (
-	errNoStore = errors.New("the operator has no output store")
-	errTooMany = errors.New("too many streams are being stored at the same time; this one waits")
-)
+var errNoStore = errors.New("the operator has no output store")
 
 // Outputs has the streams of calls stored that are more than the status of a call keeps: their parts while the command runs,
 // the rest when it has ended. Nothing in it is the only copy: after a restart calls that run are watched again, and those that
@@ -205,7 +202,7 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 	}
 	for _, key := range keys {
 		if !o.start(c, key) {
-			states[key] = store.Status{State: store.Storing, Err: errTooMany}
+			states[key] = store.Status{State: store.Storing}
 			continue
 		}
 		s := c.streams[key]
@@ -213,7 +210,7 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		states[key] = s.status()
 		if err := states[key].Err; err != nil && !s.isTold {
 			s.isTold = true
-			o.log.Info("The output store fails", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
+			o.log.Info("Failed to store output; retrying", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
 		}
 	}
 	return states, c.reported
