@@ -42,6 +42,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Runner{
 		hello: *hello, keyHash: keyHash(conn), hub: a.Hub, results: a.results, outbox: &outbox{conn: conn, abort: abort}, cancel: cancel,
+		gone: make(chan struct{}),
 	}
 	s.send, s.outbox.drained = s.outbox.send, s.noticeRoom
 	s.reads, s.transfers = newReads(s), newTransfers(s)
