@@ -1,7 +1,6 @@
 package output
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -17,8 +16,9 @@ import (
 )
 
 const (
-	// growthPause is how often the runner of a call that runs is asked how much its process has written.
-	growthPause = 5 * time.Second
+	// GrowthPause is how often the runner of a call that runs is asked how much its process has written. A call that ends sooner isn't
+	// asked about.
+	GrowthPause = 5 * time.Second
 	// questionTime bounds each of these questions.
 	questionTime = 5 * time.Second
 	// maxStoring is how many streams are stored at the same time, and maxStoringOfNamespace how many of one namespace. Each takes up to
@@ -51,24 +51,12 @@ type Outputs struct {
 	calls map[types.NamespacedName]*keptCall
 }
 
-// OutputsOptions are what Outputs are made of.
-type OutputsOptions struct {
-	// Store is closed by its owner, after the Outputs.
-	Store *store.Store
-	Hub   *dispatch.Hub
-	// Wake has a call looked at whose stream is stored or lost.
-	Wake func(types.NamespacedName)
-	Log  logr.Logger
-	// Pause is how often the runner of a call that runs is asked how much its process has written; 0 for five seconds. A call
-	// that ends sooner isn't asked about.
-	Pause time.Duration
-}
-
-// NewOutputs makes one that stores until Close.
-func NewOutputs(o OutputsOptions) *Outputs {
+// NewOutputs makes one that stores until Close, which comes before that of the store. pause is GrowthPause, but in tests. wake has a call
+// looked at whose stream is stored or lost.
+func NewOutputs(kept *store.Store, hub *dispatch.Hub, pause time.Duration, wake func(types.NamespacedName), log logr.Logger) *Outputs {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Outputs{
-		pause: cmp.Or(o.Pause, growthPause), store: o.Store, hub: o.Hub, wake: o.Wake, log: o.Log, removals: newRemovals(o.Store, o.Log),
+		pause: pause, store: kept, hub: hub, wake: wake, log: log, removals: newRemovals(kept, log),
 		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, places: fair.NewCounter[string](maxStoring, maxStoringOfNamespace),
 	}
 }

@@ -29,9 +29,8 @@ func newOutputs(t *testing.T) *Outputs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewOutputs(OutputsOptions{
-		Store: kept, Hub: dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {}), Log: logr.Discard(), Wake: func(types.NamespacedName) {},
-	})
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {})
+	o := NewOutputs(kept, hub, GrowthPause, func(types.NamespacedName) {}, logr.Discard())
 	t.Cleanup(func() {
 		o.Close()
 		_ = kept.Close()
