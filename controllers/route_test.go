@@ -51,10 +51,6 @@ func serveMemory(t *testing.T, m *controllers.Memory) *dial.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := identity.ServerTLS(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +58,7 @@ func serveMemory(t *testing.T, m *controllers.Memory) *dial.Config {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		server := &dispatch.Server{Hub: m.Hub, Authenticate: identity.CheckToken, TLS: conf, Log: logr.Discard()}
+		server := &dispatch.Server{Hub: m.Hub, Identity: identity, Log: logr.Discard()}
 		if err := server.Serve(ctx, listener); err != nil {
 			t.Errorf("serve: %v", err)
 		}

@@ -68,15 +68,11 @@ func (o *operator) start() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	conf, err := o.identity.ServerTLS(time.Now())
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	o.address = listener.Addr().String()
 	events := make(chan *dispatch.Runner, 64)
 	o.events = events
 	o.hub = dispatch.NewHub(func(s *dispatch.Runner, _ dispatch.News) { events <- s })
-	server := &dispatch.Server{Hub: o.hub, Authenticate: o.identity.CheckToken, TLS: conf, Log: logr.Discard()}
+	server := &dispatch.Server{Hub: o.hub, Identity: o.identity, Log: logr.Discard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ctx, listener) })

@@ -68,10 +68,7 @@ func (s *storing) begin() {
 	if s.store, err = store.Open(context.Background(), location, nil); err != nil {
 		s.T.Fatal(err)
 	}
-	s.Outputs = kept.NewOutputs(kept.OutputsOptions{
-		Store: s.store, Hub: s.Hub, Log: logr.Discard(), Pause: 10 * time.Millisecond,
-		Wake: func(call types.NamespacedName) { s.done <- call },
-	})
+	s.Outputs = kept.NewOutputs(s.store, s.Hub, 10*time.Millisecond, func(call types.NamespacedName) { s.done <- call }, logr.Discard())
 	s.Rebuild()
 }
 

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -17,8 +16,9 @@ import (
 )
 
 const (
-	// growthPause is how often the runner of a call that runs is asked how much its process has written.
-	growthPause = 5 * time.Second
+	// GrowthPause is how often the runner of a call that runs is asked how much its process has written. A call that ends sooner isn't
+	// asked about.
+	GrowthPause = 5 * time.Second
 	// questionTime bounds each of these questions.
 	questionTime = 5 * time.Second
 	// maxStoring is how many streams are stored at the same time, and maxStoringOfNamespace how many of one namespace. Each takes up to
@@ -27,10 +27,7 @@ const (
 	maxStoringOfNamespace = maxStoring / 4
 )
 
-var (
-	errNoStore = errors.New("the operator has no output store")
-	errTooMany = errors.New("too many streams are being stored at the same time; this one waits")
-)
+var errNoStore = errors.New("the operator has no output store")
 
 // Outputs has the streams of calls stored that are more than the status of a call keeps: their parts while the command runs,
 // the rest when it has ended. Nothing in it is the only copy: after a restart calls that run are watched again, and those that
@@ -54,24 +51,12 @@ type Outputs struct {
 	calls map[types.NamespacedName]*keptCall
 }
 
-// OutputsOptions are what Outputs are made of.
-type OutputsOptions struct {
-	// Store is closed by its owner, after the Outputs.
-	Store *store.Store
-	Hub   *dispatch.Hub
-	// Wake has a call looked at whose stream is stored or lost.
-	Wake func(types.NamespacedName)
-	Log  logr.Logger
-	// Pause is how often the runner of a call that runs is asked how much its process has written; 0 for five seconds. A call
-	// that ends sooner isn't asked about.
-	Pause time.Duration
-}
-
-// NewOutputs makes one that stores until Close.
-func NewOutputs(o OutputsOptions) *Outputs {
+// NewOutputs makes one that stores until Close, which comes before that of the store. pause is GrowthPause, but in tests. wake has a call
+// looked at whose stream is stored or lost.
+func NewOutputs(kept *store.Store, hub *dispatch.Hub, pause time.Duration, wake func(types.NamespacedName), log logr.Logger) *Outputs {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Outputs{
-		pause: cmp.Or(o.Pause, growthPause), store: o.Store, hub: o.Hub, wake: o.Wake, log: o.Log, removals: newRemovals(o.Store, o.Log),
+		pause: pause, store: kept, hub: hub, wake: wake, log: log, removals: newRemovals(kept, log),
 		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, places: fair.NewCounter[string](maxStoring, maxStoringOfNamespace),
 	}
 }
@@ -205,7 +190,7 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 	}
 	for _, key := range keys {
 		if !o.start(c, key) {
-			states[key] = store.Status{State: store.Storing, Err: errTooMany}
+			states[key] = store.Status{State: store.Storing}
 			continue
 		}
 		s := c.streams[key]
@@ -213,7 +198,7 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		states[key] = s.status()
 		if err := states[key].Err; err != nil && !s.isTold {
 			s.isTold = true
-			o.log.Info("The output store fails", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
+			o.log.Info("Failed to store output; retrying", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
 		}
 	}
 	return states, c.reported

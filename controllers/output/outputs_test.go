@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,9 +29,8 @@ func newOutputs(t *testing.T) *Outputs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewOutputs(OutputsOptions{
-		Store: kept, Hub: dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {}), Log: logr.Discard(), Wake: func(types.NamespacedName) {},
-	})
+	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) {})
+	o := NewOutputs(kept, hub, GrowthPause, func(types.NamespacedName) {}, logr.Discard())
 	t.Cleanup(func() {
 		o.Close()
 		_ = kept.Close()
@@ -121,6 +121,37 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 		of.dropHints(call, s)
 		if want := map[bool]string{true: hinted, false: "first and last part\n\nTook 1.0s"}[c.want]; s.Output != want {
 			t.Errorf("%s: %q", name, s.Output)
+		}
+	}
+}
+
+// The store is blamed for its own failures only.
+func TestTheStoreIsSaidToFailOnlyWhereItDoes(t *testing.T) {
+	o := newOutputs(t)
+	of, busy := ofCall("ns", 1), ofCall("busy", 1)
+	wanted := func(of Of) []output.Key { return []output.Key{of.key(output.Stdout)} }
+	runnerAway, _ := o.Finish(of, wanted(of), time.Unix(1, 0), false)
+	for runnerAway[of.key(output.Stdout)].Err == nil {
+		runnerAway, _ = o.Finish(of, wanted(of), time.Unix(1, 0), false)
+	}
+	if _, ok := o.places.Acquire(maxStoringOfNamespace, "busy"); !ok {
+		t.Fatal("the places aren't free")
+	}
+	noPlace, _ := o.Finish(busy, wanted(busy), time.Unix(1, 0), false)
+	isFull := map[output.Key]store.Status{of.key(output.Stdout): {State: store.Storing, Err: errors.New("full")}}
+	for name, c := range map[string]struct {
+		of     Of
+		states map[output.Key]store.Status
+		want   string
+	}{
+		"the runner isn't connected":  {of, runnerAway, v1alpha1.ReasonOutputBeingStored},
+		"all places are taken":        {busy, noPlace, v1alpha1.ReasonOutputBeingStored},
+		"the store doesn't take more": {of, isFull, v1alpha1.ReasonOutputStoreFailing},
+	} {
+		s := &v1alpha1.ToolCallStatus{Streams: &v1alpha1.StreamsStatus{}}
+		c.of.SetStored(s, 1, time.Unix(1, 0), c.states)
+		if got := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOutputStored); got == nil || got.Reason != c.want {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

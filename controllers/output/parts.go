@@ -79,14 +79,11 @@ func (of *Of) Wanted(s *v1alpha1.ToolCallStatus) (wanted []output.Key) {
 
 // SetStored says in the status of a call, of a generation, how far its parts are stored now.
 func (of *Of) SetStored(s *v1alpha1.ToolCallStatus, generation int64, now time.Time, states map[output.Key]store.Status) {
-	var failing error
-	found := map[store.State]bool{}
+	storeFails, found := false, map[store.State]bool{}
 	for _, part := range of.partsOf(s) {
 		if is, has := states[part.key]; has {
 			part.set(is)
-			if is.State == store.Storing && is.Err != nil {
-				failing = is.Err
-			}
+			storeFails = storeFails || is.State == store.Storing && is.StoreFails()
 		}
 		found[part.state()] = true
 	}
@@ -94,7 +91,7 @@ func (of *Of) SetStored(s *v1alpha1.ToolCallStatus, generation int64, now time.T
 	switch {
 	case found[store.Storing]:
 		s.OutputState = v1alpha1.OutputStoring
-		if failing != nil {
+		if storeFails {
 			reason, message = v1alpha1.ReasonOutputStoreFailing, "the output store doesn't take the output at the moment; the operator tries again for five minutes, and its log says more"
 		}
 	case found[store.Lost]:

@@ -135,7 +135,8 @@ func (r *Reconciler) lookAtSession(ctx context.Context, o *observation) (effects
 	v := o.session
 	switch {
 	case v.orphaned:
-		return effects{status: o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("the ToolSession %q is not there any more, or is another one than the call may have been handed over in; the command may have run", v.name.Name))}, nil
+		why := fmt.Sprintf("ToolSession %q was deleted or replaced after the call may have been sent to it; the command may have run", v.name.Name)
+		return effects{status: o.fail(v1alpha1.ReasonPodLost, why)}, nil
 	case v.held != nil && v.held.State == dispatch.Known:
 		return r.watchKnown(ctx, o)
 	case v.runner() == nil:

@@ -2,6 +2,7 @@ package toolcall_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -179,7 +180,9 @@ func testForcedSession(t *testing.T) {
 		b.hearAll()
 	}
 	for _, call := range []*v1alpha1.ToolCall{c, unheard} {
-		b.expectCall(call, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, ptr.To(false))
+		if s := b.expectCall(call, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, ptr.To(false)); !strings.Contains(s.Message, "was deleted or replaced") {
+			t.Errorf("%s says %q", call.Name, s.Message)
+		}
 		if b.p.Find(string(call.UID)) != nil {
 			t.Errorf("%s is handed over again", call.Name)
 		}

@@ -26,15 +26,9 @@ const (
 )
 
 // HeldCall is a call as its runner has it: the runner listed it in its hello, or was told of it on this
-// connection.
+// connection. Its Decision is empty when there is no memory for it: the result brings it back.
 type HeldCall struct {
-	UID, Name string
-	State     CallState
-	// Background is as it was assigned.
-	Background bool
-	// Decision is what was decided about a session's call, sealed. It is empty when there is no memory for it: the result
-	// brings it back.
-	Decision string
+	wire.Held
 	// IsRecorded says that the call's result is recorded, and isn't acknowledged yet: the runner is still needed.
 	IsRecorded bool
 }
@@ -168,7 +162,7 @@ func (s *Runner) admit(ownerUID string, a *wire.Assignment) (again bool, err err
 		return false, ErrNoRoom
 	}
 	v.taken++
-	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
+	call := v.add(wire.Held{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
 	call.Decision, call.releaseDecision = s.results.keepDecision(s.hello.Namespace, a.Decision)
 	return false, nil
 }

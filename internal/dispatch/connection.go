@@ -42,6 +42,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Runner{
 		hello: *hello, keyHash: keyHash(conn), hub: a.Hub, results: a.results, outbox: &outbox{conn: conn, abort: abort}, cancel: cancel,
+		gone: make(chan struct{}),
 	}
 	s.send, s.outbox.drained = s.outbox.send, s.noticeRoom
 	s.reads, s.transfers = newReads(s), newTransfers(s)
@@ -60,12 +61,14 @@ func (c *connection) turnAway(reason error) {
 	c.close()
 }
 
-// end lets what is queued leave.
+// end lets what is queued leave, unless the peer has ended the connection, or has caused its end: then nobody waits for that peer.
 func (c *connection) end() {
+	if c.ctx.Err() == nil {
+		c.outbox.giveUp()
+	}
 	c.outbox.flush()
 	c.cancel()
-	// The Runner may be remembered, and its connection takes memory.
-	c.outbox.conn, c.outbox.abort = nil, nil
+	c.outbox.forget()
 }
 
 // receive takes the runner's messages until the connection ends, and says why it did.

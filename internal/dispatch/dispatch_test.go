@@ -56,14 +56,10 @@ func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, l
 	t.Helper()
 	o := &operator{identity: identity, events: make(chan told, 64), address: listener.Addr().String()}
 	o.hub = dispatch.NewHub(func(s *dispatch.Runner, news dispatch.News) { o.events <- told{s, news} })
-	conf, err := identity.ServerTLS(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		server := &dispatch.Server{Hub: o.hub, Authenticate: identity.CheckToken, TLS: conf, Log: logr.Discard()}
+		server := &dispatch.Server{Hub: o.hub, Identity: identity, Log: logr.Discard()}
 		if err := server.ServeWith(ctx, listener, limits); err != nil {
 			t.Errorf("serve: %v", err)
 		}

@@ -36,7 +36,10 @@ func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits)
 	if l.Records != nil {
 		s.Records = l.Records
 	}
-	a := newAcceptor(s)
+	a, err := newAcceptor(s)
+	if err != nil {
+		return err
+	}
 	if l.HelloTimeout > 0 {
 		a.helloTimeout = l.HelloTimeout
 	}

@@ -473,3 +473,65 @@ func TestARunnerThatWaitsForMemoryIsEndedWithItsSession(t *testing.T) {
 		}
 	})
 }
+
+// unread is a runner that was begun and given a call, and reads nothing of that.
+func unread(t *testing.T, n *network, o *operator) (*process, *peer, *dispatch.Runner) {
+	t.Helper()
+	process := newProcess(t)
+	p := process.connect(t, n)
+	p.waits(o, "job")
+	s := o.event(t)
+	if err := s.Begin(beginOf(theCall)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Assign("c1", assignmentOf("c1")); err != nil {
+		t.Fatal(err)
+	}
+	return process, p, s
+}
+
+// What a peer doesn't read would stay in memory, as often as it connects.
+func TestNobodyWaitsForAPeerThatEndsItsConnectionAndDoesNotReadWhatItWasSent(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(*testing.T, *network, *operator, *process, *peer){
+		"it says what no runner says": func(_ *testing.T, _ *network, _ *operator, _ *process, p *peer) {
+			_ = p.write(`{"known":{"callUID":"another"}}`)
+		},
+		"it connects again": func(t *testing.T, n *network, o *operator, c *process, _ *peer) {
+			c.connect(t, n).waits(o, "job")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+				process, p, _ := unread(t, n, o)
+				began := time.Now()
+				ends(t, n, o, process, p)
+				for p.write(`{"ping":{}}`) == nil {
+				}
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("its connection is there for %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestAConnectionCountsUntilItHasEnded(t *testing.T) {
+	t.Parallel()
+	inBubble(t, dispatch.Limits{Runners: 1}, func(t *testing.T, n *network, o *operator) {
+		_, _, s := unread(t, n, o)
+		s.Refuse("the call is gone")
+		o.news()
+		for _, c := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 0}, {time.Minute, 1}} {
+			time.Sleep(c.after)
+			n.peer(t).waits(o, "another")
+			synctest.Wait()
+			if got := o.hub.Len(); got != c.want {
+				t.Errorf("after %v, %d other runners are served", c.after, got)
+			}
+		}
+	})
+}

@@ -33,7 +33,7 @@ func sourceOf(conn net.Conn) netip.Addr {
 func (a *acceptor) greet(ctx context.Context, raw net.Conn, source netip.Addr) (*tls.Conn, *wire.Hello, error) {
 	slotted := &slottedConn{Conn: raw, ctx: ctx, slots: a.handshakes, source: source}
 	defer slotted.finish()
-	conn := tls.Server(slotted, a.TLS)
+	conn := tls.Server(slotted, a.tls)
 	if err := conn.Handshake(); err != nil { //nolint:noctx // HandshakeContext adds a goroutine, and the context's end closes the connection anyway
 		return nil, nil, fmt.Errorf("handshake: %w", err)
 	}
@@ -56,7 +56,7 @@ func (a *acceptor) verify(h *wire.Hello) error {
 	switch {
 	case h.Version != wire.Version:
 		return fmt.Errorf("this operator speaks version %d of the protocol, the runner version %d", wire.Version, h.Version)
-	case !a.Authenticate(*h):
+	case !a.Identity.CheckToken(*h):
 		return errToken
 	default:
 		return checkForm(h)

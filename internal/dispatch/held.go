@@ -60,7 +60,7 @@ func (c *connection) hold(h *wire.Held) error {
 		case v.calls[h.UID] != nil:
 			return fmt.Errorf("call %s is held twice", h.UID)
 		}
-		call := v.add(HeldCall{UID: h.UID, Name: h.Name, State: h.State, Background: h.Background})
+		call := v.add(*h)
 		call.Decision, call.releaseDecision = c.results.keepDecision(c.hello.Namespace, h.Decision)
 		return nil
 	})

@@ -25,18 +25,15 @@ func isFinal(err error) bool {
 }
 
 // checkForm says why the operator can't have made the runner that says a hello. What a hello says goes into requests
-// to the API server and into the status of calls: what isn't valid there would be tried again for ever.
+// to the API server and into the status of calls: what isn't valid there would be tried again for ever. The namespace and the Job are
+// those that the token was made for.
 func checkForm(h *wire.Hello) error {
-	if len(validation.IsDNS1123Label(h.Namespace)) > 0 {
-		return finalError{fmt.Errorf("the hello's namespace, %.64q, is not a DNS label", h.Namespace)}
-	}
 	for _, f := range []struct {
 		field, value string
 		optional     bool
 	}{
 		{"call", h.Call, true},
 		{"pool", h.Pool, true},
-		{"job", h.Job, false},
 		{"pod", h.Pod, false},
 		{"node", h.Node, true},
 	} {
@@ -44,15 +41,8 @@ func checkForm(h *wire.Hello) error {
 			return finalError{fmt.Errorf("the hello's %s, %.64q, is not a DNS subdomain of at most %d characters", f.field, f.value, validation.DNS1123SubdomainMaxLength)}
 		}
 	}
-	for _, f := range []struct {
-		field, value string
-	}{
-		{"jobUID", h.JobUID},
-		{"podUID", h.PodUID},
-	} {
-		if !isUID(f.value) {
-			return finalError{fmt.Errorf("the hello's %s, %.64q, is not a UID: at most %d letters, digits, '-', '_', '.' and ':'", f.field, f.value, maxUIDBytes)}
-		}
+	if !isUID(h.PodUID) {
+		return finalError{fmt.Errorf("the hello's podUID, %.64q, is not a UID: at most %d letters, digits, '-', '_', '.' and ':'", h.PodUID, maxUIDBytes)}
 	}
 	if h.Serving != nil {
 		return checkServing(h.Serving)

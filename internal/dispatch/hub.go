@@ -281,6 +281,8 @@ func (h *Hub) add(s *Runner) bool {
 	news := h.enter(s)
 	h.mu.Unlock()
 	if old != nil {
+		// Its process has closed it, or isn't the Job's runner: nobody waits until that has read what is queued.
+		old.outbox.giveUp()
 		old.close()
 		if !old.IsWaiting() && s.IsWaiting() {
 			// The owner has to know: the beginning was lost.

@@ -163,7 +163,7 @@ func (i *Identity) Token(namespace, job, jobUID string) string {
 	return i.mac("token", namespace, job, jobUID)
 }
 
-// CheckToken is an Authenticate.
+// CheckToken checks that a hello's token belongs to the Job that it names.
 func (i *Identity) CheckToken(h wire.Hello) bool {
 	want := i.Token(h.Namespace, h.Job, h.JobUID)
 	return h.JobUID != "" && hmac.Equal([]byte(h.Token), []byte(want))

@@ -123,6 +123,22 @@ func (o *outbox) flush() {
 	o.frames = nil
 }
 
+// giveUp ends the connection at once, and what is queued is lost.
+func (o *outbox) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.abort != nil {
+		o.fail()
+	}
+}
+
+// forget drops the connection, which has ended: the Runner may be remembered, and its connection takes memory.
+func (o *outbox) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.conn, o.abort = nil, nil
+}
+
 // start needs the lock.
 func (o *outbox) start() {
 	if !o.writing {

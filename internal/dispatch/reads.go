@@ -37,8 +37,6 @@ type reads struct {
 	runner *Runner
 	// following and reading have an element for each Read that isn't answered.
 	following, reading chan struct{}
-	// over is closed when the connection has ended, and isn't found any more.
-	over chan struct{}
 
 	last    uint64
 	pending map[uint64]*pendingRead
@@ -56,7 +54,7 @@ type pendingRead struct {
 
 func newReads(s *Runner) *reads {
 	return &reads{
-		runner: s, over: make(chan struct{}), pending: map[uint64]*pendingRead{},
+		runner: s, pending: map[uint64]*pendingRead{},
 		following: make(chan struct{}, maxFollowing), reading: make(chan struct{}, maxReading),
 	}
 }
@@ -73,7 +71,7 @@ func (r *reads) slots(m *wire.ReadOutput) chan struct{} {
 func (r *reads) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 	select {
 	case r.slots(&m) <- struct{}{}:
-	case <-r.over:
+	case <-r.runner.gone:
 		return part{}, errEnded
 	case <-ctx.Done():
 		return part{}, ctx.Err()
@@ -83,7 +81,7 @@ func (r *reads) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
 	select {
 	case <-p.answered:
 		return p.part, nil
-	case <-r.over:
+	case <-r.runner.gone:
 		return part{}, errEnded
 	case <-ctx.Done():
 		r.abandon(p)
@@ -155,12 +153,4 @@ func (r *reads) take(d *wire.Data) error {
 	<-r.slots(&p.asked)
 	close(p.answered)
 	return nil
-}
-
-// end ends what isn't answered, and drops what came for it, whose memory a remembered Runner would keep.
-func (r *reads) end() {
-	close(r.over)
-	r.runner.mu.Lock()
-	defer r.runner.mu.Unlock()
-	clear(r.pending)
 }

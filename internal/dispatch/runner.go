@@ -24,6 +24,8 @@ type Runner struct {
 	reads *reads
 	// transfers are those of files.
 	transfers *transfers
+	// gone is closed when the connection has ended, and isn't found any more: nothing of reads and transfers comes then.
+	gone chan struct{}
 
 	// mu is also held while something is begun or ended, or a call is assigned, until that is queued: what is true here must be
 	// known to the runner before what follows from it is sent. It is taken after the Hub's, and before the outbox's.
@@ -141,6 +143,16 @@ func (s *Runner) end() {
 	for _, call := range s.served.calls {
 		call.dropDecision()
 	}
+}
+
+// endRequests ends the reads and the transfers that haven't ended, and drops what came for them, whose memory a remembered Runner would
+// keep.
+func (s *Runner) endRequests() {
+	close(s.gone)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.reads.pending)
+	clear(s.transfers.open)
 }
 
 // continueFrom takes over what was known of the runner when its last connection ended. It returns the names of calls that the runner had

@@ -53,16 +53,16 @@ func (s *RunnerSource) Open(ctx context.Context, key output.Key) (output.Reader,
 	case s.Hub.RunnerByKey(keyHash) == nil:
 		return nil, ErrAway
 	}
-	r := &runnerReader{stream: s.enter(sharedKey{key, keyHash})}
-	p, err := r.stream.fetch(ctx, flightKey{isQuestion: true})
+	st := s.enter(sharedKey{key, keyHash})
+	p, err := st.fetch(ctx, flightKey{isQuestion: true})
 	if err == nil && p.isUnknown {
 		err = output.ErrNotFound
 	}
 	if err != nil {
-		r.Close()
+		st.Close()
 		return nil, err
 	}
-	return r, nil
+	return st, nil
 }
 
 // enter returns a stream for another reader.
@@ -81,26 +81,6 @@ func (s *RunnerSource) enter(key sharedKey) *sharedStream {
 	return st
 }
 
-func (s *RunnerSource) leave(st *sharedStream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.readers--; st.readers == 0 {
-		delete(s.streams, st.sharedKey)
-	}
-}
-
-// runnerReader is one reader of a stream.
-type runnerReader struct {
-	stream *sharedStream
-	once   sync.Once
-}
-
-// Close implements output.Reader.
-func (r *runnerReader) Close() { r.once.Do(func() { r.stream.source.leave(r.stream) }) }
-
-// Info implements output.Reader.
-func (r *runnerReader) Info() output.Info { return r.stream.known() }
-
 var (
 	errOffset = errors.New("an offset before the start of the stream")
 	// errNothing says that a runner says that there is more, and doesn't send it.
@@ -111,7 +91,7 @@ var (
 const maxEmpty = 8
 
 // ReadAt implements output.Reader.
-func (r *runnerReader) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+func (s *sharedStream) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
 	switch {
 	case offset < 0:
 		return 0, errOffset
@@ -119,10 +99,10 @@ func (r *runnerReader) ReadAt(ctx context.Context, p []byte, offset int64) (int,
 		return 0, nil
 	}
 	for range maxEmpty {
-		if n, err := r.stream.readKnown(p, offset); n > 0 || err != nil {
+		if n, err := s.readKnown(p, offset); n > 0 || err != nil {
 			return n, err
 		}
-		got, err := r.stream.fetch(ctx, flightKey{offset: offset})
+		got, err := s.fetch(ctx, flightKey{offset: offset})
 		switch {
 		case err != nil:
 			return 0, err
@@ -153,20 +133,20 @@ func errorAt(info output.Info, offset int64) error {
 }
 
 // Wait implements output.Reader.
-func (r *runnerReader) Wait(ctx context.Context, n int64) error {
+func (s *sharedStream) Wait(ctx context.Context, n int64) error {
 	for empty := 0; empty < maxEmpty; {
-		before := r.stream.known()
+		before := s.Info()
 		if before.Bytes > n || before.Complete {
 			return nil
 		}
-		got, err := r.stream.fetch(ctx, flightKey{offset: before.Bytes, follow: true})
+		got, err := s.fetch(ctx, flightKey{offset: before.Bytes, follow: true})
 		switch {
 		case err != nil:
 			return err
 		case got.isUnknown:
 			return output.ErrNotFound
 		}
-		if after := r.stream.known(); after.Bytes == before.Bytes && !after.Complete {
+		if after := s.Info(); after.Bytes == before.Bytes && !after.Complete {
 			empty++
 		}
 	}

@@ -56,9 +56,9 @@ func (v *served) hasBegun() bool { return v.Kind != "" }
 func (v *served) takes(callUID string) bool { return !v.IsCall() || callUID == v.UID }
 
 // add takes a call that the runner doesn't have yet.
-func (v *served) add(call HeldCall) *heldCall {
+func (v *served) add(call wire.Held) *heldCall {
 	v.came++
-	v.calls[call.UID] = &heldCall{HeldCall: call, place: v.came}
+	v.calls[call.UID] = &heldCall{HeldCall: HeldCall{Held: call}, place: v.came}
 	return v.calls[call.UID]
 }
 

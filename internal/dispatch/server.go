@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/fair"
 )
 
@@ -29,26 +28,24 @@ const (
 	acceptRetry = 100 * time.Millisecond
 )
 
-// Authenticate checks that a hello's token belongs to the Job that it names.
-type Authenticate func(wire.Hello) bool
-
 // Server accepts runners. Run it on one replica at a time: the one that holds the lease.
 //
 // Nobody can keep others out. Connections are bounded in number by source address and namespace, and in time until
 // their hello; they last no longer than the Job or the call that they are for; handshakes of different sources take
 // turns; results wait for room in memory before they are read; no caller of a Runner waits for a runner to read.
 type Server struct {
-	Hub          *Hub
-	Authenticate Authenticate
+	Hub *Hub
+	// Identity is whose certificate runners are shown, and whose tokens they have.
+	Identity *Identity
 	// Records has the Jobs and calls that hellos name. Without it, the token alone counts.
 	Records *Records
-	TLS     *tls.Config
 	Log     logr.Logger
 }
 
 // acceptor is a Server at work.
 type acceptor struct {
 	*Server
+	tls             *tls.Config
 	unauthenticated *unauthenticated
 	handshakes      *fair.Turns[netip.Addr]
 	records         *recordKeeper
@@ -60,17 +57,25 @@ type acceptor struct {
 
 // Serve accepts connections until the context ends, then closes all of them and returns nil.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	return newAcceptor(s).serve(ctx, listener)
+	a, err := newAcceptor(s)
+	if err != nil {
+		return err
+	}
+	return a.serve(ctx, listener)
 }
 
-func newAcceptor(s *Server) *acceptor {
+func newAcceptor(s *Server) (*acceptor, error) {
+	conf, err := s.Identity.ServerTLS(time.Now())
+	if err != nil {
+		return nil, err
+	}
 	// Half of the processors: the rest of the operator needs some too.
 	handshakes := int64(max(1, runtime.GOMAXPROCS(0)/2))
 	return &acceptor{
-		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
+		Server: s, tls: conf, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
 		results: newResultBudgets(), helloTimeout: helloTimeout,
 		records: newRecordKeeper(s.Records), handshakes: fair.NewTurns[netip.Addr](handshakes, handshakes),
-	}
+	}, nil
 }
 
 func (a *acceptor) serve(ctx context.Context, listener net.Listener) error {
@@ -147,7 +152,12 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	}
 	peer := a.newConnection(ctx, conn, hello, abort)
 	peer.order = order
-	defer peer.end()
+	release := func() {}
+	defer func() {
+		// It counts until it has ended.
+		peer.end()
+		release()
+	}()
 	if err := a.verify(hello); err != nil {
 		peer.turnAway(err)
 		return err
@@ -160,12 +170,12 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	release, err := a.runners.take(c.source, hello.Namespace, abort)
+	place, err := a.runners.take(c.source, hello.Namespace, abort)
 	if err != nil {
 		// It isn't told: it tries again later, and a refusal would end one that waits for a call.
 		return err
 	}
-	defer release()
+	release = place
 	if !inTime() {
 		return errTimeout
 	}
@@ -184,8 +194,7 @@ func (a *acceptor) run(ctx context.Context, peer *connection) error {
 		return errTaken
 	}
 	// After it, the Runner isn't found by readers any more.
-	defer runner.reads.end()
-	defer runner.transfers.end()
+	defer runner.endRequests()
 	defer a.Hub.remove(runner)
 	err := peer.receive()
 	if ctx.Err() == nil {

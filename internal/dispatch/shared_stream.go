@@ -22,7 +22,7 @@ const (
 // errSilent says that a runner pings, and doesn't answer.
 var errSilent = errors.New("the runner doesn't answer in time")
 
-// sharedStream is a stream that somebody reads.
+// sharedStream is a stream that somebody reads, and what each of its readers has of it. A reader closes it once.
 type sharedStream struct {
 	// source has the lock that everything here needs, but for the source itself and the key.
 	source *RunnerSource
@@ -52,11 +52,20 @@ type flight struct {
 	cancel context.CancelFunc
 }
 
-// known is what is known of the stream.
-func (s *sharedStream) known() output.Info {
+// Info implements output.Reader.
+func (s *sharedStream) Info() output.Info {
 	s.source.mu.Lock()
 	defer s.source.mu.Unlock()
 	return s.info
+}
+
+// Close implements output.Reader.
+func (s *sharedStream) Close() {
+	s.source.mu.Lock()
+	defer s.source.mu.Unlock()
+	if s.readers--; s.readers == 0 {
+		delete(s.source.streams, s.sharedKey)
+	}
 }
 
 // readKnown reads what needs no question. It returns nothing when it does.

@@ -42,25 +42,15 @@ type transfers struct {
 	runner *Runner
 	// turn has an element while no part is on its way to the runner.
 	turn chan struct{}
-	// over is closed when the connection has ended.
-	over chan struct{}
 
 	last uint64
 	open map[uint64]*Transfer
 }
 
 func newTransfers(s *Runner) *transfers {
-	t := &transfers{runner: s, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{}}
+	t := &transfers{runner: s, turn: make(chan struct{}, 1), open: map[uint64]*Transfer{}}
 	t.turn <- struct{}{}
 	return t
-}
-
-// end ends those that haven't ended, and drops their parts, whose memory a remembered Runner would keep.
-func (t *transfers) end() {
-	close(t.over)
-	t.runner.mu.Lock()
-	defer t.runner.mu.Unlock()
-	clear(t.open)
 }
 
 // areOpen says whether parts can come.
@@ -216,7 +206,7 @@ func await[T any](ctx context.Context, t *Transfer, timeout time.Duration, from 
 	case got = <-from:
 	case <-t.ended:
 		err = errHasEnded
-	case <-t.of.over:
+	case <-t.of.runner.gone:
 		err = errEnded
 	case <-time.After(timeout):
 		err = errStalled

@@ -33,10 +33,6 @@ func startOperator(t *testing.T) *operator {
 	}
 	o := &operator{identity: identity, events: make(chan *dispatch.Runner, 64)}
 	o.hub = dispatch.NewHub(func(s *dispatch.Runner, _ dispatch.News) { o.events <- s })
-	conf, err := identity.ServerTLS(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +41,7 @@ func startOperator(t *testing.T) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		server := &dispatch.Server{Hub: o.hub, Authenticate: identity.CheckToken, TLS: conf, Log: logr.Discard()}
+		server := &dispatch.Server{Hub: o.hub, Identity: identity, Log: logr.Discard()}
 		if err := server.Serve(ctx, listener); err != nil {
 			t.Errorf("serve: %v", err)
 		}

@@ -334,16 +334,12 @@ func endpoints(podIP string, port int32, service *corev1.Service) []string {
 // serveRunners serves runners while this replica is the leader: a runner that comes to another one is turned away
 // by the closed port and tries the next endpoint.
 func (r *replica) serveRunners(ctx context.Context) error {
-	conf, err := r.identity.ServerTLS(time.Now())
-	if err != nil {
-		return err
-	}
 	raw, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.options.DispatchAddress)
 	if err != nil {
 		return fmt.Errorf("listen for runners: %w", err)
 	}
 	hub := r.memory.Hub
 	hub.Listening(time.Now())
-	server := &dispatch.Server{Hub: hub, Authenticate: r.identity.CheckToken, Records: r.records, TLS: conf, Log: r.log.WithName("dispatch")}
+	server := &dispatch.Server{Hub: hub, Identity: r.identity, Records: r.records, Log: r.log.WithName("dispatch")}
 	return server.Serve(ctx, raw)
 }

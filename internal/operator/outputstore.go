@@ -36,13 +36,10 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 	if err != nil {
 		return nil, err
 	}
-	outputs := stored.NewOutputs(stored.OutputsOptions{
-		Store: kept, Hub: memory.Hub, Log: log,
-		Wake: func(call types.NamespacedName) {
-			memory.Calls.Enqueue(call, trigger.PriorityResult)
-			memory.Stored.Enqueue(call, 0)
-		},
-	})
+	outputs := stored.NewOutputs(kept, memory.Hub, stored.GrowthPause, func(call types.NamespacedName) {
+		memory.Calls.Enqueue(call, trigger.PriorityResult)
+		memory.Stored.Enqueue(call, 0)
+	}, log)
 	return &outputStore{store: kept, outputs: outputs}, nil
 }
 

@@ -44,8 +44,12 @@ func destinationOf(getenv func(string) string, signal Signal) (*destination, err
 		return nil, fmt.Errorf("%s must be a URL such as http://collector.example.com:4318", variable)
 	}
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_" + name + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if protocol := getenv(variable); protocol == "grpc" {
-			return nil, fmt.Errorf("%s is grpc: only http/protobuf and http/json are supported, on port 4318 of most collectors", variable)
+		protocol := getenv(variable)
+		if protocol == "grpc" {
+			return nil, fmt.Errorf("%s is grpc: only http/protobuf is supported, and http/json for traces, on port 4318 of most collectors", variable)
+		}
+		if protocol != "" {
+			break
 		}
 	}
 	to.url = text

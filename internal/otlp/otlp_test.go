@@ -55,7 +55,13 @@ func TestTheEnvironmentSaysWhatIsExported(t *testing.T) {
 		"an endpoint without a scheme":        {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}, false, false, "OTEL_EXPORTER_OTLP_ENDPOINT must be a URL"},
 		"an endpoint that isn't a URL at all": {map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": ":\x7f"}, false, false, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT must be a URL"},
 		"a protocol that isn't supported": {
-			map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, false, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc",
+			map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, false,
+			"OTEL_EXPORTER_OTLP_PROTOCOL is grpc: only http/protobuf is supported, and http/json for traces",
+		},
+		"a protocol of a signal before that of all": {
+			map[string]string{
+				"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+			}, false, true, "",
 		},
 		"a queue without a bound": {
 			map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_MAX_QUEUE_SIZE": "1000000000000"}, false, false, "OTEL_BSP_MAX_QUEUE_SIZE must be a number",

@@ -58,6 +58,7 @@ type Reader interface {
 	ReadAt(ctx context.Context, p []byte, offset int64) (int, error)
 	// Wait returns when the stream has more than n bytes or is complete.
 	Wait(ctx context.Context, n int64) error
+	// Close is called once, and nothing after it.
 	Close()
 }
 

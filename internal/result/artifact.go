@@ -15,9 +15,6 @@ const (
 	MaxArtifactsMessage = 1 << 10
 	// MaxArtifactPaths bounds the paths of all.
 	MaxArtifactPaths = 12 << 10
-	// maxEncodedArtifact: neither the hash nor the media type needs escaping.
-	maxEncodedArtifact  = 64 + MaxMediaType + len(`{"path":"","bytes":1073741824,"sha256":"","mediaType":""},`)
-	maxEncodedArtifacts = MaxArtifacts*maxEncodedArtifact + MaxArtifactPaths + MaxArtifactsMessage + 128
 )
 
 // Artifacts are what a call collected.

@@ -68,7 +68,7 @@ func largest() *Outcome {
 	return o
 }
 
-func TestMaxEncodedIsWhatTheLargestOutcomeTakes(t *testing.T) {
+func TestMaxEncodedIsALittleMoreThanTheLargestOutcomeTakes(t *testing.T) {
 	t.Parallel()
 	o := largest()
 	if err := o.Validate(); err != nil {
@@ -78,8 +78,8 @@ func TestMaxEncodedIsWhatTheLargestOutcomeTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(raw) > MaxEncoded || len(raw) < MaxEncoded-maxEncodedRest {
-		t.Errorf("it takes %d bytes; the bound is %d, of which %d are for the rest", len(raw), MaxEncoded, maxEncodedRest)
+	if len(raw) > MaxEncoded || len(raw) < MaxEncoded-32<<10 {
+		t.Errorf("it takes %d bytes; the bound is %d", len(raw), MaxEncoded)
 	}
 }
 

@@ -19,9 +19,6 @@ type NetworkDenial struct {
 // Denials is a list of at most MaxDenials.
 type Denials = List[NetworkDenial]
 
-// maxEncodedDenials is room for the list. encoding/json writes one byte of a host as at most six.
-const maxEncodedDenials = MaxDenials * (6*MaxDenialHost + len(`{"host":"","port":65535,"count":9223372036854775807},`))
-
 func (d *NetworkDenial) isValid() bool {
 	return d.Count >= 1 && d.Host != "" && len(d.Host) <= MaxDenialHost
 }

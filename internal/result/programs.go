@@ -92,10 +92,6 @@ type Isolation struct {
 	NotFound Paths `json:"notFound,omitempty"`
 }
 
-// maxEncodedPrograms is room for the six lists, and for what isolation says of the network. encoding/json writes one byte of a path as at most six.
-const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
-	4*MaxPaths*(6*MaxProgramPath+len(`"",`)) + 6*MaxProgramPath
-
 func (p *Program) isValid() bool {
 	return p.Count >= 1 && p.Path != "" && len(p.Path) <= MaxProgramPath && isRule(p.Rule)
 }

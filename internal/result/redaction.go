@@ -4,8 +4,6 @@ package result
 const (
 	MaxRedactions    = 16
 	MaxRedactionName = 256
-	// maxEncodedRedactions is room for them: a name needs no escaping.
-	maxEncodedRedactions = MaxRedactions * (MaxRedactionName + len(`{"name":"","stream":"Message","count":9223372036854775807},`))
 )
 
 // Where a value was redacted.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,13 +121,9 @@ func (p *pod) listen() string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	conf, err := p.identity.ServerTLS(time.Now())
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
-	server := &dispatch.Server{Hub: p.hub, Authenticate: p.identity.CheckToken, TLS: conf, Log: logr.Discard()}
+	server := &dispatch.Server{Hub: p.hub, Identity: p.identity, Log: logr.Discard()}
 	go func() { over <- server.Serve(ctx, listener) }()
 	p.t.Cleanup(func() { cancel(); <-over })
 	return listener.Addr().String()

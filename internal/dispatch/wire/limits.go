@@ -8,8 +8,8 @@ const (
 	MaxHello = 4 << 10
 	// MaxControl bounds what a runner sends besides its hello and its result.
 	MaxControl = 1 << 10
-	// MaxResult is the size of the largest legal result, with its decision.
-	MaxResult = result.MaxEncoded + maxEncodedEnvironment + MaxDecision + maxEncodedRest
+	// MaxResult is a little more than the largest legal result takes, with its environment and its decision.
+	MaxResult = result.MaxEncoded + 168<<10 + MaxDecision
 	// MaxHeld bounds a call that follows a hello.
 	MaxHeld = MaxDecision + maxEncodedRest
 	// MaxAssignment is the size of the largest assignment: a call as large as the API server stores one, its input in
@@ -53,10 +53,6 @@ const (
 )
 
 const (
-	// maxEncodedEnvironment: one byte of the directory becomes at most six of JSON; a name needs no escaping.
-	maxEncodedEnvironment = 6*result.MaxWorkingDir + MaxNames*(maxEncodedVar+maxEncodedName) + maxEncodedRest
-	maxEncodedVar         = MaxNameBytes + len(`{"n":"","s":"Environment"},`)
-	maxEncodedName        = MaxNameBytes + len(`"",`)
 	// maxEncodedRest is room for fields of a fixed size.
 	maxEncodedRest = 1 << 10
 	// maxCall is the size of the largest request that etcd takes.

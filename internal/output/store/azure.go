@@ -10,7 +10,9 @@ import (
 // openAzure finds credentials as Azure's tools do: environment variables, or the workload's identity.
 func (l *Location) openAzure() (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
-	options.AccountName = l.parameters["storage_account"]
+	if account := l.parameters["storage_account"]; account != "" {
+		options.AccountName = account
+	}
 	if domain := l.parameters["domain"]; domain != "" {
 		options.StorageDomain = domain
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -127,6 +128,32 @@ func TestS3NeedsARegionOrAnEndpoint(t *testing.T) {
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Azure's account is that of the URL, or else that of the variables which have its key.
+func TestAzuresAccountIsFoundInTheURLOrTheEnvironment(t *testing.T) {
+	t.Setenv("AZURE_STORAGE_KEY", "a2V5")
+	for text, c := range map[string]struct{ variable, account string }{
+		"azblob://container":                         {"acc", "acc"},
+		"azblob://container?storage_account=another": {"acc", "another"},
+		"azblob://container?storage_account=only":    {"", "only"},
+	} {
+		t.Setenv("AZURE_STORAGE_ACCOUNT", c.variable)
+		location, err := ParseLocation(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bucket, err := location.open(t.Context())
+		if err != nil {
+			t.Errorf("%s with %q in the environment: %v", text, c.variable, err)
+			continue
+		}
+		var client *container.Client
+		if !bucket.As(&client) || !strings.HasPrefix(client.URL(), "https://"+c.account+".") {
+			t.Errorf("%s with %q in the environment: it is at %s", text, c.variable, client.URL())
+		}
+		bucket.Close()
 	}
 }
 

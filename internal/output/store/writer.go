@@ -30,6 +30,9 @@ type Status struct {
 	Err error
 }
 
+// StoreFails says that it was the store that the last attempt failed at, and not what the stream is read from.
+func (s Status) StoreFails() bool { return s.Err != nil && !errors.As(s.Err, new(*sourceError)) }
+
 // Writer stores one stream.
 type Writer struct {
 	store  *Store

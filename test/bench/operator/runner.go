@@ -41,17 +41,13 @@ func listen(ctx context.Context) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	tls, err := identity.ServerTLS(time.Now())
-	if err != nil {
-		return nil, err
-	}
 	open, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	l := &listener{address: open.Addr().String(), identity: identity, changes: make(chan time.Time, 2)}
 	hub := dispatch.NewHub(func(*dispatch.Runner, dispatch.News) { l.changes <- time.Now() })
-	server := &dispatch.Server{Hub: hub, Authenticate: identity.CheckToken, TLS: tls, Log: logr.Discard()}
+	server := &dispatch.Server{Hub: hub, Identity: identity, Log: logr.Discard()}
 	go func() { _ = server.Serve(ctx, open) }()
 	return l, nil
 }
