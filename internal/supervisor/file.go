@@ -167,7 +167,8 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	o := result.Outcome{File: &result.File{}, Stdout: wholeStream(nil)}
 	if run == nil {
 		stop := runner.StopCause(context.Cause(ctx))
-		o.Reason, o.Message = stop.Reason, stop.Message+" It has not ended yet, as where a file system doesn't answer: it may still take effect."
+		o.Reason = stop.Reason
+		o.Message = addSentence(stop.Message, "It has not ended yet, as where a file system doesn't answer: it may still take effect.")
 		return o
 	}
 	operation := run.assignment.File.Operation
@@ -187,10 +188,18 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	case ctx.Err() != nil:
 		stop := runner.StopCause(context.Cause(ctx))
 		o.Reason, o.Message = stop.Reason, stop.Message
+		if deleted := run.result.Matches; deleted > 0 {
+			o.Message = addSentence(o.Message, fmt.Sprintf("%d files and directories in it were deleted before.", deleted))
+		}
 	default:
 		o.Reason, o.Message = result.FileError, run.err.Error()
 	}
 	return o
+}
+
+// addSentence adds a sentence to a message, which may have no full stop.
+func addSentence(message, sentence string) string {
+	return strings.TrimSuffix(message, ".") + ". " + sentence
 }
 
 func wholeStream(p []byte) result.Stream {

@@ -59,16 +59,13 @@ type treeRemoval struct {
 	removed int
 }
 
-// inPart adds to an error how much was deleted before it.
+// inPart adds to an error how much was deleted before it. Who ends the context sees it in the result.
 func (t *treeRemoval) inPart(err error) error {
-	if err == nil || t.removed == 0 {
+	known := (*Error)(nil)
+	if t.removed == 0 || !errors.As(err, &known) {
 		return err
 	}
-	deleted := fmt.Sprintf("%d files and directories in it were deleted before.", t.removed)
-	if known := (*Error)(nil); errors.As(err, &known) {
-		return known.With(known.Message + " " + deleted)
-	}
-	return fmt.Errorf("%w: %s", err, deleted)
+	return known.With(fmt.Sprintf("%s %d files and directories in it were deleted before.", known.Message, t.removed))
 }
 
 // removeDir deletes a directory with everything in it.
