@@ -171,8 +171,8 @@ func whyNotFound(content []byte, old string, hides bool) string {
 		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
 	}
 	if line := blanksLine(content, old); line > 0 {
-		return fmt.Sprintf("from line %d on, the file has it with other white space: look for tabs, no-break spaces, blanks at the end and "+
-			"carriage returns, as with cat -A, and write oldString with them", line)
+		return fmt.Sprintf("from line %d on, the file has it with other white space: look for tabs, no-break spaces, blanks at the end, "+
+			"carriage returns, and a last line without a line end, as with cat -A, and write oldString as it is there", line)
 	}
 	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
 		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
@@ -188,11 +188,12 @@ func blanksLine(content []byte, old string) int {
 	if len(bytes.TrimSpace(seen)) == 0 {
 		return 0
 	}
-	before, _, found := bytes.Cut(withoutBlanks(content), seen)
+	// A line end at either end of the text may be one that the file doesn't have.
+	before, _, found := bytes.Cut(slices.Concat([]byte("\n"), withoutBlanks(content), []byte("\n")), seen)
 	if !found {
 		return 0
 	}
-	return bytes.Count(before, []byte("\n")) + 1
+	return max(bytes.Count(before, []byte("\n")), 1)
 }
 
 // withoutBlanks has one space for each run of white space in a line, and none at the line's ends.

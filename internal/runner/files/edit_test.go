@@ -76,6 +76,8 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"spaces for a tab", "def f():\n\treturn 1\n", "def f():\n    return 1", "from line 1 on, the file has it with other white space"},
 		{"a space for a no-break space", "one\ntwo\u00a0three\n", "two three", "from line 2 on, the file has it with other white space"},
 		{"a blank at the end", "one\ntwo\n", "two \n", "from line 2 on, the file has it with other white space"},
+		{"a last line without a line end", "one\ntwo", "two\n", "from line 2 on, the file has it with other white space"},
+		{"a line before the first", "one\ntwo\n", "\n\tone", "from line 1 on, the file has it with other white space"},
 		{"nothing but white space", "one\ntwo\n", "\t \n", "compare it with what Read returns"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {
