@@ -48,7 +48,7 @@ type File struct {
 type SkippedFiles struct {
 	// Binary files contain a NUL byte.
 	Binary int64 `json:"binary,omitempty"`
-	// Denied files and directories are denied by the rules, or are the kernel's or the runner's own.
+	// Denied files and directories are denied by the rules, or are the kernel's own.
 	Denied int64 `json:"denied,omitempty"`
 	// Unreadable files and directories can't be opened, or vanished.
 	Unreadable int64 `json:"unreadable,omitempty"`
