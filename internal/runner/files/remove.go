@@ -24,10 +24,11 @@ func (c *call) remove(p *place) (Result, error) {
 		}
 		return Result{Path: p.path, Matches: 1}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	case condition.sha256 != "":
-		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: delete it without a checksum.",
 			sys.Quote(p.path), condition.sha256)
 	case !c.req.Recursive:
-		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", sys.Quote(p.path))
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory: the file action Delete with recursive deletes it with everything in it.",
+			sys.Quote(p.path))
 	}
 	if err := c.holdsNothingDenied(p, ""); err != nil {
 		return Result{}, err

@@ -408,7 +408,7 @@ func TestDelete(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	w.refused(spec.File{Operation: spec.OperationDelete, Path: "f"}, reason.FileNotFound, "")
-	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d"}, reason.IsDirectory, "recursive")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d"}, reason.IsDirectory, "the file action Delete with recursive")
 	w.refused(spec.File{Operation: spec.OperationDelete, Path: "empty"}, reason.IsDirectory, "recursive")
 	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d/g/"}, reason.NotDirectory, "slash")
 	_, result = w.must(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: true})
