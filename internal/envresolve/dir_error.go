@@ -33,6 +33,9 @@ func (e *DirError) Unwrap() error { return e.cause }
 
 func (r DirRequest) notFound(cause error) *DirError {
 	message := fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s", quotePath(r.path()), describe(cause), list(r.allowed()))
+	if errors.Is(cause, fs.ErrNotExist) {
+		message += ", or, in a session, make it with the file action MakeDirectory"
+	}
 	return &DirError{ReasonNotFound, message, cause}
 }
 
