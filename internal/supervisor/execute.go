@@ -32,8 +32,6 @@ type Executor struct {
 	Hosts []resolver.HostsEntry
 	// Pod is the pod's network from before the first call.
 	Pod PodNetwork
-	// Mounts are directories at which git works although another user owns them.
-	Mounts []string
 	// Rules hold for calls that have none of their own; nil for none. A session without any isn't given secrets of single tools.
 	Rules *rules.Rules
 	// Outputs gets what is kept of the output; nil for nobody.

@@ -74,7 +74,7 @@ func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, fi
 		}
 	}
 	if err == nil {
-		e.addDefaults(&plan, &resolved)
+		addDefaults(&plan, &resolved)
 	}
 	return resolved, files, err
 }
