@@ -6,8 +6,6 @@ import "unicode/utf8"
 const (
 	// InvalidRequest is for values that no file system could make right.
 	InvalidRequest = "InvalidRequest"
-	// InvalidRules is for rules that can't be applied: nothing is allowed.
-	InvalidRules = "InvalidRules"
 	// NotSupported is for what the kernel or the file system can't do.
 	NotSupported = "NotSupported"
 )

@@ -207,16 +207,12 @@ func wholeStream(p []byte) result.Stream {
 	return result.Stream{Head: p, Bytes: int64(len(p)), SHA256: hex.EncodeToString(sum[:]), InvalidUTF8: !utf8.Valid(p)}
 }
 
-// fileReason is the API's reason. Rules that can't be applied allow nothing.
+// fileReason is the API's reason.
 func fileReason(reason string) string {
-	switch reason {
-	case result.InvalidRules:
-		return result.PathNotAllowed
-	case result.InvalidRequest, result.NotSupported:
+	if reason == result.InvalidRequest || reason == result.NotSupported {
 		return result.FileError
-	default:
-		return reason
 	}
+	return reason
 }
 
 // fileRules are the policy's, completed with what only the pod knows.

@@ -88,8 +88,8 @@ func (e *Executor) checkApart(names []string) error {
 	if e.Session == nil || e.Rules != nil || len(names) == 0 {
 		return nil
 	}
-	return &refusedError{result.IsolationUnavailable, fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
-		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", names[:min(maxShownNames, len(names))])}
+	return refused(result.IsolationUnavailable, fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
+		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", names[:min(maxShownNames, len(names))]))
 }
 
 // newPrivateFiles makes a directory for a call. Its name is random: another call can't be there first.

@@ -175,8 +175,8 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	}
 	defer source.Close()
 	if limit := rules.MaxReadBytes; t.asked.Whole && source.Size > limit {
-		return &files.Error{Reason: result.FileTooLarge, Message: fmt.Sprintf(
-			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit)}
+		return refused(result.FileTooLarge, fmt.Sprintf(
+			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit))
 	}
 	err = t.sum(source)
 	if err == nil {

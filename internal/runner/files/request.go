@@ -32,7 +32,7 @@ const (
 	maxPathBytes = 4096
 )
 
-// Rules say what requests may reach. Empty lists allow nothing, and nor do those that are nil.
+// Rules say what requests may reach. Empty lists allow nothing, and nor do those that are nil. No bound is less than zero.
 type Rules struct {
 	spec.FileRules
 	// RunnerPaths are absolute paths of the runner's own that no request may reach, whatever the policy says.
