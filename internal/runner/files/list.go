@@ -34,7 +34,7 @@ func (r *results) add(v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	w := window{rules: r.rules, around: line.Bytes()}
+	w := window{around: line.Bytes()}
 	if r.rules.Hidden != nil {
 		w.hidden = r.rules.Hidden(w.around)
 	}
