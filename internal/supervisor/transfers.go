@@ -233,7 +233,10 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 		return end, err
 	}
 	done, err := target.Commit()
-	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err
+	if err != nil {
+		return end, err
+	}
+	return wire.TransferState{Size: *done.Bytes, Next: *done.Bytes, SHA256: done.SHA256, Created: done.Created}, nil
 }
 
 // receiveParts has each part taken as it comes, in order, up to the last one, and says after each how far it is.

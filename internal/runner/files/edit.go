@@ -54,7 +54,8 @@ func (c *call) edit(p *place) (Result, error) {
 	}
 	sum := c.rules.newSum()
 	_, _ = sum.Write(content)
-	return Result{Path: p.path, Bytes: int64(len(content)), SHA256: sum.hex(), Replaced: replaced}, nil
+	f := reason.File{Path: p.path, Bytes: new(int64(len(content))), SHA256: sum.hex(), Replaced: new(int64(replaced))}
+	return Result{File: f}, nil
 }
 
 // readWhole reads a file that can be edited.

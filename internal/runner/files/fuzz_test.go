@@ -412,7 +412,7 @@ func compareAnswers(t *testing.T, r *spec.File, out string, result *Result, want
 			t.Errorf("%+v: %q, want %q (truncated: %v)", r, out, want, result.Truncated)
 		}
 	case spec.OperationEdit:
-		if got := fmt.Sprint(result.Replaced); got != want {
+		if got := fmt.Sprint(number(result.Replaced)); got != want {
 			t.Errorf("%+v: replaced %s, want %s", r, got, want)
 		}
 	case spec.OperationGlob:

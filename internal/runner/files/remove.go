@@ -22,7 +22,7 @@ func (c *call) remove(p *place) (Result, error) {
 		if err := c.unlink(p, condition); err != nil {
 			return Result{}, sys.FileError("delete", p.path, err)
 		}
-		return Result{Path: p.path, Matches: 1}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
+		return deleted(p, 1), sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	case condition.sha256 != "":
 		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: delete it without a checksum.",
 			sys.Quote(p.path), condition.sha256)
@@ -38,7 +38,11 @@ func (c *call) remove(p *place) (Result, error) {
 	if err == nil {
 		err = sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
-	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
+	return deleted(p, t.removed), t.inPart(err)
+}
+
+func deleted(p *place, count int) Result {
+	return Result{File: reason.File{Path: p.path, Matches: new(int64(count))}}
 }
 
 // unlink removes a name, if the condition holds, while no other call compares or replaces what has it.

@@ -93,12 +93,13 @@ func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole 
 				"redacted: read it with unit Bytes and another offset.", sys.Quote(result.Path), most)
 		}
 		shown, names = w.show(0, fits)
-		result.Bytes = int64(fits)
+		result.Bytes = new(int64(fits))
 		if readsLines(c.req) {
-			result.Lines = bytes.Count(text[:fits], []byte("\n"))
-			result.truncate(max(c.req.Offset, 1) + int64(result.Lines))
+			lines := int64(bytes.Count(text[:fits], []byte("\n")))
+			result.Lines = &lines
+			result.truncate(max(c.req.Offset, 1) + lines)
 		} else {
-			result.truncate(at + result.Bytes)
+			result.truncate(at + int64(fits))
 		}
 	}
 	c.out = shown
