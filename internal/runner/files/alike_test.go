@@ -79,6 +79,14 @@ func TestASearchOfNothingSaysSo(t *testing.T) {
 			t.Errorf("a Grep of %q says %q", tc.glob, result.Note)
 		}
 	}
+	for _, path := range []string{".", "one.txt"} {
+		for _, isLiteral := range []bool{false, true} {
+			_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: path, Pattern: `two\|three`, Literal: isLiteral})
+			if strings.Contains(result.Note, "write a|b") == isLiteral {
+				t.Errorf("a Grep of %s, literal: %t, says %q", path, isLiteral, result.Note)
+			}
+		}
+	}
 	w.link("one.txt", "two.md")
 	for glob, says := range map[string]string{"*.md": "", "*.rb": "No file was searched"} {
 		if _, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "nothing", Glob: glob}); (says == "") != (result.Note == "") {

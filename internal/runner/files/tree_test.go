@@ -121,6 +121,8 @@ func TestGlob(t *testing.T) {
 		"src/**":               {"src", "src/c.go", "src/deep", "src/deep/.hidden.go", "src/deep/d.go"},
 		"src/*":                {"src/c.go", "src/deep"},
 		"src/**/d.go":          {"src/deep/d.go"},
+		"./*.go":               {"a.go"},
+		"./src/*.go":           {"src/c.go"},
 		"{a,src/c}.go":         {"a.go", "src/c.go"},
 		"[ab].*":               {"a.go", "b.txt"},
 		"[!a].*":               {"b.txt"},
@@ -145,7 +147,7 @@ func TestGlob(t *testing.T) {
 		t.Errorf("%q, %+v", got, result)
 	}
 	for _, pattern := range []string{
-		"", "/a", "a//b", "a/", "../*", "./a", "a/../b", "[", "[]", "[z-a]", "{", "}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9),
+		"", "/a", "a//b", "a/", "../*", "././a", "a/./b", "a/../b", "[", "[]", "[z-a]", "{", "}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9),
 		strings.Repeat("a", 1<<20), strings.Repeat("[", 1<<20),
 	} {
 		w.refused(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern}, reason.InvalidPattern, "")
