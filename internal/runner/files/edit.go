@@ -193,7 +193,9 @@ func whyNotFound(content []byte, old string, hides bool) string {
 var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\"`, `"`)
 
 // typed has the characters that people type in place of typographic ones.
-var typed = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u201c", `"`, "\u201d", `"`, "\u2010", "-", "\u2011", "-", "\u2013", "-", "\u2014", "-")
+var typed = strings.NewReplacer(
+	"\u2018", "'", "\u2019", "'", "\u201c", `"`, "\u201d", `"`, "\u2010", "-", "\u2011", "-", "\u2013", "-", "\u2014", "-",
+)
 
 // blanksLine returns the number of the line in which a text begins that differs from another in white space, quotes and dashes only, line
 // ends aside; 0 if there is none.
