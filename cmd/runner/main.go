@@ -60,7 +60,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	outputs := supervisor.NewOutputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: runner.NewLog(os.Stdout), Stderr: runner.NewLog(os.Stderr), Outputs: outputs,
-		Inputs: supervisor.NewInputs(), Hosts: runner.ReadHosts(), Pod: supervisor.ReadPodNetwork(), Mounts: supervisor.ForeignMounts(),
+		Inputs: supervisor.NewInputs(), Hosts: runner.ReadHosts(), Pod: supervisor.ReadPodNetwork(),
 	}
 	s := &supervisor.Supervisor{
 		Files:   executor,

@@ -10,20 +10,12 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// DirReason is the API's reason for refusing a working directory.
-type DirReason string
-
-// Reasons.
-const (
-	ReasonNotFound   DirReason = result.WorkingDirNotFound
-	ReasonNotAllowed DirReason = result.WorkingDirNotAllowed
-)
-
 // DirError says which working directory was refused, why, and what is allowed.
 type DirError struct {
-	Reason  DirReason
+	// Reason is WorkingDirNotFound or WorkingDirNotAllowed.
+	Reason  string
 	message string
-	// cause is set for ReasonNotFound.
+	// cause is set for WorkingDirNotFound.
 	cause error
 }
 
@@ -33,7 +25,10 @@ func (e *DirError) Unwrap() error { return e.cause }
 
 func (r DirRequest) notFound(cause error) *DirError {
 	message := fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s", quotePath(r.path()), describe(cause), list(r.allowed()))
-	return &DirError{ReasonNotFound, message, cause}
+	if errors.Is(cause, fs.ErrNotExist) {
+		message += ", or, in a session, make it with the file action MakeDirectory"
+	}
+	return &DirError{result.WorkingDirNotFound, message, cause}
 }
 
 func (r DirRequest) notAllowed(resolved string) *DirError {
@@ -42,7 +37,7 @@ func (r DirRequest) notAllowed(resolved string) *DirError {
 		where += " leads to " + quotePath(resolved) + ", which"
 	}
 	message := fmt.Sprintf("working directory %s is outside of the environment's allowed paths: choose one in %s", where, list(r.allowed()))
-	return &DirError{ReasonNotAllowed, message, nil}
+	return &DirError{result.WorkingDirNotAllowed, message, nil}
 }
 
 // path is the requested one, made absolute, for messages.

@@ -86,15 +86,16 @@ func TestResolveDir(t *testing.T) {
 
 func TestDirErrorsSayWhatWouldBeRight(t *testing.T) {
 	t.Parallel()
+	const orMakeIt = ", or, in a session, make it with the file action MakeDirectory"
 	cases := []struct {
 		name, dir string
 		allowed   []string
 		want      string
 	}{
 		{"not found", "/workspace/none", []string{"/workspace", "/tmp"},
-			`working directory "/workspace/none" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/workspace", "/tmp"`},
+			`working directory "/workspace/none" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/workspace", "/tmp"` + orMakeIt},
 		{"relative, not found", "none/x", []string{"/tmp"},
-			`working directory "/workspace/none/x" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/tmp"`},
+			`working directory "/workspace/none/x" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/tmp"` + orMakeIt},
 		{"a file", "/workspace/file/x", []string{"/tmp"},
 			`working directory "/workspace/file/x" can't be used: "/workspace/file": not a directory; choose an existing directory in "/tmp"`},
 		{"a loop", "/workspace/self", []string{"/tmp"},
@@ -106,7 +107,7 @@ func TestDirErrorsSayWhatWouldBeRight(t *testing.T) {
 		{"led outside", "out", []string{"/tmp"},
 			`working directory "/workspace/out" leads to "/etc", which is outside of the environment's allowed paths: choose one in "/tmp"`},
 		{"a hostile name is escaped", "/a\x1b[31m\n", []string{"/tmp"},
-			`working directory "/a\x1b[31m\n" can't be used: "/a\x1b[31m\n": no such file or directory; choose an existing directory in "/tmp"`},
+			`working directory "/a\x1b[31m\n" can't be used: "/a\x1b[31m\n": no such file or directory; choose an existing directory in "/tmp"` + orMakeIt},
 		{"many allowed paths", "/etc", strings.Split("/1 /2 /3 /4 /5 /6 /7 /8 /9 /10", " "),
 			`working directory "/etc" is outside of the environment's allowed paths: choose one in "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8" and 2 more`},
 		{"a NUL byte", "/\x00", []string{"/tmp"},

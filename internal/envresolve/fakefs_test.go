@@ -66,7 +66,7 @@ func (f *fakeFS) Enter(name string) error {
 func reasonOf(err error) string {
 	var dirErr *DirError
 	if errors.As(err, &dirErr) {
-		return string(dirErr.Reason)
+		return dirErr.Reason
 	}
 	return ""
 }

@@ -6,8 +6,6 @@ import "unicode/utf8"
 const (
 	// InvalidRequest is for values that no file system could make right.
 	InvalidRequest = "InvalidRequest"
-	// InvalidRules is for rules that can't be applied: nothing is allowed.
-	InvalidRules = "InvalidRules"
 	// NotSupported is for what the kernel or the file system can't do.
 	NotSupported = "NotSupported"
 )
@@ -48,7 +46,7 @@ type File struct {
 type SkippedFiles struct {
 	// Binary files contain a NUL byte.
 	Binary int64 `json:"binary,omitempty"`
-	// Denied files and directories are denied by the rules, or are the kernel's or the runner's own.
+	// Denied files and directories are denied by the rules, or are the kernel's own.
 	Denied int64 `json:"denied,omitempty"`
 	// Unreadable files and directories can't be opened, or vanished.
 	Unreadable int64 `json:"unreadable,omitempty"`

@@ -10,7 +10,6 @@ import (
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/redact"
 )
 
@@ -31,13 +30,13 @@ func matching(values ...redact.Value) *redact.Matcher {
 
 // redacted is what the one who runs a command makes of what its outcome says beside the output.
 func redacted(o result.Outcome, values []redact.Value) result.Outcome {
-	matcher, hosts := matching(values...), anycase.New(values)
+	matcher := matching(values...)
 	count := func(text string, counts []redact.Count) string {
 		addRedactions(&o, counts, result.RedactedMessage)
 		return text
 	}
 	replace := func(text string) string { return count(matcher.Text(text)) }
-	o.ReplaceTexts(replace, func(text string) string { return count(hosts.Text(replace(text))) })
+	o.ReplaceTexts(replace, func(text string) string { return count(matcher.HostText(text)) })
 	return o
 }
 

@@ -307,7 +307,6 @@ var codes = map[string]int32{
 	v1alpha1.ReasonNoSpace:              http.StatusInsufficientStorage,
 	v1alpha1.ReasonWorkingDirNotFound:   http.StatusConflict,
 	v1alpha1.ReasonWorkingDirNotAllowed: http.StatusConflict,
-	result.InvalidRules:                 http.StatusForbidden,
 	result.InvalidRequest:               http.StatusBadRequest,
 	result.NotSupported:                 http.StatusNotImplemented,
 }

@@ -1,15 +1,11 @@
 package supervisor
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -19,18 +15,15 @@ import (
 // fallbackHome is the home directory, in temporaryDir, of users who can't write to the image's.
 const fallbackHome = ".home"
 
-// workspaceDir is the directory that every pod has for the files of calls.
-const workspaceDir = "/workspace"
-
 // addDefaults sets what processes expect and no source sets: output that isn't kept back in a buffer, a home directory that
-// can be written to, and that git trusts directories which are mounted. They count as variables of the image.
-func (e *Executor) addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
+// can be written to, and that git trusts the directories of other owners. They count as variables of the image.
+func addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
 	v := newVariables(plan, r)
 	if _, source := v.get("PYTHONUNBUFFERED"); source == "" {
 		v.set("PYTHONUNBUFFERED", "1")
 	}
 	v.setHome()
-	v.trustDirectories(e.Mounts)
+	v.trustDirectories()
 }
 
 // variables are those of a process, with what is set after all sources.
@@ -86,23 +79,19 @@ const (
 	gitValue = "GIT_CONFIG_VALUE_"
 )
 
-// trustDirectories lets git work at the top of directories whose owner isn't this user, as that of a volume.
-func (v *variables) trustDirectories(dirs []string) {
+// trustDirectories lets git work in directories whose owner isn't this user, such as the top of a volume and a repository of the image.
+// Git's check protects nobody here: all calls run as one user.
+func (v *variables) trustDirectories() {
 	given, source := v.get(gitCount)
 	count, err := strconv.Atoi(given)
-	if len(dirs) == 0 || source != "" && err != nil || v.plan.Blocks(gitCount) {
+	key, value := gitKey+strconv.Itoa(count), gitValue+strconv.Itoa(count)
+	// Git works with all that are counted only.
+	if source != "" && err != nil || slices.ContainsFunc([]string{gitCount, key, value}, v.plan.Blocks) {
 		return
 	}
-	for _, dir := range dirs {
-		key, value := gitKey+strconv.Itoa(count), gitValue+strconv.Itoa(count)
-		if v.plan.Blocks(key) || v.plan.Blocks(value) {
-			break // git works with all that are counted only
-		}
-		v.set(key, "safe.directory")
-		v.set(value, dir)
-		count++
-		v.set(gitCount, strconv.Itoa(count))
-	}
+	v.set(key, "safe.directory")
+	v.set(value, "*")
+	v.set(gitCount, strconv.Itoa(count+1))
 }
 
 // isWritable says whether this user can make files in a directory.
@@ -119,49 +108,4 @@ func makeHome(dir string) bool {
 	}
 	info, err := os.Lstat(dir)
 	return err == nil && info.IsDir() && isWritable(dir)
-}
-
-// ForeignMounts are the workspace, and the directories that volumes are mounted at, where another user owns them. Calls can't
-// mount anything.
-func ForeignMounts() []string {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		mounts = nil
-	}
-	return foreignMounts(mounts)
-}
-
-// systemMounts are directories that a container's runtime mounts something at.
-var systemMounts = []string{"/proc", "/sys", "/dev", "/etc", "/run", "/var/run"}
-
-func foreignMounts(mountinfo []byte) (dirs []string) {
-	candidates := []string{workspaceDir}
-	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 {
-			candidates = append(candidates, unescapeMount(fields[4]))
-		}
-	}
-	self, _ := os.Executable()
-	for _, dir := range candidates {
-		isSystem := dir == "/" || dir == temporaryDir || dir == filepath.Dir(self) ||
-			slices.ContainsFunc(systemMounts, func(system string) bool { return isBelow(dir, system) })
-		if !isSystem && !slices.Contains(dirs, dir) && isForeign(dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
-
-// unescapeMount undoes how mountinfo writes blanks.
-func unescapeMount(field string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(field)
-}
-
-func isForeign(dir string) bool {
-	info, err := os.Stat(dir)
-	if err != nil || !info.IsDir() {
-		return false
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(owner.Uid) != os.Geteuid()
 }

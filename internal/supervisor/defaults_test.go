@@ -3,8 +3,10 @@ package supervisor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +15,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/spec"
-	"toolcall.dev/operator/internal/supervisor"
 )
 
 // setting is a plan's layer of the environment with one variable.
@@ -30,16 +31,16 @@ func TestWhatAProcessFindsUnlessASourceSetsIt(t *testing.T) {
 		script    string
 		want      string
 	}{
-		"output isn't buffered":          {script: `echo "$PYTHONUNBUFFERED"`, want: "1"},
-		"not even with the image's own":  {image: "PYTHONUNBUFFERED=", script: `echo "${PYTHONUNBUFFERED-unset}"`, want: ""},
-		"an environment's value":         {layers: setting("PYTHONUNBUFFERED", "0"), script: `echo "$PYTHONUNBUFFERED"`, want: "0"},
-		"a blocked variable":             {blocklist: []string{"PYTHON"}, script: `echo "${PYTHONUNBUFFERED-unset}"`, want: "unset"},
-		"a home that can be written to":  {image: "HOME=" + tmp, script: `echo "$HOME"`, want: tmp},
-		"one that is no directory":       {image: "HOME=/dev/null", script: `echo x >"$HOME/f"; cat "$HOME/f"; stat -c "%a %n" "$HOME"`, want: "x\n700 " + tmp + "/.home"},
-		"one that isn't there":           {image: "HOME=/nonexistent", script: `echo "$HOME"`, want: tmp + "/.home"},
-		"none":                           {script: `echo "$HOME"`, want: tmp + "/.home"},
-		"one that an environment sets":   {layers: setting("HOME", "/nonexistent"), script: `echo "$HOME"`, want: "/nonexistent"},
-		"git's variables without mounts": {script: `echo "${GIT_CONFIG_COUNT-unset}"`, want: "unset"},
+		"output isn't buffered":         {script: `echo "$PYTHONUNBUFFERED"`, want: "1"},
+		"not even with the image's own": {image: "PYTHONUNBUFFERED=", script: `echo "${PYTHONUNBUFFERED-unset}"`, want: ""},
+		"an environment's value":        {layers: setting("PYTHONUNBUFFERED", "0"), script: `echo "$PYTHONUNBUFFERED"`, want: "0"},
+		"a blocked variable":            {blocklist: []string{"PYTHON"}, script: `echo "${PYTHONUNBUFFERED-unset}"`, want: "unset"},
+		"a home that can be written to": {image: "HOME=" + tmp, script: `echo "$HOME"`, want: tmp},
+		"one that is no directory":      {image: "HOME=/dev/null", script: `echo x >"$HOME/f"; cat "$HOME/f"; stat -c "%a %n" "$HOME"`, want: "x\n700 " + tmp + "/.home"},
+		"one that isn't there":          {image: "HOME=/nonexistent", script: `echo "$HOME"`, want: tmp + "/.home"},
+		"none":                          {script: `echo "$HOME"`, want: tmp + "/.home"},
+		"one that an environment sets":  {layers: setting("HOME", "/nonexistent"), script: `echo "$HOME"`, want: "/nonexistent"},
+		"git trusts all directories":    {script: `echo "$GIT_CONFIG_COUNT $GIT_CONFIG_KEY_0 $GIT_CONFIG_VALUE_0"`, want: "1 safe.directory *"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := executor(t)
@@ -107,39 +108,39 @@ func TestWhatWasPrintedIsThereBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func TestGitWorksAtTheTopOfADirectoryThatIsMounted(t *testing.T) {
+func TestGitWorksInDirectoriesOfOtherOwners(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a directory to another user")
 	}
-	if _, err := exec.LookPath("git"); err != nil {
+	git, err := exec.LookPath("git")
+	if err != nil {
 		t.Skip("git isn't installed")
 	}
 	tmp, e := temporary(t), executor(t)
-	e.Environ = []string{"PATH=/usr/bin:/bin", "HOME=" + tmp, "GIT_CONFIG_NOSYSTEM=1"}
-	mount := e.WorkingDir + "/a volume"
-	if err := os.Mkdir(mount, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	mountinfo := "22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:21 / /proc rw - proc proc rw\n24 22 8:2 / " + strings.ReplaceAll(mount, " ", `\040`) + " rw - ext4 /dev/sdb rw\n"
-	if own := supervisor.ForeignMountsIn(mountinfo); len(own) > 0 {
-		t.Errorf("%q are foreign", own)
-	}
-	if err := os.Chown(mount, 12345, 12345); err != nil {
-		t.Fatal(err)
-	}
-	script := `cd "a volume"; git init -q . && git config user.name a && git status --short && git rev-parse --show-toplevel; git config user.email; ls -a`
-	refused := execute(t, e, shell(e, script))
-	if strings.HasPrefix(string(refused.Outcome.Stdout.Head), mount) {
-		t.Skip("git doesn't look at owners here")
-	}
-	e.Mounts = supervisor.ForeignMountsIn(mountinfo)
-	a := shell(e, script)
-	a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{
-		{Name: "GIT_CONFIG_COUNT", Value: "1"}, {Name: "GIT_CONFIG_KEY_0", Value: "user.email"}, {Name: "GIT_CONFIG_VALUE_0", Value: "a@example.org"},
-	}}}
-	r := execute(t, e, a)
-	if got := string(r.Outcome.Stdout.Head); got != mount+"\na@example.org\n.\n..\n.git\n" {
-		t.Errorf("got %q, %s", got, r.Outcome.Stderr.Head)
+	e.Environ = []string{"PATH=" + filepath.Dir(git) + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}
+	for name, dir := range map[string]string{"the top of a volume": e.WorkingDir + "/a volume", "the temporary directory": tmp} {
+		t.Run(name, func(t *testing.T) {
+			if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chown(dir, 12345, 12345)); err != nil {
+				t.Fatal(err)
+			}
+			init, look := exec.Command(git, "init", "-q", dir), exec.Command(git, "-C", dir, "rev-parse", "--show-toplevel")
+			init.Env, look.Env = e.Environ, e.Environ
+			if err := init.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if look.Run() == nil {
+				t.Skip("git doesn't look at owners here")
+			}
+			a := shell(e, `cd "$AT"; git config user.name a && git status --short && git rev-parse --show-toplevel; git config user.email`)
+			a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{
+				{Name: "AT", Value: dir},
+				{Name: "GIT_CONFIG_COUNT", Value: "1"}, {Name: "GIT_CONFIG_KEY_0", Value: "user.email"}, {Name: "GIT_CONFIG_VALUE_0", Value: "a@example.org"},
+			}}}
+			r := execute(t, e, a)
+			if got := string(r.Outcome.Stdout.Head); got != dir+"\na@example.org\n" {
+				t.Errorf("got %q, %s", got, r.Outcome.Stderr.Head)
+			}
+		})
 	}
 }
 
@@ -147,7 +148,6 @@ func TestGitIsGivenNoConfigurationThatIsBlocked(t *testing.T) {
 	temporary(t)
 	for _, blocked := range []string{"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"} {
 		e := executor(t)
-		e.Mounts = []string{"/a"}
 		a := shell(e, `env | grep ^GIT_CONFIG; true`)
 		a.Environment.Trusted, a.Environment.Blocklist = false, []string{blocked}
 		if got := string(execute(t, e, a).Outcome.Stdout.Head); got != "" {

@@ -32,8 +32,6 @@ type Executor struct {
 	Hosts []resolver.HostsEntry
 	// Pod is the pod's network from before the first call.
 	Pod PodNetwork
-	// Mounts are directories at which git works although another user owns them.
-	Mounts []string
 	// Rules hold for calls that have none of their own; nil for none. A session without any isn't given secrets of single tools.
 	Rules *rules.Rules
 	// Outputs gets what is kept of the output; nil for nobody.
@@ -149,23 +147,18 @@ func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}
 }
 
-// refusedError is an error with the reason that a call or a transfer ends with.
-type refusedError struct{ reason, message string }
-
-func (e *refusedError) Error() string { return e.message }
+// refused is an error with the reason that a call or a transfer ends with.
+func refused(reason, message string) error { return &files.Error{Reason: reason, Message: message} }
 
 // reasonOf is the reason that an error has; empty for none.
 func reasonOf(err error) string {
-	var own *refusedError
-	var file *files.Error
+	var own *files.Error
 	var dir *envresolve.DirError
 	switch {
 	case errors.As(err, &own):
-		return own.reason
-	case errors.As(err, &file):
-		return file.Reason
+		return own.Reason
 	case errors.As(err, &dir):
-		return string(dir.Reason)
+		return dir.Reason
 	default:
 		return ""
 	}

@@ -16,9 +16,6 @@ func SetTemporaryDir(t testing.TB, dir string) {
 	t.Cleanup(func() { temporaryDir = before })
 }
 
-// ForeignMountsIn are those of a mountinfo.
-func ForeignMountsIn(mountinfo string) []string { return foreignMounts([]byte(mountinfo)) }
-
 // LinkedFrom are the names that appear beside a snippet whose call runs in a directory.
 func LinkedFrom(dir *os.File) ([]string, error) {
 	f, err := newPrivateFiles()

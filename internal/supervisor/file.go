@@ -167,18 +167,19 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	o := result.Outcome{File: &result.File{}, Stdout: wholeStream(nil)}
 	if run == nil {
 		stop := runner.StopCause(context.Cause(ctx))
-		o.Reason, o.Message = stop.Reason, stop.Message+" It has not ended yet, as where a file system doesn't answer: it may still take effect."
+		o.Reason = stop.Reason
+		o.Message = addSentence(stop.Message, "It has not ended yet, as where a file system doesn't answer: it may still take effect.")
 		return o
 	}
-	operation := run.assignment.File.Operation
 	// A Delete that failed may have deleted a part.
 	if run.err == nil || run.result.Path != "" {
-		o.File = fileResult(operation, run.assignment.File, &run.result)
+		o.File = &run.result.File
+		o.File.Path = strings.ToValidUTF8(o.File.Path, "\uFFFD")
 	}
 	var refused *files.Error
 	switch {
 	case run.err == nil:
-		o.Reason, o.Message = result.Completed, describeFile(operation, o.File, run.result.Note)
+		o.Reason, o.Message = result.Completed, describeFile(run.assignment.File.Operation, o.File, run.result.Note)
 		// It was redacted before it was cut to its bound.
 		o.Stdout = wholeStream(run.output)
 		addReplacements(&o, run.result.Redacted)
@@ -187,10 +188,18 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	case ctx.Err() != nil:
 		stop := runner.StopCause(context.Cause(ctx))
 		o.Reason, o.Message = stop.Reason, stop.Message
+		if deleted := run.result.Matches; deleted != nil && *deleted > 0 {
+			o.Message = addSentence(o.Message, fmt.Sprintf("%d files and directories in it were deleted before.", *deleted))
+		}
 	default:
 		o.Reason, o.Message = result.FileError, run.err.Error()
 	}
 	return o
+}
+
+// addSentence adds a sentence to a message, which may have no full stop.
+func addSentence(message, sentence string) string {
+	return strings.TrimSuffix(message, ".") + ". " + sentence
 }
 
 func wholeStream(p []byte) result.Stream {
@@ -198,16 +207,12 @@ func wholeStream(p []byte) result.Stream {
 	return result.Stream{Head: p, Bytes: int64(len(p)), SHA256: hex.EncodeToString(sum[:]), InvalidUTF8: !utf8.Valid(p)}
 }
 
-// fileReason is the API's reason. Rules that can't be applied allow nothing.
+// fileReason is the API's reason.
 func fileReason(reason string) string {
-	switch reason {
-	case result.InvalidRules:
-		return result.PathNotAllowed
-	case result.InvalidRequest, result.NotSupported:
+	if reason == result.InvalidRequest || reason == result.NotSupported {
 		return result.FileError
-	default:
-		return reason
 	}
+	return reason
 }
 
 // fileRules are the policy's, completed with what only the pod knows.
@@ -229,29 +234,6 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 	// What may be written may be read, as for commands: a Move would show it anyway.
 	r.ReadPaths = slices.Concat(r.ReadPaths, r.WritePaths)
 	return r
-}
-
-// fileResult has the fields that apply to the operation.
-func fileResult(operation spec.Operation, asked *spec.File, r *files.Result) *result.File {
-	f := &result.File{
-		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
-		Changed: r.Changed, Created: r.Created, Binary: r.Binary, Skipped: r.Skipped,
-	}
-	switch operation {
-	case spec.OperationRead:
-		f.Bytes = &r.Bytes
-		if asked.Unit != spec.UnitBytes {
-			f.Lines = new(int64(r.Lines))
-		}
-	case spec.OperationWrite, spec.OperationStat:
-		f.Bytes = &r.Bytes
-	case spec.OperationEdit:
-		f.Bytes, f.Replaced = &r.Bytes, new(int64(r.Replaced))
-	case spec.OperationList, spec.OperationGlob, spec.OperationGrep, spec.OperationDelete:
-		f.Matches = new(int64(r.Matches))
-	case spec.OperationMakeDirectory, spec.OperationMove:
-	}
-	return f
 }
 
 // describeFile is a sentence about an operation that succeeded.

@@ -196,6 +196,42 @@ func TestAFileActionIsStoppedBeforeItBegins(t *testing.T) {
 	}
 }
 
+// stoppedContext has ended when stopped says so.
+type stoppedContext struct {
+	context.Context
+	stopped func() bool
+}
+
+func (c *stoppedContext) Err() error {
+	if c.stopped() {
+		return runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while it ran"}
+	}
+	return nil
+}
+
+func TestADeleteThatIsStoppedSaysHowMuchIsGone(t *testing.T) {
+	e := executor(t)
+	const count = 10
+	for i := range count {
+		if err := os.MkdirAll(filepath.Join(e.WorkingDir, "many", fmt.Sprint(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() int {
+		all, _ := os.ReadDir(filepath.Join(e.WorkingDir, "many"))
+		return len(all)
+	}
+	ctx := &stoppedContext{context.Background(), func() bool { return left() < count }}
+	a := fileCall(e, spec.File{Operation: "Delete", Path: "many", Recursive: true})
+	// A limit would make a context of its own.
+	a.TimeoutMilliseconds = 0
+	o := e.Execute(ctx, a).Outcome
+	want := fmt.Sprintf("the call was cancelled while it ran. %d files and directories in it were deleted before.", count-left())
+	if left() == 0 || o.Reason != result.CancelRequested || o.Message != want || *o.File.Matches != int64(count-left()) {
+		t.Errorf("%d are left: %s, %q, %+v", left(), o.Reason, o.Message, o.File)
+	}
+}
+
 // stuckFile is a file that nobody can open until it is let go, as on a file system of a server that is away.
 func stuckFile(t *testing.T, e *supervisor.Executor) (name string, letGo func()) {
 	t.Helper()

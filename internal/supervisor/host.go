@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,8 +26,9 @@ type host struct {
 	files *Executor
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
-	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.
-	taken *uidSet
+	// taken are the UIDs of all calls that were ever given to the runner, or stopped before, at most begin.MaxCalls. It says of each whether
+	// it must never be started.
+	taken map[uidKey]bool
 	// ends has room for the results of all calls that run.
 	ends chan ended
 	// ctx is that of the calls.
@@ -50,6 +52,14 @@ type ended struct {
 	result *wire.Result
 }
 
+// uidKey stands for a UID in 16 bytes, however long it is.
+type uidKey [16]byte
+
+func keyOf(uid string) uidKey {
+	sum := sha256.Sum256([]byte(uid))
+	return uidKey(sum[:16])
+}
+
 // Errors of an operator that isn't served any more on this connection. The next hello says what the runner has.
 var (
 	errTooMany  = errors.New("the operator assigns more calls than may run, or than it acknowledges")
@@ -58,7 +68,7 @@ var (
 )
 
 func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *host {
-	h := &host{begin: *b, execute: execute, outputs: outputs, taken: newUIDSet(b.MaxCalls)}
+	h := &host{begin: *b, execute: execute, outputs: outputs, taken: map[uidKey]bool{}}
 	h.ends = make(chan ended, b.MaxConcurrentCalls+wire.MaxBackgroundCalls)
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	return h
@@ -66,7 +76,7 @@ func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *O
 
 // state is what the runner says in a hello.
 func (h *host) state() *wire.Serving {
-	state := &wire.Serving{Owner: h.begin.Owner, Taken: h.taken.len(), Held: len(h.calls)}
+	state := &wire.Serving{Owner: h.begin.Owner, Taken: len(h.taken), Held: len(h.calls)}
 	for _, c := range h.calls {
 		state.Calls = append(state.Calls, c.held)
 	}
@@ -134,10 +144,10 @@ func (h *host) assign(a *wire.Assignment) (*wire.Message, error) {
 	if c := h.find(a.CallUID); c != nil {
 		return c.answer(), nil
 	}
-	switch {
-	case h.taken.isStopped(a.CallUID):
+	switch isStopped, isKnown := h.taken[keyOf(a.CallUID)]; {
+	case isStopped:
 		return neverStarted(a.CallUID, a.Decision, stoppedBefore), nil
-	case h.taken.has(a.CallUID):
+	case isKnown:
 		return &wire.Message{Known: &wire.Known{CallUID: a.CallUID}}, nil
 	}
 	if err := a.Check(); err != nil {
@@ -152,11 +162,12 @@ func (h *host) assign(a *wire.Assignment) (*wire.Message, error) {
 	c := &call{held: wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision, Background: a.Background}}
 	h.calls = append(h.calls, c)
 	refusal := h.ended
-	if refusal == nil && h.taken.isFull() {
+	if !h.isFull() {
+		// Before it is started, and also when it isn't: after its acknowledgement it is known.
+		h.taken[keyOf(a.CallUID)] = false
+	} else if refusal == nil {
 		refusal = &allTaken
 	}
-	// Before it is started, and also when it isn't: after its acknowledgement it is known.
-	h.taken.add(a.CallUID, false)
 	if refusal != nil {
 		return c.finish(neverStarted(a.CallUID, "", *refusal).Result), nil
 	}
@@ -171,6 +182,9 @@ var (
 	stoppedBefore = runner.Stop{Reason: result.CancelRequested, Message: "the call was stopped before it was assigned"}
 	allTaken      = runner.Stop{Reason: result.SessionEnded, Message: "the pod has had all the calls that it may have"}
 )
+
+// isFull says that no other UID can be remembered. No call that isn't known may be started then.
+func (h *host) isFull() bool { return len(h.taken) >= h.begin.MaxCalls }
 
 // hasRoom says whether another call may be taken.
 func (h *host) hasRoom(background bool) bool {
@@ -222,19 +236,18 @@ func (c *call) answer() *wire.Message {
 func (h *host) stopCall(m *wire.Stop) *wire.Message {
 	why := stopOf(m.Reason)
 	c := h.find(m.CallUID)
-	switch {
+	switch isStopped, isKnown := h.taken[keyOf(m.CallUID)]; {
 	case c != nil && c.result == nil:
 		c.stop(why)
 		return nil
 	case c != nil:
 		// Its result was sent on this connection.
 		return nil
-	case h.taken.isStopped(m.CallUID):
-	case h.taken.has(m.CallUID):
+	case isStopped:
+	case isKnown:
 		return &wire.Message{Known: &wire.Known{CallUID: m.CallUID}}
-	case h.mayTake(m.CallUID):
-		// If there is no room, no call starts any more anyway.
-		h.taken.add(m.CallUID, true)
+	case h.mayTake(m.CallUID) && !h.isFull():
+		h.taken[keyOf(m.CallUID)] = true
 	}
 	why.Message = "the call was stopped before it was assigned"
 	return neverStarted(m.CallUID, "", why)
@@ -261,7 +274,7 @@ func neverStarted(uid, decision string, why runner.Stop) *wire.Message {
 
 // acknowledge forgets a result that is recorded. A call's runner that never starts it has nothing more to do then.
 func (h *host) acknowledge(uid string) {
-	if h.begin.IsCall() && h.taken.isStopped(uid) {
+	if h.begin.IsCall() && h.taken[keyOf(uid)] {
 		h.ended = &stoppedBefore
 	}
 	h.calls = slices.DeleteFunc(h.calls, func(c *call) bool { return c.held.UID == uid && c.result != nil })

@@ -72,7 +72,7 @@ func (i *Inputs) get(uid string) *input {
 func (t *transfer) input() (end wire.TransferState, err error) {
 	in := t.files.Inputs.get(t.asked.CallUID)
 	if in == nil {
-		return end, &refusedError{wire.InputNotFound, "the call isn't running, or its standard input isn't open"}
+		return end, refused(wire.InputNotFound, "the call isn't running, or its standard input isn't open")
 	}
 	select {
 	case <-in.turn:
@@ -82,7 +82,7 @@ func (t *transfer) input() (end wire.TransferState, err error) {
 	}
 	defer func() { end.Next = in.next }()
 	if t.asked.Offset != in.next {
-		return end, &refusedError{wire.InputOffset, "the next byte of the input has another offset"}
+		return end, refused(wire.InputOffset, "the next byte of the input has another offset")
 	}
 	defer in.stopWith(t.ctx)()
 	err = t.receiveParts(func(part *wire.Part) error { return in.write(t.ctx, part.Payload) })
@@ -113,7 +113,7 @@ func (in *input) write(ctx context.Context, p []byte) error {
 		return nil
 	}
 	if in.isClosed {
-		return &refusedError{wire.InputClosed, "the standard input was closed before"}
+		return refused(wire.InputClosed, "the standard input was closed before")
 	}
 	if err := in.w.SetWriteDeadline(time.Now().Add(inputWait)); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
@@ -124,8 +124,8 @@ func (in *input) write(ctx context.Context, p []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusedError{wire.InputFull, "the process doesn't read on at the moment"}
+		return refused(wire.InputFull, "the process doesn't read on at the moment")
 	default:
-		return &refusedError{wire.InputClosed, "nobody reads the standard input any more"}
+		return refused(wire.InputClosed, "nobody reads the standard input any more")
 	}
 }

@@ -116,31 +116,29 @@ func (o *Outputs) end(uid string) {
 	}
 	o.ended = append(o.ended, c)
 	o.memory, o.disk = o.memory+c.memory, o.disk+c.disk
-	for len(o.ended) > 1 {
-		switch {
-		case o.memory > maxEndedMemory:
-			o.drop(func(c *callOutput) bool { return c.memory > 0 })
-		case o.disk > maxEndedDisk:
-			o.drop(func(c *callOutput) bool { return c.disk > 0 })
-		case len(o.ended) > maxEndedCalls:
-			// What the status has all of isn't being stored.
-			o.drop(func(c *callOutput) bool { return c.disk == 0 && c.memory <= smallOutput })
-		default:
-			return
-		}
-	}
+	o.drop(func() bool { return o.memory > maxEndedMemory }, func(c *callOutput) bool { return c.memory > 0 })
+	o.drop(func() bool { return o.disk > maxEndedDisk }, func(c *callOutput) bool { return c.disk > 0 })
+	areMany := func() bool { return len(o.ended) > maxEndedCalls }
+	// What the status has all of isn't being stored.
+	o.drop(areMany, func(c *callOutput) bool { return c.disk == 0 && c.memory <= smallOutput })
+	o.drop(areMany, func(*callOutput) bool { return true })
 }
 
-// drop drops the oldest of the kind that helps, or the oldest, but not the last one. It needs the lock.
-func (o *Outputs) drop(helps func(*callOutput) bool) {
-	at := max(0, slices.IndexFunc(o.ended[:len(o.ended)-1], helps))
-	c := o.ended[at]
-	o.ended = slices.Delete(o.ended, at, at+1)
-	o.memory, o.disk = o.memory-c.memory, o.disk-c.disk
-	delete(o.calls, c.uid)
-	c.files.Drop()
-	for _, s := range c.streams() {
-		s.Drop()
+// drop drops the oldest call that helps, but not the last one, as long as there is too much. It needs the lock.
+func (o *Outputs) drop(isTooMuch func() bool, helps func(*callOutput) bool) {
+	for isTooMuch() {
+		at := slices.IndexFunc(o.ended[:len(o.ended)-1], helps)
+		if at < 0 {
+			return
+		}
+		c := o.ended[at]
+		o.ended = slices.Delete(o.ended, at, at+1)
+		o.memory, o.disk = o.memory-c.memory, o.disk-c.disk
+		delete(o.calls, c.uid)
+		c.files.Drop()
+		for _, s := range c.streams() {
+			s.Drop()
+		}
 	}
 }
 

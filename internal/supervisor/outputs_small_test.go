@@ -61,7 +61,11 @@ func TestTheOldestOutputGoesWhenAllTakesTooMuchOfTheDisk(t *testing.T) {
 	for n := range 5 {
 		all = append(all, run(fmt.Sprint(n), 100<<20))
 	}
+	small := run("small", 0)
 	all = append(all, run("5", 2<<30))
+	if small.isDropped || o.get("small") == nil {
+		t.Error("what takes nothing of the disk was dropped for what takes too much of it")
+	}
 	for n, s := range all {
 		isThere := o.get(fmt.Sprint(n)) != nil
 		if want := n == 5; isThere != want || s.isDropped == want {

@@ -74,7 +74,7 @@ func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, fi
 		}
 	}
 	if err == nil {
-		e.addDefaults(&plan, &resolved)
+		addDefaults(&plan, &resolved)
 	}
 	return resolved, files, err
 }
@@ -88,8 +88,8 @@ func (e *Executor) checkApart(names []string) error {
 	if e.Session == nil || e.Rules != nil || len(names) == 0 {
 		return nil
 	}
-	return &refusedError{result.IsolationUnavailable, fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
-		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", names[:min(maxShownNames, len(names))])}
+	return refused(result.IsolationUnavailable, fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock), and "+
+		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", names[:min(maxShownNames, len(names))]))
 }
 
 // newPrivateFiles makes a directory for a call. Its name is random: another call can't be there first.
@@ -142,16 +142,17 @@ func makeOwnDir(in *os.Root, name string) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
+// checkOwnDir makes sure that a directory is this user's alone: a command may have let others in.
 func checkOwnDir(fd int, where string) error {
 	var opened unix.Stat_t
-	err := unix.Fstat(fd, &opened)
-	switch mode := fs.FileMode(opened.Mode & 0o777); {
-	case err != nil:
+	if err := unix.Fstat(fd, &opened); err != nil {
 		return fmt.Errorf("look at %q: %w", where, err)
-	case int(opened.Uid) != os.Geteuid():
+	}
+	if int(opened.Uid) != os.Geteuid() {
 		return fmt.Errorf("%q is another user's: it must be a directory of the runner's own", where)
-	case mode != privateFilesMode:
-		return fmt.Errorf("%q has the permissions %#o: it must have %#o", where, mode, privateFilesMode)
+	}
+	if err := unix.Fchmod(fd, privateFilesMode); err != nil {
+		return fmt.Errorf("set the permissions of %q: %w", where, err)
 	}
 	return nil
 }

@@ -71,19 +71,31 @@ func TestASecretInAFileIsThereForItsCallAlone(t *testing.T) {
 	wantNoFilesLeft(t, tmp)
 }
 
+// "chmod -R a+rwX /tmp" of one call costs the next ones nothing.
+func TestADirectoryOfFilesThatACommandHasOpenedToOthersIsClosedAgain(t *testing.T) {
+	tmp, e := temporary(t), executor(t)
+	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")
+	for range 2 {
+		script := `stat -c "%a" "${KEY%/*}" "${KEY%/*/*}"; chmod -R a+rwX "${KEY%/*/*/*}"`
+		if o := execute(t, e, withFile(shell(e, script))).Outcome; o.Reason != result.Completed || string(o.Stdout.Head) != "700\n700\n" {
+			t.Errorf("%s: %s, %q, %s", o.Reason, o.Message, o.Stdout.Head, o.Stderr.Head)
+		}
+	}
+	wantNoFilesLeft(t, tmp)
+}
+
 func TestASecretThatCanNotBeInAFileKeepsItsCallFromStarting(t *testing.T) {
 	for name, prepare := range map[string]func(own string) error{
 		"there is no temporary directory": func(own string) error { return os.Remove(filepath.Dir(own)) },
 		"a file is in the way":            func(own string) error { return os.WriteFile(own, nil, 0o600) },
 		"a FIFO is in the way":            func(own string) error { return unix.Mkfifo(own, 0o700) },
-		"others may look":                 func(own string) error { return os.Mkdir(own, 0o755) },
 		"a link leads to a directory": func(own string) error {
 			return errors.Join(os.Mkdir(own+"-elsewhere", 0o700), os.Symlink(filepath.Base(own)+"-elsewhere", own))
 		},
 		"a link leads out": func(own string) error { return os.Symlink("/", own) },
 		"another user's": func(own string) error {
 			if os.Geteuid() != 0 {
-				return os.Mkdir(own, 0o755)
+				return os.WriteFile(own, nil, 0o600)
 			}
 			return errors.Join(os.Mkdir(own, 0o700), os.Chown(own, 12345, 12345))
 		},

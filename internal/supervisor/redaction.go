@@ -10,7 +10,6 @@ import (
 
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/redact"
 )
@@ -19,8 +18,6 @@ import (
 type redaction struct {
 	values  []redact.Value
 	matcher *redact.Matcher
-	// hosts finds the values in texts that name hosts.
-	hosts *anycase.Values
 
 	// mu is for counts: a collection that was given up can go on.
 	mu     sync.Mutex
@@ -35,7 +32,6 @@ func newRedaction(known []envresolve.KnownValue) (*redaction, error) {
 	if len(r.values) == 0 {
 		return r, nil
 	}
-	r.hosts = anycase.New(r.values)
 	var err error
 	if r.matcher, err = redact.For(r.values); err != nil {
 		return nil, fmt.Errorf("%w: set redact: false for some of the environment's secrets, or the policy's output.redaction to Off", err)
@@ -64,7 +60,7 @@ func (r *redaction) hostText(text string) string {
 	if r.matcher == nil {
 		return text
 	}
-	text, counts := r.hosts.Text(r.text(text))
+	text, counts := r.matcher.HostText(text)
 	r.count(counts)
 	return text
 }

@@ -175,8 +175,8 @@ func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	}
 	defer source.Close()
 	if limit := rules.MaxReadBytes; t.asked.Whole && source.Size > limit {
-		return &files.Error{Reason: result.FileTooLarge, Message: fmt.Sprintf(
-			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit)}
+		return refused(result.FileTooLarge, fmt.Sprintf(
+			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit))
 	}
 	err = t.sum(source)
 	if err == nil {
@@ -233,7 +233,10 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 		return end, err
 	}
 	done, err := target.Commit()
-	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err
+	if err != nil {
+		return end, err
+	}
+	return wire.TransferState{Size: *done.Bytes, Next: *done.Bytes, SHA256: done.SHA256, Created: done.Created}, nil
 }
 
 // receiveParts has each part taken as it comes, in order, up to the last one, and says after each how far it is.

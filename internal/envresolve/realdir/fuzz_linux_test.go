@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
 )
 
 // dice turns fuzzed bytes into choices; when they run out every choice is the first.
@@ -87,12 +88,12 @@ func compare(t *testing.T, req envresolve.DirRequest) {
 		asked = req.ImageWorkingDir + "/" + asked
 	}
 	want, kernelErr := kernelDir(asked)
-	var reason envresolve.DirReason
+	var reason string
 	switch {
 	case kernelErr != nil:
-		want, reason = "", envresolve.ReasonNotFound
+		want, reason = "", result.WorkingDirNotFound
 	case !kernelAllows(req.AllowedPaths, want):
-		want, reason = "", envresolve.ReasonNotAllowed
+		want, reason = "", result.WorkingDirNotAllowed
 	}
 	file, got, err := OpenDir(req)
 	if got != want || reasonOf(err) != reason {

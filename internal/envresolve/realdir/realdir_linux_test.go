@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
 )
 
 // newRoot makes an empty directory that every user can reach, its path free of links.
@@ -59,7 +60,7 @@ func inode(t testing.TB, file *os.File) uint64 {
 	return stat.Ino
 }
 
-func reasonOf(err error) envresolve.DirReason {
+func reasonOf(err error) string {
 	var dirErr *envresolve.DirError
 	if errors.As(err, &dirErr) {
 		return dirErr.Reason
@@ -84,24 +85,24 @@ func TestOpenDir(t *testing.T) {
 	cases := []struct {
 		name, dir string
 		want      string
-		reason    envresolve.DirReason
+		reason    string
 	}{
 		{"the image's directory", "", ws, ""},
 		{"a relative path", "src/deep", ws + "/src/deep", ""},
 		{"a link that stays inside", ws + "/in", ws + "/src/deep", ""},
 		{"the parent of where a link leads", "in/..", ws + "/src", ""},
 		{"a link from outside", root + "/link/src", ws + "/src", ""},
-		{"a link that leads out", "leak", "", envresolve.ReasonNotAllowed},
-		{"a relative link that leads out", "up", "", envresolve.ReasonNotAllowed},
-		{"climbing out", "../out", "", envresolve.ReasonNotAllowed},
-		{"a sibling", root + "/ws2", "", envresolve.ReasonNotAllowed},
-		{"a loop", "loop", "", envresolve.ReasonNotFound},
-		{"a file", "file", "", envresolve.ReasonNotFound},
-		{"a pipe, which opening must not wait on", "fifo", "", envresolve.ReasonNotFound},
-		{"a device", "/dev/null", "", envresolve.ReasonNotFound},
-		{"nothing", "none", "", envresolve.ReasonNotFound},
-		{"a name that is too long", strings.Repeat("n", 300), "", envresolve.ReasonNotFound},
-		{"the text of a link in /proc, not its target", "/proc/self/cwd/../../../../../../../..", "", envresolve.ReasonNotAllowed},
+		{"a link that leads out", "leak", "", result.WorkingDirNotAllowed},
+		{"a relative link that leads out", "up", "", result.WorkingDirNotAllowed},
+		{"climbing out", "../out", "", result.WorkingDirNotAllowed},
+		{"a sibling", root + "/ws2", "", result.WorkingDirNotAllowed},
+		{"a loop", "loop", "", result.WorkingDirNotFound},
+		{"a file", "file", "", result.WorkingDirNotFound},
+		{"a pipe, which opening must not wait on", "fifo", "", result.WorkingDirNotFound},
+		{"a device", "/dev/null", "", result.WorkingDirNotFound},
+		{"nothing", "none", "", result.WorkingDirNotFound},
+		{"a name that is too long", strings.Repeat("n", 300), "", result.WorkingDirNotFound},
+		{"the text of a link in /proc, not its target", "/proc/self/cwd/../../../../../../../..", "", result.WorkingDirNotAllowed},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestPermissionsAreOurs(t *testing.T) {
 	unprivileged(t, func() {
 		for _, dir := range []string{"locked", "locked/inner"} {
 			err := open(dir)
-			if reasonOf(err) != envresolve.ReasonNotFound || !errors.Is(err, fs.ErrPermission) {
+			if reasonOf(err) != result.WorkingDirNotFound || !errors.Is(err, fs.ErrPermission) {
 				t.Errorf("%s: got %v", dir, err)
 			}
 		}

@@ -60,7 +60,7 @@ type collector struct {
 	size int64
 	kept result.ArtifactList
 
-	// seen are the files that are kept, by their paths without links, and paths their names.
+	// seen are the files that are kept by a name of their own, without links in it, and paths are the names of all.
 	seen, paths map[string]bool
 	pathBytes   int
 }
@@ -129,7 +129,10 @@ func (c *collector) visit(f *files.Candidate) error {
 		}
 		return c.ctx.Err()
 	}
-	c.seen[from.Path], c.paths[path] = true, true
+	c.paths[path] = true
+	if !f.IsLink() {
+		c.seen[f.Real] = true
+	}
 	c.pathBytes += result.ArtifactPathSize(path)
 	return nil
 }

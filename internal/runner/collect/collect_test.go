@@ -100,6 +100,12 @@ func TestLinksAreFollowedToFilesOnlyAndNeverOut(t *testing.T) {
 	if got := w.do("secret/b", "**/b", "x.key", w.root+"/secret/*"); len(got.Kept) != 0 || got.Message == "" {
 		t.Errorf("denied, and kept: %s", paths(got))
 	}
+	// A link and its file are two names, whichever comes first.
+	w.link("a", "real/A")
+	w.link("a", "real/z")
+	if got := w.do("real/*", w.root+"/real/a"); paths(got) != "real/A real/a real/z" || got.Omitted != 0 {
+		t.Errorf("beside its file: %s, %d omitted: %s", paths(got), got.Omitted, got.Message)
+	}
 }
 
 func TestWhatIsNoFileIsNotOpened(t *testing.T) {

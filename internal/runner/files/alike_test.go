@@ -47,11 +47,11 @@ func TestAGlobWithBracketsThatMatchesNothingSaysHowToEscapeThem(t *testing.T) {
 		_, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern})
 		return result
 	}
-	if got := glob("app/[id]/page.tsx"); got.Matches != 0 || got.Note == "" {
+	if got := glob("app/[id]/page.tsx"); number(got.Matches) != 0 || got.Note == "" {
 		t.Errorf("it says %q", got.Note)
 	}
-	if got := glob(`app/\[id\]/page.tsx`); got.Matches != 1 || got.Note != "" {
-		t.Errorf("what it says to write finds %d: %q", got.Matches, got.Note)
+	if got := glob(`app/\[id\]/page.tsx`); number(got.Matches) != 1 || got.Note != "" {
+		t.Errorf("what it says to write finds %d: %q", number(got.Matches), got.Note)
 	}
 	for _, pattern := range []string{"app/[ix]/page.tsx", "nothing", "app/[[]id]/*"} {
 		if got := glob(pattern); got.Note != "" {
@@ -59,7 +59,7 @@ func TestAGlobWithBracketsThatMatchesNothingSaysHowToEscapeThem(t *testing.T) {
 		}
 	}
 	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "export", Glob: "app/[id]/*.tsx"})
-	if result.Matches != 0 || result.Note == "" {
+	if number(result.Matches) != 0 || result.Note == "" {
 		t.Errorf("Grep says %q", result.Note)
 	}
 }
@@ -77,6 +77,14 @@ func TestASearchOfNothingSaysSo(t *testing.T) {
 		_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "nothing", Glob: tc.glob})
 		if !strings.Contains(result.Note, tc.says) || tc.says == "" && result.Note != "" {
 			t.Errorf("a Grep of %q says %q", tc.glob, result.Note)
+		}
+	}
+	for _, path := range []string{".", "one.txt"} {
+		for _, isLiteral := range []bool{false, true} {
+			_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: path, Pattern: `two\|three`, Literal: isLiteral})
+			if strings.Contains(result.Note, "write a|b") == isLiteral {
+				t.Errorf("a Grep of %s, literal: %t, says %q", path, isLiteral, result.Note)
+			}
 		}
 	}
 	w.link("one.txt", "two.md")

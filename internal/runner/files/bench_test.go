@@ -55,7 +55,7 @@ func BenchmarkGrep(b *testing.B) {
 		b.Run(p.name+"/files", func(b *testing.B) {
 			for b.Loop() {
 				r := &spec.File{Operation: spec.OperationGrep, Path: w.root, Pattern: p.pattern}
-				if _, result, err := Do(b.Context(), &w.rules, r); err != nil || result.Matches != 100 {
+				if _, result, err := Do(b.Context(), &w.rules, r); err != nil || number(result.Matches) != 100 {
 					b.Fatal(result, err)
 				}
 			}

@@ -54,7 +54,8 @@ func (c *call) edit(p *place) (Result, error) {
 	}
 	sum := c.rules.newSum()
 	_, _ = sum.Write(content)
-	return Result{Path: p.path, Bytes: int64(len(content)), SHA256: sum.hex(), Replaced: replaced}, nil
+	f := reason.File{Path: p.path, Bytes: new(int64(len(content))), SHA256: sum.hex(), Replaced: new(int64(replaced))}
+	return Result{File: f}, nil
 }
 
 // readWhole reads a file that can be edited.
@@ -171,8 +172,15 @@ func whyNotFound(content []byte, old string, hides bool) string {
 		return `some lines of the file end with "\r\n", and some with "\n": write in oldString what is there, or edit one line at a time`
 	}
 	if line := blanksLine(content, old); line > 0 {
-		return fmt.Sprintf("from line %d on, the file has it with other white space: look for tabs, no-break spaces, blanks at the end and "+
-			"carriage returns, as with cat -A, and write oldString with them", line)
+		return fmt.Sprintf("from line %d on, the file has it with other white space, quotes or dashes: look for tabs, no-break spaces, blanks at "+
+			"the end, carriage returns, typographic quotes and dashes, and a last line without a line end, as with cat -A, and write oldString "+
+			"as it is there", line)
+	}
+	if meant := escapes.Replace(old); meant != old && bytes.Contains(content, []byte(meant)) {
+		return `oldString has escapes such as \n where the file has the characters themselves: write those`
+	}
+	if strings.Contains(escapes.Replace(string(content)), old) {
+		return `the file has escapes such as \n where oldString has the characters themselves: write oldString as it is there`
 	}
 	if outlined(old) != old && bytes.Contains(norm.NFC.Bytes(content), norm.NFC.Bytes([]byte(old))) {
 		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
@@ -181,18 +189,27 @@ func whyNotFound(content []byte, old string, hides bool) string {
 	return "compare it with what Read returns, white space included"
 }
 
-// blanksLine returns the number of the line in which a text begins that differs from another in white space only, line ends aside; 0
-// if there is none.
+// escapes are undone once too often, or once too rarely, by who sends a text.
+var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\"`, `"`)
+
+// typed has the characters that people type in place of typographic ones.
+var typed = strings.NewReplacer(
+	"\u2018", "'", "\u2019", "'", "\u201c", `"`, "\u201d", `"`, "\u2010", "-", "\u2011", "-", "\u2013", "-", "\u2014", "-",
+)
+
+// blanksLine returns the number of the line in which a text begins that differs from another in white space, quotes and dashes only, line
+// ends aside; 0 if there is none.
 func blanksLine(content []byte, old string) int {
-	seen := withoutBlanks([]byte(old))
+	seen := withoutBlanks([]byte(typed.Replace(old)))
 	if len(bytes.TrimSpace(seen)) == 0 {
 		return 0
 	}
-	before, _, found := bytes.Cut(withoutBlanks(content), seen)
+	// A line end at either end of the text may be one that the file doesn't have.
+	before, _, found := bytes.Cut(slices.Concat([]byte("\n"), withoutBlanks([]byte(typed.Replace(string(content)))), []byte("\n")), seen)
 	if !found {
 		return 0
 	}
-	return bytes.Count(before, []byte("\n")) + 1
+	return max(bytes.Count(before, []byte("\n")), 1)
 }
 
 // withoutBlanks has one space for each run of white space in a line, and none at the line's ends.

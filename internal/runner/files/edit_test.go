@@ -26,7 +26,7 @@ func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
 	} {
 		w.file("f", tc.content)
 		_, result := w.must(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: tc.old, NewString: tc.with, ReplaceAll: tc.old == "\r\n"})
-		if got := w.content("f"); got != tc.want || result.Bytes != int64(len(tc.want)) || result.SHA256 != sumOf([]byte(tc.want)) {
+		if got := w.content("f"); got != tc.want || *result.Bytes != int64(len(tc.want)) || result.SHA256 != sumOf([]byte(tc.want)) {
 			t.Errorf("%s: %q, want %q, %+v", tc.name, got, tc.want, result)
 		}
 	}
@@ -76,6 +76,11 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"spaces for a tab", "def f():\n\treturn 1\n", "def f():\n    return 1", "from line 1 on, the file has it with other white space"},
 		{"a space for a no-break space", "one\ntwo\u00a0three\n", "two three", "from line 2 on, the file has it with other white space"},
 		{"a blank at the end", "one\ntwo\n", "two \n", "from line 2 on, the file has it with other white space"},
+		{"a last line without a line end", "one\ntwo", "two\n", "from line 2 on, the file has it with other white space"},
+		{"a line before the first", "one\ntwo\n", "\n\tone", "from line 1 on, the file has it with other white space"},
+		{"typographic quotes and a dash", "one\nsay \u201chello\u201d \u2014 ok\n", `say "hello" - ok`, "from line 2 on, the file has it with other white space, quotes or dashes"},
+		{"escapes of a line end and a tab", "if x {\n\treturn\n", `if x {\n\treturn`, `oldString has escapes such as \n`},
+		{"a line end for its escape", `printf("a\n");` + "\n", "printf(\"a\n\");", `the file has escapes such as \n`},
 		{"nothing but white space", "one\ntwo\n", "\t \n", "compare it with what Read returns"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {
@@ -106,7 +111,7 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	_, result := w.must(edit(
 		spec.Replacement{OldString: "one", NewString: "uno"}, spec.Replacement{OldString: "two", NewString: "2", ReplaceAll: true}, spec.Replacement{OldString: "uno\n2", NewString: "1\n2"},
 	))
-	if got := w.content("f"); got != "1\n2\n2\nthree\n" || result.Replaced != 4 {
+	if got := w.content("f"); got != "1\n2\n2\nthree\n" || number(result.Replaced) != 4 {
 		t.Errorf("%q, %+v", got, result)
 	}
 	w.rules.MaxWriteBytes = 20

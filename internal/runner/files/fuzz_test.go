@@ -412,7 +412,7 @@ func compareAnswers(t *testing.T, r *spec.File, out string, result *Result, want
 			t.Errorf("%+v: %q, want %q (truncated: %v)", r, out, want, result.Truncated)
 		}
 	case spec.OperationEdit:
-		if got := fmt.Sprint(result.Replaced); got != want {
+		if got := fmt.Sprint(number(result.Replaced)); got != want {
 			t.Errorf("%+v: replaced %s, want %s", r, got, want)
 		}
 	case spec.OperationGlob:
@@ -451,7 +451,7 @@ func FuzzGlob(f *testing.F) {
 		glob, name, _ := strings.Cut(data, "\x00")
 		p, err := patterns.CompileGlob(glob, false)
 		simple := regexp.MustCompile(`^[a-d*?/.]*$`)
-		if err != nil || !simple.MatchString(glob) || strings.Contains(glob, "***") || !simple.MatchString(name) || path.Clean("/"+name) != "/"+name || name == "" {
+		if err != nil || !simple.MatchString(glob) || strings.Contains(glob, "***") || strings.HasPrefix(glob, "./") || !simple.MatchString(name) || path.Clean("/"+name) != "/"+name || name == "" {
 			return
 		}
 		want, err := doublestar.Match(glob, name)

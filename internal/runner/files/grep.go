@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,10 +25,16 @@ func (c *call) grep(p *place) (Result, error) {
 	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
 		return Result{}, sys.NewError(reason.InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
 	}
-	if !sys.IsDir(&p.st) {
-		return c.grepFile(p, wanted)
+	var result Result
+	if sys.IsDir(&p.st) {
+		result, err = c.grepTree(p, wanted, glob)
+	} else {
+		result, err = c.grepFile(p, wanted)
 	}
-	return c.grepTree(p, wanted, glob)
+	if err == nil && *result.Matches == 0 && result.Note == "" && !c.req.Literal && strings.Contains(c.req.Pattern, `\|`) {
+		result.Note = `In the pattern, \| is the character |: write a|b for alternatives.`
+	}
+	return result, err
 }
 
 // grepFile searches one file.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/glob"
+	reason "toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files/patterns"
 	"toolcall.dev/operator/internal/runner/files/sys"
 	"toolcall.dev/operator/internal/spec"
@@ -34,7 +35,7 @@ func (r *results) add(v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	w := window{rules: r.rules, around: line.Bytes()}
+	w := window{around: line.Bytes()}
 	if r.rules.Hidden != nil {
 		w.hidden = r.rules.Hidden(w.around)
 	}
@@ -50,7 +51,8 @@ func (r *results) add(v any) error {
 
 // finish completes the results that ended with err.
 func (r *results) finish(p *place, err error) (Result, error) {
-	return Result{Path: p.path, Matches: r.matches, Truncated: errors.Is(err, errEnough)}, sys.Ignoring(err, errEnough)
+	f := reason.File{Path: p.path, Matches: new(int64(r.matches)), Truncated: errors.Is(err, errEnough)}
+	return Result{File: f}, sys.Ignoring(err, errEnough)
 }
 
 func (c *call) list(p *place) (Result, error) {
@@ -84,9 +86,9 @@ func (c *call) stat(p *place) (Result, error) {
 		return Result{}, err
 	}
 	out := &results{call: c}
-	result, err := out.finish(p, out.add(entry))
-	result.Bytes, result.SHA256 = entry.Size, sum
-	return result, err
+	found, err := out.finish(p, out.add(entry))
+	found.Matches, found.Bytes, found.SHA256 = nil, new(entry.Size), sum
+	return found, err
 }
 
 // sumOfEntry returns the checksum of a file that may be compared, so that a file too large for one Read can be replaced on
@@ -125,7 +127,7 @@ func (c *call) glob() (Result, error) {
 		return out.add(found)
 	})
 	result, err := w.finish(p, out, err)
-	if err == nil && result.Matches == 0 {
+	if err == nil && out.matches == 0 {
 		result.Note = cmp.Or(c.noteBrackets(p, pattern), noteLink(c, p, pattern))
 	}
 	return result, err

@@ -251,3 +251,11 @@ func found(t testing.TB, out string) []string {
 func entries(t testing.TB, out string) []string {
 	return paths(decode[Entry](t, out), func(e Entry) string { return e.Path })
 }
+
+// number is one of a Result, 0 for one that doesn't apply.
+func number(n *int64) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}

@@ -39,7 +39,7 @@ func (c *call) makeDirectory() (_ Result, err error) {
 		p.removeMade()
 		return Result{}, sys.FileError("set the mode of", p.path, err)
 	}
-	return Result{Path: p.path, Created: true}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
+	return Result{File: reason.File{Path: p.path, Created: true}}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 }
 
 // existingDirectory is the result of making a directory that is there already.
@@ -48,7 +48,7 @@ func (p *place) existingDirectory() (Result, error) {
 		return Result{}, sys.NewError(reason.FileExists, "%s exists already and is a %s: choose another path.", sys.Quote(p.path), typeOf(p.st.Mode))
 	}
 	// An allowed directory that was missing was made on the way.
-	return Result{Path: p.path, Created: len(p.made) > 0}, nil
+	return Result{File: reason.File{Path: p.path, Created: len(p.made) > 0}}, nil
 }
 
 // chmodDir sets the mode of a new directory, which its owner can open. It keeps the bit that gives the directory's group to

@@ -26,7 +26,7 @@ func (c *call) move() (Result, error) {
 	if err := c.mayMove(from, to); err != nil {
 		return Result{}, err
 	}
-	result := Result{Path: to.path, Created: !to.exists()}
+	result := Result{File: reason.File{Path: to.path, Created: !to.exists()}}
 	err = c.rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		err = c.copyAcross(from, to)

@@ -88,7 +88,7 @@ func (c *call) read(p *place) (Result, error) {
 		return Result{}, err
 	}
 	defer sys.Close(fd)
-	result := Result{Path: p.path}
+	result := Result{File: reason.File{Path: p.path}}
 	var part sys.Span
 	if readsLines(c.req) {
 		part, err = c.linePart(&result, p.path, fd)
@@ -109,7 +109,7 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part sys.Sp
 	if err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
-	result.Bytes = int64(len(text))
+	result.Bytes = new(int64(len(text)))
 	if result.Binary, err = isBinaryAt(c.ctx, fd, part.Start, text); err != nil {
 		return sys.FileError("read", result.Path, err)
 	}
@@ -176,7 +176,7 @@ func (c *call) linePart(result *Result, path string, fd int) (part sys.Span, err
 	if err == nil && more && !isTooFar {
 		lines, more, err = s.pass(cmp.Or(c.req.Limit, DefaultLines), part.Start+most)
 	}
-	part.End, result.Lines = s.at, int(lines)
+	part.End, result.Lines = s.at, &lines
 	switch {
 	case err != nil:
 		return part, sys.FileError("read", path, err)

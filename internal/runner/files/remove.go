@@ -22,12 +22,13 @@ func (c *call) remove(p *place) (Result, error) {
 		if err := c.unlink(p, condition); err != nil {
 			return Result{}, sys.FileError("delete", p.path, err)
 		}
-		return Result{Path: p.path, Matches: 1}, sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
+		return deleted(p, 1), sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	case condition.sha256 != "":
-		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory, and not the file with the checksum %s: delete it without a checksum.",
 			sys.Quote(p.path), condition.sha256)
 	case !c.req.Recursive:
-		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", sys.Quote(p.path))
+		return Result{}, sys.NewError(reason.IsDirectory, "%s is a directory: the file action Delete with recursive deletes it with everything in it.",
+			sys.Quote(p.path))
 	}
 	if err := c.holdsNothingDenied(p, ""); err != nil {
 		return Result{}, err
@@ -37,7 +38,11 @@ func (c *call) remove(p *place) (Result, error) {
 	if err == nil {
 		err = sys.FileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
-	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
+	return deleted(p, t.removed), t.inPart(err)
+}
+
+func deleted(p *place, count int) Result {
+	return Result{File: reason.File{Path: p.path, Matches: new(int64(count))}}
 }
 
 // unlink removes a name, if the condition holds, while no other call compares or replaces what has it.
@@ -59,16 +64,13 @@ type treeRemoval struct {
 	removed int
 }
 
-// inPart adds to an error how much was deleted before it.
+// inPart adds to an error how much was deleted before it. Who ends the context sees it in the result.
 func (t *treeRemoval) inPart(err error) error {
-	if err == nil || t.removed == 0 {
+	known := (*Error)(nil)
+	if t.removed == 0 || !errors.As(err, &known) {
 		return err
 	}
-	deleted := fmt.Sprintf("%d files and directories in it were deleted before.", t.removed)
-	if known := (*Error)(nil); errors.As(err, &known) {
-		return known.With(known.Message + " " + deleted)
-	}
-	return fmt.Errorf("%w: %s", err, deleted)
+	return known.With(fmt.Sprintf("%s %d files and directories in it were deleted before.", known.Message, t.removed))
 }
 
 // removeDir deletes a directory with everything in it.

@@ -32,7 +32,7 @@ const (
 	maxPathBytes = 4096
 )
 
-// Rules say what requests may reach. Empty lists allow nothing, and nor do those that are nil.
+// Rules say what requests may reach. Empty lists allow nothing, and nor do those that are nil. No bound is less than zero.
 type Rules struct {
 	spec.FileRules
 	// RunnerPaths are absolute paths of the runner's own that no request may reach, whatever the policy says.
@@ -46,36 +46,14 @@ type Rules struct {
 	HiddenAround int64
 }
 
-// Result is what an operation did. Fields that don't apply are empty.
+// Result is what an operation did.
 type Result struct {
-	// Path is what was reached: absolute, with links resolved. It has any bytes that a file name can have.
-	Path string
-	// Bytes is how much a Read returned, the size of a file that was written, or that a Stat found.
-	Bytes int64
-	// SHA256 is the content of the whole file, good for IfSHA256. A Read sets it only if it returned the file from start to
-	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read. None of them and
-	// no Edit sets it where Hidden hides something of the content.
-	SHA256 string
-	// Lines is how many lines a Read of lines returned.
-	Lines int
-	// Matches is how many results were written, or how many entries a Delete removed, also one that failed.
-	Matches int
-	// Truncated says that there is more: of the file after NextOffset, or of results.
-	Truncated bool
-	// Changed says that a file was written to while it was read, so that what was returned may never have been its content.
-	Changed bool
-	// Created says that the file or directory wasn't there before.
-	Created bool
-	// Replaced is how often an Edit replaced OldString.
-	Replaced int
-	// NextOffset is where the next Read goes on, in the same unit, after a truncated one.
-	NextOffset *int64
+	// File has the fields that apply to the operation. Its Path is absolute, with links resolved, and has any bytes that a file name can
+	// have. A Read sets the SHA256 only if it returned the file from start to end and nobody wrote to it meanwhile, a Stat if the file is no
+	// larger than MaxReadBytes and can be read; none of them and no Edit where Hidden hides something of the content.
+	reason.File
 	// Redacted is how often each name that Rules.Hidden gives stands in the output.
 	Redacted map[string]int64
-	// Skipped is what List, Glob and Grep left out.
-	Skipped Skipped
-	// Binary says that what a Read returned isn't text.
-	Binary bool
 	// Note says more about a Read that returned no text, as a predicate of the file, or about a search that found nothing, as a
 	// sentence; empty if there is nothing to say.
 	Note string

@@ -41,19 +41,12 @@ func boundText(bound int64) string {
 
 // compile checks rules; what can't be applied allows nothing.
 func (r *Rules) compile(writes bool) (*compiledRules, error) {
-	if r == nil {
-		return nil, sys.NewError(reason.InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
-	}
-	if r.MaxReadBytes < 0 || r.MaxWriteBytes < 0 || r.MaxOutputBytes < 0 {
-		return nil, sys.NewError(reason.InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
-			r.MaxReadBytes, r.MaxWriteBytes, r.MaxOutputBytes)
-	}
 	c := &compiledRules{Rules: *r}
 	c.MaxOutputBytes = cmp.Or(r.MaxOutputBytes, math.MaxInt64)
 	c.MaxReadBytes, c.MaxWriteBytes = cmp.Or(r.MaxReadBytes, DefaultMaxBytes), cmp.Or(r.MaxWriteBytes, DefaultMaxBytes)
 	for _, p := range slices.Concat(r.ReadPaths, r.WritePaths) {
 		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
-			return nil, sys.NewError(reason.InvalidRules, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
+			return nil, sys.NewError(reason.PathNotAllowed, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
 				"slashes: correct the policy.", sys.Quote(p))
 		}
 		c.kept = append(c.kept, path.Clean(p))
@@ -66,7 +59,7 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	c.roots = slices.Compact(c.roots)
 	denied, err := glob.Denied(r.DeniedPaths)
 	if err != nil {
-		return nil, sys.NewError(reason.InvalidRules, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)
+		return nil, sys.NewError(reason.PathNotAllowed, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)
 	}
 	c.denied = denied
 	return c, nil

@@ -21,7 +21,6 @@ const cutMark = "[redacted]"
 
 // window is a text of a file, and what is hidden in it. That can begin before the text and end behind it.
 type window struct {
-	rules *compiledRules
 	// around has the text, which begins at start.
 	around []byte
 	start  int
@@ -44,7 +43,7 @@ func (c *compiledRules) window(ctx context.Context, fd int, at int64, text []byt
 	if err != nil {
 		return window{}, err
 	}
-	w := window{rules: c, around: slices.Concat(before, text, after), start: len(before)}
+	w := window{around: slices.Concat(before, text, after), start: len(before)}
 	if c.Hidden != nil {
 		w.hidden = c.Hidden(w.around)
 	}
@@ -61,7 +60,7 @@ func (w *window) show(from, to int) (shown []byte, names []string) {
 		}
 		shown = append(shown, w.around[at:max(at, h.Start)]...)
 		at = min(h.End, to)
-		if h.End > to && !w.isWhole(h.Start, from, to) {
+		if h.End > to {
 			shown = append(shown, cutMark...)
 			continue
 		}
@@ -71,16 +70,6 @@ func (w *window) show(from, to int) (shown []byte, names []string) {
 		return w.around[from:to], nil
 	}
 	return append(shown, w.around[at:to]...), names
-}
-
-// isWhole says that the beginning of something hidden, up to where a line ends, would be hidden without the rest, too.
-func (w *window) isWhole(start, from, to int) bool {
-	if start < from {
-		return false
-	}
-	line := bytes.TrimRight(w.around[start:to], "\r\n")
-	alone := w.rules.Hidden(line)
-	return len(alone) == 1 && alone[0].Start == 0 && alone[0].End == len(line)
 }
 
 // showPart puts out what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
@@ -104,12 +93,13 @@ func (c *call) showPart(result *Result, fd int, at int64, text []byte) (isWhole 
 				"redacted: read it with unit Bytes and another offset.", sys.Quote(result.Path), most)
 		}
 		shown, names = w.show(0, fits)
-		result.Bytes = int64(fits)
+		result.Bytes = new(int64(fits))
 		if readsLines(c.req) {
-			result.Lines = bytes.Count(text[:fits], []byte("\n"))
-			result.truncate(max(c.req.Offset, 1) + int64(result.Lines))
+			lines := int64(bytes.Count(text[:fits], []byte("\n")))
+			result.Lines = &lines
+			result.truncate(max(c.req.Offset, 1) + lines)
 		} else {
-			result.truncate(at + result.Bytes)
+			result.truncate(at + int64(fits))
 		}
 	}
 	c.out = shown

@@ -155,8 +155,8 @@ func TestAGrepAsksForLittleOfAFile(t *testing.T) {
 			}
 			return hide(text)
 		}
-		if _, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "MATCH"}); result.Matches != 100 || asked > test.most {
-			t.Errorf("%s: %d matches, asked for %d bytes, more than %d", name, result.Matches, asked, test.most)
+		if _, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "MATCH"}); number(result.Matches) != 100 || asked > test.most {
+			t.Errorf("%s: %d matches, asked for %d bytes, more than %d", name, number(result.Matches), asked, test.most)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestAGrepFillsItsOutputWithWhatIsShown(t *testing.T) {
 	w := showing(t, "-", strings.Repeat(line+"\n", 500))
 	w.rules.MaxOutputBytes = 10_000
 	out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "."})
-	if want := fmt.Sprintf(`"line":"%s"`, strings.Repeat("-", 20)); strings.Count(out, want) != result.Matches || !result.Truncated || len(out) < 9_900 {
+	if want := fmt.Sprintf(`"line":"%s"`, strings.Repeat("-", 20)); strings.Count(out, want) != number(result.Matches) || !result.Truncated || len(out) < 9_900 {
 		t.Errorf("%d bytes, %+v", len(out), result)
 	}
 }

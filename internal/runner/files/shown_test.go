@@ -105,7 +105,7 @@ func TestPathsOfResultsAreRedactedWithinTheBound(t *testing.T) {
 	} {
 		out, result := w.must(r)
 		lines := strings.Count(out, "\n")
-		if count := w.replaced(); leaks(out) || len(out) > 2000 || !result.Truncated || lines != result.Matches || count != int64(lines) {
+		if count := w.replaced(); leaks(out) || len(out) > 2000 || !result.Truncated || lines != number(result.Matches) || count != int64(lines) {
 			t.Errorf("%s: %d bytes, %+v", r.Operation, len(out), result)
 		}
 	}
@@ -121,8 +121,8 @@ func TestAPageThatEndsInAValueShowsNoPartOfIt(t *testing.T) {
 			if leaks(out) {
 				t.Errorf("from %d on, %d bytes: %q", offset, limit, out)
 			}
-			if want := min(limit, int64(len(content))-offset); result.Bytes != want {
-				t.Errorf("from %d on, %d bytes: read %d", offset, limit, result.Bytes)
+			if want := min(limit, int64(len(content))-offset); *result.Bytes != want {
+				t.Errorf("from %d on, %d bytes: read %d", offset, limit, *result.Bytes)
 			}
 		}
 	}
@@ -163,11 +163,11 @@ func TestAReadGoesOnWhereItsBoundCutIt(t *testing.T) {
 		if len(out) > 1000 || reads > 50 || result.SHA256 != "" {
 			t.Fatalf("read %d has %d bytes: %+v", reads, len(out), result)
 		}
-		if strings.Count(out, "\n") != result.Lines {
-			t.Errorf("read %d has not %d lines: %q", reads, result.Lines, out)
+		if strings.Count(out, "\n") != number(result.Lines) {
+			t.Errorf("read %d has not %d lines: %q", reads, number(result.Lines), out)
 		}
 		got.WriteString(out)
-		replaced, bytes = replaced+w.replaced(), bytes+result.Bytes
+		replaced, bytes = replaced+w.replaced(), bytes+*result.Bytes
 		if !result.Truncated {
 			break
 		}
@@ -188,7 +188,7 @@ func TestAWholeReadThatIsRedactedHasNoSum(t *testing.T) {
 	w.rules.Hidden = nil
 	count := w.replaced()
 	plain, unredacted := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
-	if out != "[X]\n[X]" || plain != content || result.SHA256 != "" || unredacted.SHA256 == "" || result.Bytes != int64(len(content)) || count != 2 {
+	if out != "[X]\n[X]" || plain != content || result.SHA256 != "" || unredacted.SHA256 == "" || *result.Bytes != int64(len(content)) || count != 2 {
 		t.Errorf("got %q, %+v", out, result)
 	}
 }

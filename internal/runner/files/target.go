@@ -170,8 +170,8 @@ func (t *Target) Commit() (Result, error) {
 		return Result{}, sys.FileError("write", t.place.path, err)
 	}
 	t.committed = true
-	return Result{Path: t.place.path, Bytes: t.size, SHA256: hexSum(t.sum), Created: !t.place.exists()},
-		sys.FileError("synchronize the directory of", t.place.path, t.place.sync())
+	f := reason.File{Path: t.place.path, Bytes: new(t.size), SHA256: hexSum(t.sum), Created: !t.place.exists()}
+	return Result{File: f}, sys.FileError("synchronize the directory of", t.place.path, t.place.sync())
 }
 
 // settle gives the file its owner, where the user may, and its mode, and synchronizes it to the disk.

@@ -91,6 +91,8 @@ type walker struct {
 	c *call
 	// denied says of a path below the directory that it is denied.
 	denied func(relative string) bool
+	// isOwn says of one that it is the runner's own, which is left out without a word: no policy can change that.
+	isOwn func(relative string) bool
 	// hidden says of an entry that it is left out.
 	hidden func(dirent) bool
 	// ignored says what .gitignore files leave out; nil if nothing does.
@@ -203,6 +205,9 @@ func (w *walker) list(dir *directory, prefix string, depth int) ([]dirent, error
 		if w.ignored.has(prefix+e.name, e.kind == unix.DT_DIR) {
 			return nil
 		}
+		if w.isOwn != nil && w.isOwn(prefix+e.name) {
+			return nil
+		}
 		if w.denied != nil && w.denied(prefix+e.name) {
 			w.skipped.Denied++
 			return nil
@@ -261,6 +266,7 @@ func (c *call) underRules(p *place) *walker {
 	w := &walker{c: c}
 	if !c.rules.deniesNothingBelow(p.path) {
 		w.denied = func(relative string) bool { return c.rules.isDenied(path.Join(p.path, relative)) }
+		w.isOwn = func(relative string) bool { return c.rules.isRunners(path.Join(p.path, relative)) }
 	}
 	return w
 }

@@ -22,7 +22,10 @@ func TestWrite(t *testing.T) {
 	w := newWorld(t)
 	content := "line\x00\xff\n"
 	_, result := w.must(spec.File{Operation: spec.OperationWrite, Path: "new/dirs/f", Content: []byte(content)})
-	want := Result{Path: w.root + "/new/dirs/f", Bytes: 7, SHA256: sumOf([]byte(content)), Created: true, Redacted: map[string]int64{}}
+	want := Result{
+		File:     reason.File{Path: w.root + "/new/dirs/f", Bytes: new(int64(7)), SHA256: sumOf([]byte(content)), Created: true},
+		Redacted: map[string]int64{},
+	}
 	if !reflect.DeepEqual(result, want) || w.content("new/dirs/f") != content {
 		t.Errorf("%+v", result)
 	}
@@ -289,8 +292,8 @@ func TestEdit(t *testing.T) {
 			if test.reason != "" {
 				w.refused(r, test.reason, test.says)
 				test.want = test.content
-			} else if _, result := w.must(r); result.Replaced != test.replaced || result.SHA256 != sumOf([]byte(test.want)) ||
-				result.Bytes != int64(len(test.want)) {
+			} else if _, result := w.must(r); number(result.Replaced) != test.replaced || result.SHA256 != sumOf([]byte(test.want)) ||
+				*result.Bytes != int64(len(test.want)) {
 				t.Errorf("%+v", result)
 			}
 			if got := w.content("f"); got != test.want {

@@ -24,6 +24,8 @@ type Matcher struct {
 	firsts     [256]bool
 	// heldLine is how much of a line is held back for foreign values, 0 without such.
 	heldLine int64
+	// folded knows the forms in lower case, for HostText; nil in itself.
+	folded *Matcher
 }
 
 // needle is a form of a value.
@@ -53,6 +55,12 @@ func New(values []Value) (*Matcher, error) {
 	if err := checkValues(values); err != nil {
 		return nil, err
 	}
+	m := newMatcher(values, formsOf)
+	m.folded = newMatcher(values, foldedForms)
+	return m, nil
+}
+
+func newMatcher(values []Value, formsOf func(value []byte) []form) *Matcher {
 	m := &Matcher{beginnings: map[uint64]struct{}{}, offsets: make([]uint8, 1<<filterBits)}
 	for i := range values {
 		v := &values[i]
@@ -69,7 +77,7 @@ func New(values []Value) (*Matcher, error) {
 	for i := range m.needles {
 		m.add(&m.needles[i])
 	}
-	return m, nil
+	return m
 }
 
 func (m *Matcher) add(n *needle) {

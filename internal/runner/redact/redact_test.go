@@ -142,13 +142,9 @@ func TestListsOutOfBoundsAreRefused(t *testing.T) {
 		return list
 	}
 	for name, values := range map[string][]Value{
-		"too many":              many(MaxValues+1, []byte("12345678")),
-		"one too long":          {{Name: "n", Value: append(value, 'v')}},
-		"too long together":     many(MaxTotalLength/MaxLength+1, value),
-		"no name":               {{Name: "", Value: value}},
-		"a name with a bracket": {{Name: "a]", Value: value}},
-		"a name with a line":    {{Name: "a\nb", Value: value}},
-		"a name too long":       {{Name: strings.Repeat("n", maxNameLength+1), Value: value}},
+		"too many":          many(MaxValues+1, []byte("12345678")),
+		"one too long":      {{Name: "n", Value: append(value, 'v')}},
+		"too long together": many(MaxTotalLength/MaxLength+1, value),
 	} {
 		_, err := New(values)
 		if err == nil {
@@ -158,9 +154,8 @@ func TestListsOutOfBoundsAreRefused(t *testing.T) {
 		}
 	}
 	for name, values := range map[string][]Value{
-		"as long as possible":                 many(MaxTotalLength/MaxLength, value),
-		"of a variable as long as possible":   many(1, bytes.Repeat([]byte("v"), 128<<10-len("A="))),
-		"of a name as long as the API allows": {{Name: strings.Repeat("n", 256), Value: value}},
+		"as long as possible":               many(MaxTotalLength/MaxLength, value),
+		"of a variable as long as possible": many(1, bytes.Repeat([]byte("v"), 128<<10-len("A="))),
 	} {
 		if _, err := New(values); err != nil {
 			t.Errorf("a list %s: %v", name, err)

@@ -3,7 +3,6 @@ package redact
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Bounds of the values of one Matcher.
@@ -14,12 +13,11 @@ const (
 	// MaxLength is that of the longest variable. For MaxTotalLength of values, New takes about a second, and up to 100 MiB of memory.
 	MaxLength      = 128 << 10
 	MaxTotalLength = 256 << 10
-	maxNameLength  = 256
 )
 
 // Value is a known value. It never prints its bytes.
 type Value struct {
-	// Name is in the mark: 1 to 256 letters, digits, '.', '_' and '-'.
+	// Name is in the mark: that of a variable.
 	Name  string
 	Value []byte
 	// Foreign says that who writes the text wasn't given the value. What is held back doesn't tell anything of it.
@@ -41,9 +39,6 @@ func checkValues(values []Value) error {
 	total := 0
 	for i := range values {
 		v := &values[i]
-		if !isName(v.Name) {
-			return fmt.Errorf("value %d to redact has a name that isn't 1 to %d letters, digits, '.', '_' and '-'", i, maxNameLength)
-		}
 		if len(v.Value) > MaxLength {
 			return fmt.Errorf("the value %q to redact has %d bytes; at most %d are possible", v.Name, len(v.Value), MaxLength)
 		}
@@ -53,10 +48,4 @@ func checkValues(values []Value) error {
 		return fmt.Errorf("the values to redact have %d bytes together; at most %d are possible", total, MaxTotalLength)
 	}
 	return nil
-}
-
-const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-
-func isName(name string) bool {
-	return name != "" && len(name) <= maxNameLength && strings.Trim(name, nameCharacters) == ""
 }

@@ -27,14 +27,16 @@ func CompileGlob(text string, anywhere bool) (*Glob, error) {
 	case len(text) > MaxBytes:
 		return nil, sys.NewError(reason.InvalidPattern, "The glob is %d bytes long: it has at most %d.", len(text), MaxBytes)
 	case strings.HasPrefix(text, "/"):
-		return nil, sys.NewError(reason.InvalidPattern, "The glob %s starts with a slash: globs are relative to the path.", sys.Quote(text))
+		return nil, sys.NewError(reason.InvalidPattern, "The glob %s starts with a slash: globs are relative to path, so name the directory there.",
+			sys.Quote(text))
 	}
+	asked, anywhere := text, anywhere && !strings.Contains(text, "/")
+	text = strings.TrimPrefix(text, "./")
 	expr, err := glob.Expression(text)
 	if err != nil {
-		return nil, sys.NewError(reason.InvalidPattern, "%s isn't a glob: %v.", sys.Quote(text), err)
+		return nil, sys.NewError(reason.InvalidPattern, "%s isn't a glob: %v.", sys.Quote(asked), err)
 	}
-	asked := text
-	if anywhere && !strings.Contains(text, "/") {
+	if anywhere {
 		text, expr = "**/"+text, "(?:.*/)?(?:"+expr+")"
 	}
 	p := &Glob{prefix: glob.Prefix(text)}
