@@ -102,6 +102,8 @@ func explain(who *identity.Requester, err error) string {
 	case identity.IsNotEntrusted(err):
 		return fmt.Sprintf("this server may not act for %s in namespace %s. An administrator can bind the ClusterRole toolcall-mcp-calls to its account "+
 			"there. Error of the API server: %s", who.User, who.Namespace, text)
+	case follow.NotInstalled(err):
+		return "this cluster doesn't serve toolcall.dev: install the operator, or choose another cluster. Error of the API server: " + text
 	case follow.LacksRight(err):
 		return fmt.Sprintf("%s has no permission to do this in namespace %s. An administrator can bind the ClusterRole toolcall-user there, "+
 			"and a Role with the verb use on the tools that are needed. Error of the API server: %s", who.User, who.Namespace, text)

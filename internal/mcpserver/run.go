@@ -104,7 +104,7 @@ func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who
 	if ctx.Err() != nil {
 		return nil, false, errCancelledBefore
 	}
-	created, earlier, err = createOrAdopt(ctx, who, call, named, who.Calls.Create)
+	created, earlier, err = createOrAdopt(ctx, who, call, named)
 	return created, earlier, asOutcome(call, err)
 }
 

@@ -240,14 +240,14 @@ func TestSessionsOverHTTP(t *testing.T) {
 
 // slowSessions holds the creation of sessions until the test lets it go on.
 type slowSessions struct {
-	sessionStarter
+	objects
 	begun, proceed chan struct{}
 }
 
-func (s *slowSessions) CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+func (s *slowSessions) Create(ctx context.Context, session client.Object, opts ...client.CreateOption) error {
 	close(s.begun)
 	<-s.proceed
-	return s.sessionStarter.CreateSession(ctx, session)
+	return s.objects.Create(ctx, session, opts...)
 }
 
 // A session that is created while its client leaves is ended.
@@ -255,8 +255,8 @@ func TestASessionWhoseClientLeaves(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	requester := f.local()
-	slow := &slowSessions{requester.Sessions, make(chan struct{}), make(chan struct{})}
-	requester.Sessions = slow
+	slow := &slowSessions{requester.Objects, make(chan struct{}), make(chan struct{})}
+	requester.Objects = slow
 	s := newTestServer(t, requester, 8)
 	here, there := mcp.NewInMemoryTransports()
 	served := make(chan error, 1)

@@ -113,9 +113,9 @@ func connect(conf *rest.Config) (*Requester, error) {
 		return nil, fmt.Errorf("create the client for output: %w", err)
 	}
 	stamping := whoami.NewClient(objects, users.SelfSubjectReviews())
-	calls := follow.Clients{Calls: stamping, Output: output}
 	return &Requester{
-		Calls: calls, Sessions: calls, Objects: stamping, Output: output, self: &self{reviews: users.SelfSubjectReviews()},
+		Calls: follow.Clients{Calls: stamping, Output: output}, Objects: stamping, Output: output,
+		self: &self{reviews: users.SelfSubjectReviews()},
 	}, nil
 }
 
