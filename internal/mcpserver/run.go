@@ -160,9 +160,10 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
 }
 
-// isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later.
+// isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later. Creates that count
+// against one ResourceQuota conflict with each other.
 func isBusy(err error) bool {
-	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
 }
 
 // isResponseLost reports whether the API server may have carried out a request that failed.

@@ -133,13 +133,15 @@ func (b *busy) Create(ctx context.Context, o client.Object, opts ...client.Creat
 	return b.objects.Create(ctx, o, opts...)
 }
 
-// A request that the API server has no time for is repeated.
+// A request that the API server has no time for is repeated, and so is one that others kept from being counted against a quota.
 func TestABusyAPIServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.operate(echo)
 	requester := f.local()
-	requester.Objects = &busy{requester.Objects, []error{apierrors.NewTooManyRequests("later", 0)}}
+	requester.Objects = &busy{requester.Objects, []error{
+		apierrors.NewTooManyRequests("later", 0), apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("modified")),
+	}}
 	if answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"}); answer.IsError {
 		t.Errorf("%+v", result)
 	}
