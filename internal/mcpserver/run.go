@@ -51,7 +51,6 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		return nil, err
 	}
 	tasks.Prepare(ctx, call)
-	inConversation := s.joins(call)
 	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.ID != "")
 	if err != nil {
 		return nil, err
@@ -66,9 +65,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 	result := resultOf(done)
 	result.KnowsSession = r.Spec.SessionRef != nil
 	s.addImage(ctx, req.Extra, who, done, result, earlier)
-	if inConversation {
-		s.leaveConversation(req, done, result)
-	}
+	s.leaveConversation(req, done, result)
 	if earlier && !result.Succeeded {
 		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
 	}
