@@ -182,7 +182,8 @@ class BackgroundCall:
 
     def wait(self) -> Result:
         """Waits for the end of the call. Raises as `run` does. Given up, it leaves the call running."""
-        watch = self._place.watching(self.call)
+        # Of this call alone: it may be one of another session than that of its handle.
+        watch = self._place.calls.watch(f"metadata.name={self.call}")
         try:
             result = self._place.calls.wait(self._order, watch, self.uid)
         except ToolcallError as error:
@@ -190,7 +191,7 @@ class BackgroundCall:
                 self._finish_live()
             raise
         finally:
-            self._place.watched(watch)
+            watch.close()
         self._finish_live()
         return result
 
