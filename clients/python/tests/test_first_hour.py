@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 import tempfile
+import threading
 import time
 import unittest
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from kubernetes import client
 
 from tests.scripted import NAMESPACE, Exchange, Scripted, session
 from tests.test_calls import Calls
-from toolcall import AsyncToolcall, InvalidArgument, NotStarted, Toolcall, Unauthenticated, Unavailable, transport
+from toolcall import AsyncToolcall, InvalidArgument, NotStarted, SessionOptions, Toolcall, Unauthenticated, Unavailable, interrupts, transport
 
 
 class Connecting(unittest.TestCase):
@@ -96,6 +97,15 @@ class Opening(unittest.TestCase):
         with self.assertRaisesRegex(NotStarted, "see that it runs"):
             self.tc.session("repo", wait=0.1, key="desk")
         self.assertEqual(self.server.count("PATCH"), 0)
+
+    def test_one_that_is_given_up_is_ended_unless_it_has_a_key(self) -> None:
+        keys: list[SessionOptions] = [{}, {"key": "desk"}]
+        for options in keys:
+            interrupt = interrupts.Interrupt()
+            threading.Timer(0.2, interrupt.set).start()
+            with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
+                self.tc.session("repo", **options)
+            self.assertEqual(self.server.count("PATCH"), 1)
 
     def test_a_session_says_when_it_ends_at_the_latest(self) -> None:
         self.status = {"phase": "Ready"}
