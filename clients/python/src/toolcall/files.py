@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .archives import pack, unpack
 from .calls import Order, settled
-from .errors import FileFailed, ToolcallError, error_of_reason, invalid
+from .errors import FileFailed, Forbidden, ToolcallError, error_of_reason, invalid
 from .local import local_errors
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
@@ -40,7 +40,7 @@ class Files:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._transfers = Transfers(session, self._path_of)
+        self._transfers = Transfers(session, self._path_of, self._wake)
         self._image_directory = ""
 
     @overload
@@ -273,6 +273,14 @@ class Files:
             call = self._run({"file": {"operation": "Stat", "path": "."}, "workingDir": "."})
             self._image_directory = json.loads(call["status"]["stdout"])["path"]
         return posixpath.join(self._image_directory, joined)
+
+    def _wake(self) -> None:
+        """Has a call wait for the session's pod, as every call does. What comes of it doesn't matter: once it has ended, there was one."""
+        try:
+            self._run({"file": {"operation": "Stat", "path": "/"}})
+        except Forbidden as error:
+            if error.result is None:
+                raise
 
     def _run(self, spec: JSON) -> JSON:
         order = Order(name_for(None, "file"), {**spec, **self._session.reference()})
