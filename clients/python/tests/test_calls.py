@@ -290,6 +290,21 @@ class LostAnswers(Base):
         self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
 
 
+class Refused(Base):
+    def test_a_conflict_with_others_and_a_name_that_has_just_gone_are_asked_again(self) -> None:
+        for reason in ("Conflict", "AlreadyExists"):
+            def before(e: Exchange) -> bool:
+                if e.command != "POST" or self.server.count("POST") > 1:
+                    return False
+                e.refuse(409, reason)
+                return True
+
+            self.fake.before = before
+            self.server.seen.clear()
+            handle = self.tc.connect("s").commands.run("true", key=f"k-{reason.lower()}", background=True)
+            self.assertEqual((handle.call, self.server.count("POST")), (f"k-{reason.lower()}", 2))
+
+
 class SameName(Base):
     def test_a_later_call_of_the_key_is_not_cancelled_or_awaited(self) -> None:
         handle = self.tc.connect("s").commands.run("true", key="k", background=True)

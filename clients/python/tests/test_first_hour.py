@@ -72,6 +72,7 @@ class Opening(unittest.TestCase):
     def setUp(self) -> None:
         self.status: dict[str, Any] = {"phase": "Pending", "reason": "TooManySessions", "message": "the environment has 2 of 2"}
         self.made: dict[str, Any] = {}
+        self.refusals: list[str] = []
         self.server = self.enterContext(Scripted(self.answer))
         self.tc = self.enterContext(self.server.toolcall())
 
@@ -79,6 +80,8 @@ class Opening(unittest.TestCase):
         if e.query.get("watch"):
             e.begin()
             e.hold()
+        elif e.command == "POST" and self.refusals:
+            e.refuse(409, self.refusals.pop())
         elif e.command == "POST":
             self.made = e.json()
             self.made["metadata"].update(uid="u", resourceVersion="5", creationTimestamp="2026-01-01T00:00:00Z")
@@ -106,6 +109,11 @@ class Opening(unittest.TestCase):
             with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
                 self.tc.session("repo", **options)
             self.assertEqual(self.server.count("PATCH"), 1)
+
+    def test_one_whose_request_conflicts_with_others_is_asked_for_again(self) -> None:
+        self.status, self.refusals = {"phase": "Ready"}, ["Conflict"]
+        self.assertEqual(self.tc.session("repo", key="desk").name, "desk")
+        self.assertEqual(self.server.count("POST"), 2)
 
     def test_a_session_says_when_it_ends_at_the_latest(self) -> None:
         self.status = {"phase": "Ready"}

@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from . import interrupts
-from .calls import API, VERSION, Calls
+from .calls import API, Calls, Order
 from .commands import Commands
-from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
+from .errors import NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
 from .files import Files
-from .specs import JSON, SessionOptions, is_same_session, join_path, metadata_of, name_for, session_spec
+from .specs import JSON, SessionOptions, join_path, metadata_of, name_for, session_spec
 from .streams import GROUP
-from .transport import UNEXPECTED, Passing, Patience
 from .watches import Events, Watch
 
 # Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
@@ -164,7 +163,7 @@ def open_session(calls: Calls, environment: str | None, options: SessionOptions)
     name = name_for(options.get("key"), "session")
     is_named, wait = options.get("key") is not None, checked_wait(options.get("wait", WAIT_SECONDS))
     try:
-        made = _create(calls, metadata_of(name, options), spec)
+        made = calls.create(Order(name, spec, metadata=metadata_of(name, options), kind="ToolSession"))
     except ToolcallError:
         raise
     except BaseException as error:
@@ -172,35 +171,6 @@ def open_session(calls: Calls, environment: str | None, options: SessionOptions)
             calls.give_up_unanswered(f"{API}/{calls.namespace}/toolsessions/{name}", None, {"end": True}, error)
         raise
     return Session(calls, made, options.get("cwd", "")).opened(not is_named, wait)
-
-
-def _create(calls: Calls, metadata: JSON, spec: JSON) -> JSON:
-    """Creates a session, or finds the same one. A request whose answer was lost is repeated."""
-    name = metadata["name"]
-    body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": metadata, "spec": spec}
-    path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
-    may_have_arrived = False
-    while True:
-        try:
-            return calls.transport.create(path, body)
-        except Passing as error:
-            may_have_arrived = may_have_arrived or not error.unsent
-            try:
-                patience.failed(error)
-            except Unavailable as over:
-                over.retry_safe = not may_have_arrived
-                raise
-        except ToolcallError as error:
-            if error.reason != "AlreadyExists":
-                error.retry_safe = not may_have_arrived and error.reason != UNEXPECTED
-                raise
-            session = calls.fetch(f"{path}/{name}")
-            if not is_same_session(session["spec"], spec):
-                raise KeyReused(
-                    "KeyReused", f"a session with the key {name} exists and has other arguments: use another key",
-                    retry_safe=True,
-                ) from error
-            return session
 
 
 def check_ended(session: JSON) -> None:
