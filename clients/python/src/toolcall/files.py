@@ -122,12 +122,12 @@ class Files:
         respect_gitignore: without what .gitignore names.
         """
         call = self._call("List", path, {"recursive": recursive, "respectGitIgnore": respect_gitignore})
-        return Listing(map(file_info, self._entries(call)), _is_cut(call))
+        return Listing(map(file_info, entries_of(call)), _is_cut(call))
 
     def glob(self, pattern: str, path: str = ".", *, respect_gitignore: bool = False) -> FileInfos:
         """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000, as in `list`."""
         call = self._call("Glob", path, {"pattern": pattern, "respectGitIgnore": respect_gitignore})
-        return Listing(map(file_info, self._entries(call)), _is_cut(call))
+        return Listing(map(file_info, entries_of(call)), _is_cut(call))
 
     def grep(
         self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None, context_lines: int = 0,
@@ -142,7 +142,7 @@ class Files:
             "pattern": pattern, "literal": literal, "glob": glob or "", "contextLines": context_lines or None,
             "respectGitIgnore": respect_gitignore,
         })
-        return Listing(map(match_of, self._entries(call)), _is_cut(call))
+        return Listing(map(match_of, entries_of(call)), _is_cut(call))
 
     def stat(self, path: str) -> FileInfo:
         """Describes a file, a directory or a link."""
@@ -288,14 +288,6 @@ class Files:
         settled(result_of(call), check=True)
         return call
 
-    def _entries(self, call: JSON) -> Entries:
-        """The objects of a list or a search: one on each line, all of them even where the status shortens them."""
-        text: str = call["status"].get("stdout", "")
-        if result_of(call).truncated:
-            name, uid = call["metadata"]["name"], call["metadata"]["uid"]
-            text = self._session.calls.log(name, uid, "stdout").read_all(0).decode()
-        return objects_in(text)
-
     def _get_bytes(self, path: str) -> bytes:
         to = io.BytesIO()
         self._transfers.get(path, to)
@@ -306,8 +298,9 @@ def _is_cut(call: JSON) -> bool:
     return bool((call["status"].get("file") or {}).get("truncated"))
 
 
-def objects_in(text: str) -> Entries:
-    """The objects of a text with one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
+def entries_of(call: JSON) -> Entries:
+    """The objects of a list or a search, one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
+    text: str = call["status"].get("stdout", "")
     return [json.loads(line) for line in text.split("\n") if line]
 
 
