@@ -54,7 +54,6 @@ export interface OutputOptions extends Range {
 
 // A follow has no byte for as long as the command writes none. A peer that is gone is noticed by TCP.
 const FOLLOW_IDLE_MILLISECONDS = 35 * 60_000;
-const BEHIND_MILLISECONDS = 100;
 
 interface Answer {
   body: IncomingMessage;
@@ -213,9 +212,7 @@ async function afterError(what: Follow, error: unknown, offset: number, retries:
   if (skip !== undefined && skip > offset) {
     return skip;
   }
-  // A replica that has just become the leader may know of fewer bytes than were read.
-  const isBehind = error instanceof ApiError && error.code === 416;
-  const wait = isBehind ? BEHIND_MILLISECONDS : retries.next(error);
+  const wait = retries.next(error);
   if (wait === undefined) {
     throw outputError(error, what.ref);
   }
