@@ -222,7 +222,8 @@ func TestErrorsOfACreateRequest(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"no permission":       {apierrors.NewForbidden(resource, "c", errors.New("no")), []string{"the ClusterRole toolcall-user grants permission"}},
+		"no permission":       {apierrors.NewForbidden(resource, "c", errors.New(`User "u" cannot create resource "toolcalls"`)), []string{"the ClusterRole toolcall-user grants permission"}},
+		"a full quota":        {apierrors.NewForbidden(resource, "c", errors.New("exceeded quota: q")), []string{": toolcalls.toolcall.dev \"c\" is forbidden: exceeded quota: q", "create call " + f.namespace + "/call-"}},
 		"no such kind":        {&meta.NoKindMatchError{}, []string{"this cluster has no ToolCall kind", "--context"}},
 		"too large an object": {apierrors.NewRequestEntityTooLargeError("limit"), []string{"the API server rejected the call"}},
 		"a lost response":     {errors.New("EOF"), []string{"unknown whether the call was created", f.namespace + "/call-"}},

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -112,7 +113,7 @@ func (s *subject[T]) createError(object T, err error) error {
 		return notInstalled(s.kind, err)
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%s %s already exists%s: %w", s.name, where, s.existsHint, err)
-	case apierrors.IsForbidden(err):
+	case LacksRight(err):
 		return fmt.Errorf("create the %s (the ClusterRole toolcall-user grants permission in a namespace): %w", s.name, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the API server rejected the %s: %w", s.name, err)
@@ -125,6 +126,12 @@ func (s *subject[T]) createError(object T, err error) error {
 
 func notInstalled(kind string, err error) error {
 	return fmt.Errorf("this cluster has no %s kind: install the operator, or choose another cluster with --context: %w", kind, err)
+}
+
+// LacksRight reports whether the API server's authorizer refused a request. Admission refuses with the same code, such as where a quota is
+// used up.
+func LacksRight(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `)
 }
 
 // NotInstalled reports whether an error comes from a cluster that doesn't serve the kind.

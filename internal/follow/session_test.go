@@ -146,7 +146,7 @@ func TestErrorsOfCreatingASession(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"no permission":     {apierrors.NewForbidden(sessions, "s", errors.New("no")), []string{"the ClusterRole toolcall-user grants permission"}},
+		"no permission":     {apierrors.NewForbidden(sessions, "s", errors.New(`User "u" cannot create resource "toolsessions"`)), []string{"the ClusterRole toolcall-user grants permission"}},
 		"no such kind":      {&meta.NoKindMatchError{}, []string{"this cluster has no ToolSession kind", "--context"}},
 		"an existing name":  {apierrors.NewAlreadyExists(sessions, "s"), []string{f.namespace + "/session-", "already exists: choose another name"}},
 		"a rejected object": {apierrors.NewBadRequest("no"), []string{"the API server rejected the session"}},

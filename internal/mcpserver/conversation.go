@@ -84,9 +84,10 @@ func (c *conversations) find(id string, who *identity.Requester) *mcp.ServerSess
 	return nil
 }
 
-// close has the calls of a conversation stop, since its client ends it.
+// close has the calls of a conversation stop, since its client ends it, and closes its connection.
 func (c *conversations) close(client *mcp.ServerSession) {
 	c.change(client, (*conversation).close)
+	_ = client.Close()
 }
 
 func (c *conversation) close() {

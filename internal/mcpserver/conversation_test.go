@@ -167,8 +167,8 @@ func TestWaitingForTheSessionOfAConversation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	requester := f.local()
-	slow := &slowSessions{requester.Sessions, make(chan struct{}), make(chan struct{})}
-	requester.Sessions = slow
+	slow := &slowSessions{requester.Objects, make(chan struct{}), make(chan struct{})}
+	requester.Objects = slow
 	s := NewServer(Options{Requester: requester, MaxCalls: 8, MaxCallsPerUser: 8, SessionPerClient: true, Version: "test", Log: quiet()})
 	session := connected(t, s, nil)
 	ctx, cancel := context.WithCancel(t.Context())

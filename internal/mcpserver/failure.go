@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,14 +96,20 @@ func apiReason(err error) string {
 	return reply.ReasonUnknown
 }
 
+// unchecked is what the API server adds to errors of fields for what it didn't look at then: to a model it is one more.
+const unchecked = ", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; " +
+	"correct the existing errors to complete validation"
+
 // explain adds how to correct an error of the API server.
 func explain(who *identity.Requester, err error) string {
-	text := bounds.Text(err.Error(), reply.MaxMessage)
+	text := bounds.Text(strings.ReplaceAll(err.Error(), unchecked, ""), reply.MaxMessage)
 	switch {
 	case identity.IsNotEntrusted(err):
 		return fmt.Sprintf("this server may not act for %s in namespace %s. An administrator can bind the ClusterRole toolcall-mcp-calls to its account "+
 			"there. Error of the API server: %s", who.User, who.Namespace, text)
-	case apierrors.IsForbidden(err):
+	case follow.NotInstalled(err):
+		return "this cluster doesn't serve toolcall.dev: install the operator, or choose another cluster. Error of the API server: " + text
+	case follow.LacksRight(err):
 		return fmt.Sprintf("%s has no permission to do this in namespace %s. An administrator can bind the ClusterRole toolcall-user there, "+
 			"and a Role with the verb use on the tools that are needed. Error of the API server: %s", who.User, who.Namespace, text)
 	case apierrors.IsUnauthorized(err):

@@ -228,8 +228,11 @@ func (e *endpoint) serveSession(w http.ResponseWriter, r *http.Request, from *se
 	}
 	switch r.Method {
 	case http.MethodDelete:
+		// The SDK refuses some of these requests, and keeps the session then: without a place, it would count as none.
 		conversations.renew(client, from.requester)
 		conversations.close(client)
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()

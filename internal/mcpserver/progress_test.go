@@ -110,11 +110,12 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // pending is a cluster whose sessions don't become ready.
-type pending struct{ objects }
-
-func (pending) CreateSession(_ context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
-	return session, nil
+type pending struct {
+	objects
+	calls
 }
+
+func (pending) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
 
 func (pending) WaitSession(ctx context.Context, _ *v1alpha1.ToolSession, _ follow.SessionWatcher) (*v1alpha1.ToolSession, error) {
 	<-ctx.Done()
@@ -130,7 +131,7 @@ func TestToolsThatWaitSendHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var received atomic.Int32
-		s := newTestServer(t, &identity.Requester{Sessions: pending{}, Objects: pending{}, Namespace: "n"}, 8)
+		s := newTestServer(t, &identity.Requester{Calls: pending{}, Objects: pending{}, Namespace: "n"}, 8)
 		session := connected(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { received.Add(1) }})
 		params := &mcp.CallToolParams{Name: "start_session", Arguments: fields{"timeout_seconds": 65}}
 		params.SetProgressToken("t")

@@ -124,7 +124,7 @@ func adopt[T any, O object[T]](ctx context.Context, who *identity.Requester, wan
 // its name. It doesn't stop when the request is cancelled meanwhile, so that what was created can be ended. earlier reports that an earlier
 // request created the object. If the error isn't a failure, the object may be there.
 func createOrAdopt[T any, O object[T]](
-	ctx context.Context, who *identity.Requester, wanted O, named bool, create func(context.Context, O) (O, error),
+	ctx context.Context, who *identity.Requester, wanted O, named bool,
 ) (created O, earlier bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	var lost error
@@ -133,7 +133,8 @@ func createOrAdopt[T any, O object[T]](
 			time.Sleep(createRetry)
 		}
 		attempt, end := context.WithTimeout(ctx, createTimeout)
-		created, err = create(attempt, wanted)
+		created = wanted.DeepCopyObject().(O)
+		err = who.Objects.Create(attempt, created)
 		end()
 		switch {
 		case err == nil:

@@ -225,7 +225,7 @@ func TestALostResponseWithARequestID(t *testing.T) {
 	f := newFixture(t)
 	f.operate(echo)
 	requester := f.local()
-	requester.Calls = &flaky{calls: requester.Calls, lose: 1, after: true}
+	requester.Objects = &flaky{objects: requester.Objects, lose: 1, after: true}
 	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "once", "request_id": "r"})
 	if answer.IsError || result.Output != "once" {
 		t.Errorf("%+v", result)

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -270,4 +273,20 @@ func installServer(t *testing.T, s *apiservertest.Server) string {
 		must(t, admin.Create(t.Context(), o))
 	}
 	return apiservertest.TokenOf(t, admin, client.ObjectKey{Namespace: "toolcall-system", Name: "toolcall-mcp"})
+}
+
+// An administrator isn't asked for a right where something else refuses a request, such as a quota.
+func TestAMissingRightIsToldApart(t *testing.T) {
+	t.Parallel()
+	who := &identity.Requester{User: "agent", Namespace: "agents"}
+	for why, isRight := range map[string]bool{
+		`User "agent" cannot create resource "toolcalls" in API group "toolcall.dev" in the namespace "agents"`: true,
+		"exceeded quota: team, requested: count/toolcalls.toolcall.dev=1, used: 9, limited: 9":                  false,
+		"unable to create new content in namespace agents because it is being terminated":                       false,
+	} {
+		got := explain(who, apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "toolcalls"}, "c", errors.New(why)))
+		if strings.Contains(got, "has no permission") != isRight || !strings.Contains(got, why) {
+			t.Errorf("%q is told as %q", why, got)
+		}
+	}
 }

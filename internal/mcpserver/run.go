@@ -51,7 +51,6 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 		return nil, err
 	}
 	tasks.Prepare(ctx, call)
-	inConversation := s.joins(call)
 	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.ID != "")
 	if err != nil {
 		return nil, err
@@ -66,9 +65,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *identit
 	result := resultOf(done)
 	result.KnowsSession = r.Spec.SessionRef != nil
 	s.addImage(ctx, req.Extra, who, done, result, earlier)
-	if inConversation {
-		s.leaveConversation(req, done, result)
-	}
+	s.leaveConversation(req, done, result)
 	if earlier && !result.Succeeded {
 		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
 	}
@@ -104,7 +101,7 @@ func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who
 	if ctx.Err() != nil {
 		return nil, false, errCancelledBefore
 	}
-	created, earlier, err = createOrAdopt(ctx, who, call, named, who.Calls.Create)
+	created, earlier, err = createOrAdopt(ctx, who, call, named)
 	return created, earlier, asOutcome(call, err)
 }
 
@@ -160,9 +157,10 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
 }
 
-// isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later.
+// isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later. Creates that count
+// against one ResourceQuota conflict with each other.
 func isBusy(err error) bool {
-	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
 }
 
 // isResponseLost reports whether the API server may have carried out a request that failed.

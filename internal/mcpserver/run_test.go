@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -19,26 +20,26 @@ import (
 
 // flaky loses the responses of the first create requests, after or before they were carried out.
 type flaky struct {
-	calls
+	objects
 	mu    sync.Mutex
 	lose  int
 	after bool
 	tries int
 }
 
-func (f *flaky) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+func (f *flaky) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tries++
 	if f.tries > f.lose {
-		return f.calls.Create(ctx, call)
+		return f.objects.Create(ctx, o, opts...)
 	}
 	if f.after {
-		if _, err := f.calls.Create(ctx, call); err != nil {
-			return nil, err
+		if err := f.objects.Create(ctx, o, opts...); err != nil {
+			return err
 		}
 	}
-	return nil, errors.New("read tcp: connection reset by peer")
+	return errors.New("read tcp: connection reset by peer")
 }
 
 // A create request whose response is lost is retried with the same name, so there is only one call.
@@ -50,7 +51,7 @@ func TestALostResponse(t *testing.T) {
 			f := newFixture(t)
 			f.operate(echo)
 			requester := f.local()
-			requester.Calls = &flaky{calls: requester.Calls, lose: 1, after: after}
+			requester.Objects = &flaky{objects: requester.Objects, lose: 1, after: after}
 			answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "once"})
 			if answer.IsError || result.Output != "once" {
 				t.Errorf("%+v", result)
@@ -65,41 +66,30 @@ func TestAnAPIServerThatDoesNotRespond(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	requester := f.local()
-	requester.Calls = &flaky{calls: requester.Calls, lose: 100}
+	requester.Objects = &flaky{objects: requester.Objects, lose: 100}
 	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"})
 	if !answer.IsError || result.Reason != reply.ReasonUnknown || !strings.HasPrefix(result.Call, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
 		!strings.Contains(result.Output, "connection reset") {
 		t.Errorf("%+v", result)
 	}
-	if tries := requester.Calls.(*flaky).tries; tries != createTries {
+	if tries := requester.Objects.(*flaky).tries; tries != createTries {
 		t.Errorf("%d tries", tries)
 	}
 }
 
-// refusing carries out the first create request, loses its response, and refuses the others.
+// refusing carries out the first request to create an object, loses its response, and refuses the others.
 type refusing struct {
-	calls
-	sessionStarter
+	objects
 	refusal error
-	lost    bool
+	lost    map[string]bool
 }
 
-func (r *refusing) answer(err error) error {
-	if r.lost {
+func (r *refusing) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if r.lost[o.GetName()] {
 		return r.refusal
 	}
-	r.lost = true
-	return errors.Join(err, errors.New("read tcp: connection reset by peer"))
-}
-
-func (r *refusing) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
-	_, err := r.calls.Create(ctx, call)
-	return nil, r.answer(err)
-}
-
-func (r *refusing) CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
-	_, err := r.sessionStarter.CreateSession(ctx, session)
-	return nil, r.answer(err)
+	r.lost[o.GetName()] = true
+	return errors.Join(r.objects.Create(ctx, o, opts...), errors.New("read tcp: connection reset by peer"))
 }
 
 // A refusal says nothing about an earlier request whose response was lost.
@@ -113,8 +103,7 @@ func TestARefusalAfterALostResponse(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			requester := f.local()
-			requester.Calls = &refusing{calls: requester.Calls, refusal: refusal}
-			requester.Sessions = &refusing{sessionStarter: requester.Sessions, refusal: refusal}
+			requester.Objects = &refusing{objects: requester.Objects, refusal: refusal, lost: map[string]bool{}}
 			session := connected(t, newTestServer(t, requester, 8), nil)
 			answer, result := use(t, session, "run_command", fields{"command": "once"})
 			call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
@@ -129,27 +118,30 @@ func TestARefusalAfterALostResponse(t *testing.T) {
 	}
 }
 
-// busy refuses the first request.
+// busy refuses the first requests.
 type busy struct {
-	calls
-	refused bool
+	objects
+	refusals []error
 }
 
-func (b *busy) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
-	if !b.refused {
-		b.refused = true
-		return nil, apierrors.NewTooManyRequests("later", 0)
+func (b *busy) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if len(b.refusals) > 0 {
+		refusal := b.refusals[0]
+		b.refusals = b.refusals[1:]
+		return refusal
 	}
-	return b.calls.Create(ctx, call)
+	return b.objects.Create(ctx, o, opts...)
 }
 
-// A request that the API server has no time for is repeated.
+// A request that the API server has no time for is repeated, and so is one that others kept from being counted against a quota.
 func TestABusyAPIServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.operate(echo)
 	requester := f.local()
-	requester.Calls = &busy{calls: requester.Calls}
+	requester.Objects = &busy{requester.Objects, []error{
+		apierrors.NewTooManyRequests("later", 0), apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("modified")),
+	}}
 	if answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"}); answer.IsError {
 		t.Errorf("%+v", result)
 	}
@@ -157,19 +149,18 @@ func TestABusyAPIServer(t *testing.T) {
 
 // swapped replaces a call that was created by another one, before anybody has read it.
 type swapped struct {
-	calls
+	objects
 	f *fixture
 }
 
-func (s *swapped) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
-	created, err := s.calls.Create(ctx, call)
-	must(s.f.t, err)
-	must(s.f.t, s.f.admin.Delete(ctx, created.DeepCopy()))
+func (s *swapped) Create(ctx context.Context, call client.Object, opts ...client.CreateOption) error {
+	must(s.f.t, s.objects.Create(ctx, call, opts...))
+	must(s.f.t, s.f.admin.Delete(ctx, call.DeepCopyObject().(client.Object)))
 	other := &v1alpha1.ToolCall{}
-	other.Namespace, other.Name = call.Namespace, call.Name
+	other.Namespace, other.Name = call.GetNamespace(), call.GetName()
 	other.Spec.Shell = &v1alpha1.ShellAction{Command: "not yours"}
 	must(s.f.t, s.f.admin.Create(ctx, other))
-	return created, nil
+	return nil
 }
 
 // Another call of the same name is not the call that was created.
@@ -178,7 +169,7 @@ func TestACallThatIsSwapped(t *testing.T) {
 	f := newFixture(t)
 	f.operate(echo)
 	requester := f.local()
-	requester.Calls = &swapped{requester.Calls, f}
+	requester.Objects = &swapped{requester.Objects, f}
 	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"})
 	if !answer.IsError || result.Reason != reply.ReasonDeleted || strings.Contains(result.Output, "not yours") {
 		t.Errorf("%+v", result)

@@ -75,13 +75,18 @@ func TestSessionsAreBounded(t *testing.T) {
 	if status, _, body := s.request(http.MethodDelete, "/mcp", "", "Authorization", "Bearer "+a, sessionHeader, first); status != http.StatusNoContent {
 		t.Errorf("DELETE: %d %s", status, body)
 	}
-	s.open(b)
+	last := s.open(b)
 	if status, _, _ := s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Authorization", "Bearer "+a, sessionHeader, first); status != http.StatusNotFound {
 		t.Errorf("a closed session answers %d", status)
 	}
 	// Requests that open no session take no place.
 	for range 5 {
 		s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Authorization", "Bearer "+b)
+	}
+	// A DELETE of a version that the protocol never had ends the session too: it keeps neither its place nor anything else.
+	for range 3 {
+		s.request(http.MethodDelete, "/mcp", "", "Authorization", "Bearer "+b, sessionHeader, last, protocolHeader, "1999-01-01")
+		last = s.open(b)
 	}
 	if n := countOf(s.server.mcp.Sessions()); n != 3 {
 		t.Errorf("%d sessions", n)

@@ -62,7 +62,7 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 	if err := s.makeRoom(ctx, req, who, key); err != nil {
 		return nil, err
 	}
-	created, earlier, err := createOrAdopt(ctx, who, session, named, who.Sessions.CreateSession)
+	created, earlier, err := createOrAdopt(ctx, who, session, named)
 	switch {
 	case isFailure(err):
 		return nil, err
@@ -109,7 +109,7 @@ func awaitSession(ctx context.Context, who *identity.Requester, session *v1alpha
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	seen := session
-	_, err := who.Sessions.WaitSession(waiting, session, follow.SessionWatcher{
+	_, err := who.Calls.WaitSession(waiting, session, follow.SessionWatcher{
 		Until: func(s *v1alpha1.ToolSession) bool { seen = s; return until(s) },
 	})
 	switch {

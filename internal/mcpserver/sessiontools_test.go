@@ -153,7 +153,7 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 	}
 	for _, wrong := range []fields{
 		{"workspace": "big"}, {"workspace": "-1Gi"}, {"workspace": strings.Repeat("9", 1<<16)}, {"idle_timeout_seconds": -1}, {"max_lifetime_seconds": 0},
-		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"": "x"}}, {"request_id": " "},
+		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"A": []int{1}}}, {"request_id": " "},
 	} {
 		if _, result := use(t, session, "start_session", wrong); result.Reason != v1alpha1.ReasonInvalidArguments || len(result.Output) > reply.MaxMessage {
 			t.Errorf("%.100v: %+v", wrong, result)
@@ -240,14 +240,14 @@ func TestSessionsOverHTTP(t *testing.T) {
 
 // slowSessions holds the creation of sessions until the test lets it go on.
 type slowSessions struct {
-	sessionStarter
+	objects
 	begun, proceed chan struct{}
 }
 
-func (s *slowSessions) CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+func (s *slowSessions) Create(ctx context.Context, session client.Object, opts ...client.CreateOption) error {
 	close(s.begun)
 	<-s.proceed
-	return s.sessionStarter.CreateSession(ctx, session)
+	return s.objects.Create(ctx, session, opts...)
 }
 
 // A session that is created while its client leaves is ended.
@@ -255,8 +255,8 @@ func TestASessionWhoseClientLeaves(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	requester := f.local()
-	slow := &slowSessions{requester.Sessions, make(chan struct{}), make(chan struct{})}
-	requester.Sessions = slow
+	slow := &slowSessions{requester.Objects, make(chan struct{}), make(chan struct{})}
+	requester.Objects = slow
 	s := newTestServer(t, requester, 8)
 	here, there := mcp.NewInMemoryTransports()
 	served := make(chan error, 1)

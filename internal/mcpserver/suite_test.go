@@ -252,9 +252,8 @@ type fields = map[string]any
 
 // These are what fakes embed.
 type (
-	calls          = identity.Calls
-	sessionStarter = identity.Sessions
-	objects        = client.Client
+	calls   = identity.Calls
+	objects = client.Client
 )
 
 func remarshal(t *testing.T, from, into any) {

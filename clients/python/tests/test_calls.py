@@ -74,7 +74,11 @@ class Calls:
     def _watch(self, e: Exchange) -> None:
         e.begin()
         self.ended.wait(10)
+        chosen = e.query.get("fieldSelector", "")
         for name, each in [pair for pair in self.calls.items() if pair[0] != "s"]:
+            of = each["spec"].get("sessionRef", {}).get("name")
+            if chosen.startswith("spec.sessionRef.name=") and of and chosen != f"spec.sessionRef.name={of}":
+                continue
             e.part({"type": "MODIFIED", "object": call(name, each["spec"], "Succeeded", each["metadata"]["uid"])})
         e.hold()
 
@@ -286,6 +290,21 @@ class LostAnswers(Base):
         self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
 
 
+class Refused(Base):
+    def test_a_conflict_with_others_and_a_name_that_has_just_gone_are_asked_again(self) -> None:
+        for reason in ("Conflict", "AlreadyExists"):
+            def before(e: Exchange) -> bool:
+                if e.command != "POST" or self.server.count("POST") > 1:
+                    return False
+                e.refuse(409, reason)
+                return True
+
+            self.fake.before = before
+            self.server.seen.clear()
+            handle = self.tc.connect("s").commands.run("true", key=f"k-{reason.lower()}", background=True)
+            self.assertEqual((handle.call, self.server.count("POST")), (f"k-{reason.lower()}", 2))
+
+
 class SameName(Base):
     def test_a_later_call_of_the_key_is_not_cancelled_or_awaited(self) -> None:
         handle = self.tc.connect("s").commands.run("true", key="k", background=True)
@@ -308,6 +327,16 @@ class SameName(Base):
         with self.assertRaises(NotFound) as caught:
             s.wait_until_ready()
         self.assertEqual((caught.exception.reason, caught.exception.retry_safe), ("Deleted", True))
+
+
+class Connecting(Base):
+    def test_a_background_call_of_another_session_is_awaited_too(self) -> None:
+        self.fake.calls["k"] = call("k", {**SHELL, "background": True, "sessionRef": {"name": "other"}})
+        threading.Timer(0.3, self.fake.ended.set).start()
+        handle = self.tc.connect("s").commands.connect("k")
+        results: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=lambda: results.put(handle.wait()), daemon=True).start()
+        self.assertEqual(results.get(timeout=5).phase, "Succeeded")
 
 
 class SharedWatch(Base):

@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 import tempfile
+import threading
 import time
 import unittest
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from kubernetes import client
 
 from tests.scripted import NAMESPACE, Exchange, Scripted, session
 from tests.test_calls import Calls
-from toolcall import AsyncToolcall, InvalidArgument, NotStarted, Toolcall, Unauthenticated, Unavailable, transport
+from toolcall import AsyncToolcall, InvalidArgument, NotStarted, SessionOptions, Toolcall, Unauthenticated, Unavailable, interrupts, transport
 
 
 class Connecting(unittest.TestCase):
@@ -71,6 +72,7 @@ class Opening(unittest.TestCase):
     def setUp(self) -> None:
         self.status: dict[str, Any] = {"phase": "Pending", "reason": "TooManySessions", "message": "the environment has 2 of 2"}
         self.made: dict[str, Any] = {}
+        self.refusals: list[str] = []
         self.server = self.enterContext(Scripted(self.answer))
         self.tc = self.enterContext(self.server.toolcall())
 
@@ -78,6 +80,8 @@ class Opening(unittest.TestCase):
         if e.query.get("watch"):
             e.begin()
             e.hold()
+        elif e.command == "POST" and self.refusals:
+            e.refuse(409, self.refusals.pop())
         elif e.command == "POST":
             self.made = e.json()
             self.made["metadata"].update(uid="u", resourceVersion="5", creationTimestamp="2026-01-01T00:00:00Z")
@@ -96,6 +100,20 @@ class Opening(unittest.TestCase):
         with self.assertRaisesRegex(NotStarted, "see that it runs"):
             self.tc.session("repo", wait=0.1, key="desk")
         self.assertEqual(self.server.count("PATCH"), 0)
+
+    def test_one_that_is_given_up_is_ended_unless_it_has_a_key(self) -> None:
+        keys: list[SessionOptions] = [{}, {"key": "desk"}]
+        for options in keys:
+            interrupt = interrupts.Interrupt()
+            threading.Timer(0.2, interrupt.set).start()
+            with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
+                self.tc.session("repo", **options)
+            self.assertEqual(self.server.count("PATCH"), 1)
+
+    def test_one_whose_request_conflicts_with_others_is_asked_for_again(self) -> None:
+        self.status, self.refusals = {"phase": "Ready"}, ["Conflict"]
+        self.assertEqual(self.tc.session("repo", key="desk").name, "desk")
+        self.assertEqual(self.server.count("POST"), 2)
 
     def test_a_session_says_when_it_ends_at_the_latest(self) -> None:
         self.status = {"phase": "Ready"}

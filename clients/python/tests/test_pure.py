@@ -13,7 +13,7 @@ import toolcall
 from toolcall import errors, interrupts
 from toolcall.calls import settled
 from toolcall.errors import ToolcallError, error_of_answer, error_of_call
-from toolcall.files import objects_in
+from toolcall.files import entries_of
 from toolcall.results import Result, is_finished, result_of, session_info
 from toolcall.sessions import check_ended
 from toolcall.streams import Piece, texts
@@ -201,7 +201,7 @@ class Pieces(unittest.TestCase):
     def test_a_name_that_looks_like_two_lines(self) -> None:
         names = ["a\u0085b", "c\u2028d", "e\x1cf"]
         text = "".join(json.dumps({"path": name}, ensure_ascii=False) + "\n" for name in names)
-        self.assertEqual([entry["path"] for entry in objects_in(text)], names)
+        self.assertEqual([entry["path"] for entry in entries_of({"status": {"stdout": text}})], names)
 
 
 class Waits(unittest.TestCase):

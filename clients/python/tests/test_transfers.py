@@ -120,6 +120,27 @@ class Transfers(unittest.TestCase):
             s.files.read("large", format="bytes")
         self.assertEqual(raised.exception.reason, "FileChanged")
 
+    def test_a_suspended_session_is_resumed_whatever_its_directory(self) -> None:
+        specs: list[dict[str, Any]] = []
+
+        def answer(e: Exchange) -> None:
+            if e.path.endswith("/proxy/files"):
+                e.reply(201, headers=tag(e.body)) if specs else e.refuse(409, "Conflict")
+            elif e.query.get("watch"):
+                e.begin()
+                e.hold()
+            elif e.command == "POST":
+                specs.append(e.json()["spec"])
+                e.reply(201, call(e.json()["metadata"]["name"], specs[-1], "Failed", reason="PathNotAllowed", message="no"))
+            else:
+                e.reply(200, session(phase="Suspended"))
+
+        local = Path(self.folder, "a")
+        local.write_bytes(DATA)
+        s = self.enterContext(self.enterContext(Scripted(answer)).toolcall()).connect("s", cwd="/not/there/yet")
+        self.assertTrue(s.files.upload(local).created)
+        self.assertEqual([spec["file"] for spec in specs], [{"operation": "Stat", "path": "/"}])
+
     def test_a_local_file_that_changes_while_it_is_sent(self) -> None:
         local = Path(self.folder, "log")
         for change, says in ((DATA + b"more", ""), (DATA[:-1] + b"!", "changed"), (DATA[:70000], "shorter")):

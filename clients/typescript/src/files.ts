@@ -150,8 +150,7 @@ export class Files {
     const { mode, ifSHA256, signal } = options;
     if (bytes.length <= MAX_CALL_BYTES) {
       const content = typeof data === "string" ? { content: data } : { contentBase64: Buffer.from(data).toString("base64") };
-      const condition = ifSHA256 === undefined ? {} : { ifSHA256 };
-      return this.act({ operation: "Write", path, ...content, ...(mode === undefined ? {} : { mode }), ...condition }, { signal });
+      return this.act({ operation: "Write", path, ...content, mode, ifSHA256 }, { signal });
     }
     if (mode !== undefined) {
       throw invalid(`mode can be given for at most ${MAX_CALL_BYTES} bytes, and the data has ${bytes.length}: leave it out`);
@@ -171,11 +170,11 @@ export class Files {
     more: FileOptions & { replaceAll?: boolean } = {},
   ): Promise<FileChange> {
     const options = typeof last === "object" ? last : more;
-    const all = options.replaceAll === undefined ? {} : { replaceAll: options.replaceAll };
+    const { replaceAll } = options;
     if (typeof what === "string") {
-      return this.act({ operation: "Edit", path, oldString: what, newString: last as string, ...all }, options);
+      return this.act({ operation: "Edit", path, oldString: what, newString: last as string, replaceAll }, options);
     }
-    return this.act({ operation: "Edit", path, edits: what.map(([oldString, newString]) => ({ oldString, newString, ...all })) }, options);
+    return this.act({ operation: "Edit", path, edits: what.map(([oldString, newString]) => ({ oldString, newString, replaceAll })) }, options);
   }
 
   /** Lists a directory, with `recursive` all that is below it; with `respectGitIgnore` without what .gitignore names. */
@@ -183,8 +182,8 @@ export class Files {
     path = ".",
     options: FileOptions & { recursive?: boolean; respectGitIgnore?: boolean; maxResults?: number } = {},
   ): Promise<Listing<FileInfo>> {
-    const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
-    return this.find<FileInfo>({ operation: "List", path, ...recursive, ...ignoring(options) }, options);
+    const { recursive, respectGitIgnore } = options;
+    return this.find<FileInfo>({ operation: "List", path, recursive, respectGitIgnore }, options);
   }
 
   /** Finds files and directories by a pattern such as `src/*.ts`, relative to `path`. */
@@ -192,7 +191,8 @@ export class Files {
     pattern: string,
     options: FileOptions & { path?: string; respectGitIgnore?: boolean; maxResults?: number } = {},
   ): Promise<Listing<FileInfo>> {
-    return this.find<FileInfo>({ operation: "Glob", path: options.path ?? ".", pattern, ...ignoring(options) }, options);
+    const { path = ".", respectGitIgnore } = options;
+    return this.find<FileInfo>({ operation: "Glob", path, pattern, respectGitIgnore }, options);
   }
 
   /**
@@ -210,10 +210,8 @@ export class Files {
       maxResults?: number;
     } = {},
   ): Promise<Listing<Match>> {
-    const { path = ".", literal, glob, contextLines } = options;
-    const how = { ...(literal === undefined ? {} : { literal }), ...(glob === undefined ? {} : { glob }), ...ignoring(options) };
-    const around = contextLines === undefined ? {} : { contextLines };
-    return this.find<Match>({ operation: "Grep", path, pattern, ...how, ...around }, options);
+    const { path = ".", literal, glob, contextLines, respectGitIgnore } = options;
+    return this.find<Match>({ operation: "Grep", path, pattern, literal, glob, contextLines, respectGitIgnore }, options);
   }
 
   /** Describes a file, a directory or a link. */
@@ -243,15 +241,13 @@ export class Files {
 
   /** Gives a file or directory another path. `overwrite` lets it replace a file. */
   async move(path: string, destination: string, options: FileOptions & { overwrite?: boolean } = {}): Promise<FileChange> {
-    const overwrite = options.overwrite === undefined ? {} : { overwrite: options.overwrite };
     const to = await this.pathOf(destination, options.signal);
-    return this.act({ operation: "Move", path, destination: to, ...overwrite }, options);
+    return this.act({ operation: "Move", path, destination: to, overwrite: options.overwrite }, options);
   }
 
   /** Deletes a file; with `recursive` a directory and all that is in it. */
   delete(path: string, options: FileOptions & { recursive?: boolean } = {}): Promise<FileChange> {
-    const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
-    return this.act({ operation: "Delete", path, ...recursive }, options);
+    return this.act({ operation: "Delete", path, recursive: options.recursive }, options);
   }
 
   /** Copies a local file of any size into the session. It gets the local file's name when `path` isn't given. */
@@ -285,8 +281,8 @@ export class Files {
     let offset = wholeNumber("offset", options.offset ?? 1, 1);
     let left = options.limit === undefined ? Number.POSITIVE_INFINITY : wholeNumber("limit", options.limit, 1);
     while (left > 0) {
-      const limit = left === Number.POSITIVE_INFINITY ? {} : { limit: left };
-      const result = await this.run({ operation: "Read", path, offset, ...limit }, options.signal);
+      const limit = left === Number.POSITIVE_INFINITY ? undefined : left;
+      const result = await this.run({ operation: "Read", path, offset, limit }, options.signal);
       yield result;
       const { nextOffset, lines = 0, truncated } = result.object.status?.file ?? {};
       if (nextOffset === undefined && truncated) {
@@ -302,8 +298,8 @@ export class Files {
   }
 
   private async find<T>(action: FileAction, options: FileOptions & { maxResults?: number }): Promise<Listing<T>> {
-    const most = options.maxResults === undefined ? {} : { maxResults: wholeNumber("maxResults", options.maxResults, 1) };
-    const result = await this.run({ ...action, ...most }, options.signal);
+    const maxResults = options.maxResults === undefined ? undefined : wholeNumber("maxResults", options.maxResults, 1);
+    const result = await this.run({ ...action, maxResults }, options.signal);
     const lines = result.stdout.split("\n").filter((line) => line !== "");
     const found = lines.map((line) => JSON.parse(line) as T);
     return Object.assign(found, { truncated: result.object.status?.file?.truncated ?? false });
@@ -344,8 +340,4 @@ export class Files {
     this.#imageDirectory ??= (JSON.parse((await this.runAt({ operation: "Stat", path: "." }, ".", signal)).stdout) as FileInfo).path;
     return posix.join(this.#imageDirectory, joined);
   }
-}
-
-function ignoring(options: { respectGitIgnore?: boolean }): { respectGitIgnore?: boolean } {
-  return options.respectGitIgnore === undefined ? {} : { respectGitIgnore: options.respectGitIgnore };
 }

@@ -24,30 +24,30 @@ export interface Condition {
   message?: string;
 }
 
-/** What a call does to files, without a process: `spec.file`. */
+/** What a call does to files, without a process: `spec.file`. JSON leaves undefined fields out. */
 export interface FileAction {
   operation: "Read" | "Write" | "Edit" | "List" | "Glob" | "Grep" | "Stat" | "Delete" | "MakeDirectory" | "Move";
   path: string;
-  offset?: number;
-  limit?: number;
-  unit?: "Lines" | "Bytes";
-  content?: string;
-  contentBase64?: string;
-  mode?: string;
-  ifSHA256?: string;
-  oldString?: string;
-  newString?: string;
-  replaceAll?: boolean;
-  edits?: { oldString: string; newString?: string; replaceAll?: boolean }[];
-  pattern?: string;
-  literal?: boolean;
-  glob?: string;
-  contextLines?: number;
-  respectGitIgnore?: boolean;
-  recursive?: boolean;
-  maxResults?: number;
-  destination?: string;
-  overwrite?: boolean;
+  offset?: number | undefined;
+  limit?: number | undefined;
+  unit?: "Lines" | "Bytes" | undefined;
+  content?: string | undefined;
+  contentBase64?: string | undefined;
+  mode?: string | undefined;
+  ifSHA256?: string | undefined;
+  oldString?: string | undefined;
+  newString?: string | undefined;
+  replaceAll?: boolean | undefined;
+  edits?: { oldString: string; newString?: string; replaceAll?: boolean | undefined }[] | undefined;
+  pattern?: string | undefined;
+  literal?: boolean | undefined;
+  glob?: string | undefined;
+  contextLines?: number | undefined;
+  respectGitIgnore?: boolean | undefined;
+  recursive?: boolean | undefined;
+  maxResults?: number | undefined;
+  destination?: string | undefined;
+  overwrite?: boolean | undefined;
 }
 
 /** `spec` of a ToolCall. Exactly one of `structured`, `shell`, `code`, `tool` and `file` is set. */

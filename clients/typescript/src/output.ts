@@ -3,8 +3,8 @@
 import type { IncomingMessage } from "node:http";
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { lost, readAll, type Api, type Query } from "./api.js";
-import { ApiError, OutputNotKept, publicError, ToolcallError } from "./errors.js";
+import { lost, partsOf, readAll, type Api, type Query } from "./api.js";
+import { ApiError, ConnectionLost, OutputNotKept, publicError, ToolcallError } from "./errors.js";
 import { Retries } from "./retries.js";
 import { wholeNumber } from "./spec.js";
 
@@ -54,7 +54,6 @@ export interface OutputOptions extends Range {
 
 // A follow has no byte for as long as the command writes none. A peer that is gone is noticed by TCP.
 const FOLLOW_IDLE_MILLISECONDS = 35 * 60_000;
-const BEHIND_MILLISECONDS = 100;
 
 interface Answer {
   body: IncomingMessage;
@@ -102,19 +101,27 @@ async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, s
   let offset = first;
   const end = range.limit === undefined ? Number.POSITIVE_INFINITY : first + range.limit;
   let sha256: string | undefined;
+  const retries = new Retries(api.retryMilliseconds);
   for (let isWhole = false; !isWhole && offset < end; ) {
     const rest = end === Number.POSITIVE_INFINITY ? undefined : end - offset;
     const from = offset;
-    const answer = await sized(api, ref, source, { offset, limit: rest }, signal);
-    sha256 = answer.sha256;
-    for await (const part of untilLost(answer.body)) {
-      parts.push(part);
-      offset += part.length;
-    }
-    isWhole = offset >= Math.min(answer.bytes, end);
-    if (!isWhole && offset === from) {
-      // An answer ends before a part that wasn't kept; a request that begins there says which part it is.
-      await sleep(100);
+    try {
+      const answer = await open(api, ref, source, { offset, limit: rest }, signal);
+      sha256 = answer.sha256;
+      for await (const part of partsOf<Buffer>(answer.body)) {
+        parts.push(part);
+        offset += part.length;
+        retries.succeeded();
+      }
+      isWhole = offset >= Math.min(answer.bytes, end);
+      if (!isWhole && offset === from) {
+        throw new ConnectionLost("the answer has nothing in it");
+      }
+    } catch (error) {
+      if (!(await retries.wait(error, signal))) {
+        signal?.throwIfAborted();
+        throw outputError(error, ref);
+      }
     }
   }
   const data = Buffer.concat(parts);
@@ -146,14 +153,6 @@ export function readArtifact(api: Api, call: SomeCall, path: string, signal: Abo
 
 function refOf(call: SomeCall): CallRef {
   return typeof call === "string" ? { name: call, uid: undefined } : { name: call.call, uid: call.uid };
-}
-
-async function sized(api: Api, ref: CallRef, source: Source, query: Query, signal?: AbortSignal): Promise<Answer> {
-  try {
-    return await api.repeated(() => open(api, ref, source, query, signal), signal);
-  } catch (error) {
-    throw outputError(error, ref);
-  }
 }
 
 /** What a follow is about. */
@@ -213,9 +212,7 @@ async function afterError(what: Follow, error: unknown, offset: number, retries:
   if (skip !== undefined && skip > offset) {
     return skip;
   }
-  // A replica that has just become the leader may know of fewer bytes than were read.
-  const isBehind = error instanceof ApiError && error.code === 416;
-  const wait = isBehind ? BEHIND_MILLISECONDS : retries.next(error);
+  const wait = retries.next(error);
   if (wait === undefined) {
     throw outputError(error, what.ref);
   }
@@ -234,11 +231,11 @@ export function nextKept(error: ApiError): number | undefined {
 }
 
 // The parts of a body until it ends, or its connection breaks: who counts the bytes can go on.
-async function* untilLost(body: IncomingMessage, signal?: AbortSignal): AsyncGenerator<Buffer> {
+async function* untilLost(body: IncomingMessage, signal: AbortSignal): AsyncGenerator<Buffer> {
   try {
     yield* body as AsyncIterable<Buffer>;
   } catch (error) {
-    if (!signal?.aborted && lost(error) === error) {
+    if (!signal.aborted && lost(error) === error) {
       throw error;
     }
   }

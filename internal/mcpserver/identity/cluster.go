@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -83,23 +84,27 @@ func CheckNamespace(name string) error {
 	return nil
 }
 
-// connect returns a Requester whose requests have the credentials of a connection. Its clients know the kinds, so that no requester
-// costs API discovery.
-func connect(conf *rest.Config) (*Requester, error) {
-	conf = named(conf)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("build the scheme: %w", err)
-	}
-	transport, err := rest.HTTPClientFor(conf)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	mapper := meta.NewDefaultRESTMapper(nil)
+// scheme and mapper have the kinds that clients know: no requester costs API discovery, and many tokens cost no memory for them.
+var (
+	scheme = runtime.NewScheme()
+	mapper = meta.NewDefaultRESTMapper(nil)
+)
+
+func init() {
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	for _, kind := range []string{"ToolCall", "ToolSession", "ToolCallApproval", "ExecutionEnvironment"} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("ExecutionPolicy"), meta.RESTScopeRoot)
+}
+
+// connect returns a Requester whose requests have the credentials of a connection.
+func connect(conf *rest.Config) (*Requester, error) {
+	conf = named(conf)
+	transport, err := rest.HTTPClientFor(conf)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
 	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
@@ -113,9 +118,9 @@ func connect(conf *rest.Config) (*Requester, error) {
 		return nil, fmt.Errorf("create the client for output: %w", err)
 	}
 	stamping := whoami.NewClient(objects, users.SelfSubjectReviews())
-	calls := follow.Clients{Calls: stamping, Output: output}
 	return &Requester{
-		Calls: calls, Sessions: calls, Objects: stamping, Output: output, self: &self{reviews: users.SelfSubjectReviews()},
+		Calls: follow.Clients{Calls: stamping, Output: output}, Objects: stamping, Output: output,
+		self: &self{reviews: users.SelfSubjectReviews()},
 	}, nil
 }
 

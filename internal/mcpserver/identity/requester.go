@@ -16,26 +16,19 @@ import (
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
-// Calls creates, follows and cancels tool calls. follow.Clients implements it.
+// Calls follows and cancels tool calls, and follows their sessions. follow.Clients implements it.
 type Calls interface {
-	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
 	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
 	Cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error)
-}
-
-// Sessions starts sessions of calls. follow.Clients implements it.
-type Sessions interface {
-	CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error)
 	WaitSession(ctx context.Context, session *v1alpha1.ToolSession, w follow.SessionWatcher) (*v1alpha1.ToolSession, error)
 }
 
 // Requester is the user that a request acts for, and the namespace that it acts in.
 type Requester struct {
-	// Calls, Sessions, Objects and Output act as the requester. Output reads the files of sessions, too.
-	Calls    Calls
-	Sessions Sessions
-	Objects  client.Client
-	Output   *outputclient.Client
+	// Calls, Objects and Output act as the requester. Output reads the files of sessions, too.
+	Calls   Calls
+	Objects client.Client
+	Output  *outputclient.Client
 	// Namespace of the requester's calls.
 	Namespace string
 	// User and Tenant are names for logs and limits. They grant nothing.

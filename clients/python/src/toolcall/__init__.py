@@ -39,7 +39,7 @@ from .errors import (
     Unavailable,
 )
 from .files import Files
-from .results import CallInfo, DeniedHost, FileChange, FileInfo, Lines, Listing, Match, Output, Result, SessionInfo, Stream
+from .results import CallInfo, DeniedHost, FileChange, FileInfo, Lines, Listing, Match, Output, Result, SessionInfo, SomeCall, Stream
 from .sessions import Session
 from .specs import RunOptions, SessionOptions, key_of
 
@@ -51,7 +51,7 @@ __all__ = [
     "BackgroundCall", "CallEnded", "CallInfo", "Cancelled", "Commands", "Conflict", "Denied", "DeniedHost", "FileChange", "FileFailed",
     "FileInfo", "Files", "Forbidden", "InvalidArgument", "KeyReused", "Lines", "Listing", "Match", "NonZeroExit", "NotFound",
     "NotStarted", "Output", "OutputNotKept", "PodLost", "Result", "RunOptions", "Session", "SessionEnded", "SessionInfo", "SessionOptions",
-    "Stream", "TimedOut", "Toolcall", "ToolcallError", "Unauthenticated", "Unavailable", "key_of",
+    "SomeCall", "Stream", "TimedOut", "Toolcall", "ToolcallError", "Unauthenticated", "Unavailable", "key_of",
 ]
 __version__ = "0.1.0"
 

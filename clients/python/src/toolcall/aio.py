@@ -102,6 +102,7 @@ class _Awaited(Generic[P, R]):
 class AsyncBackgroundCall(_Wrapper):
     """A BackgroundCall, awaited."""
 
+    _blocking: BackgroundCall
     read = _Awaited(BackgroundCall.read)
     write = _Awaited(BackgroundCall.write)
     wait = _Awaited(BackgroundCall.wait)
@@ -115,18 +116,20 @@ class AsyncBackgroundCall(_Wrapper):
     @property
     def call(self) -> str:
         """The ToolCall's name."""
-        name: str = self._blocking.call
-        return name
+        return self._blocking.call
 
     @property
     def uid(self) -> str:
         """The ToolCall's UID."""
-        uid: str = self._blocking.uid
-        return uid
+        return self._blocking.uid
 
 
 class AsyncCommands(_Wrapper):
     """Commands, awaited."""
+
+    _blocking: Commands
+    output = _Awaited(Commands.output)
+    artifact = _Awaited(Commands.artifact)
 
     @overload
     async def run(
@@ -142,28 +145,13 @@ class AsyncCommands(_Wrapper):
         self, command: str | None = None, *, background: bool = False, **options: Unpack[RunOptions]
     ) -> Result | AsyncBackgroundCall:
         """As `Commands.run`. Cancelling the task cancels the call."""
-        commands: Commands = self._blocking
         _on_loop(options)
         if background:
             started = await self._threads.run(
-                lambda: commands.run(command, background=True, **options), BackgroundCall.give_up
+                lambda: self._blocking.run(command, background=True, **options), BackgroundCall.give_up
             )
             return AsyncBackgroundCall(started, self._threads)
-        return await self._threads.run(lambda: commands.run(command, **options))
-
-    async def output(
-        self, call: Result | AsyncBackgroundCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
-    ) -> bytes:
-        """As `Commands.output`."""
-        named: Any = call
-        commands: Commands = self._blocking
-        return await self._threads.run(lambda: commands.output(named, stream, offset, limit))
-
-    async def artifact(self, call: Result | AsyncBackgroundCall | str, path: str) -> bytes:
-        """As `Commands.artifact`."""
-        named: Any = call
-        commands: Commands = self._blocking
-        return await self._threads.run(lambda: commands.artifact(named, path))
+        return await self._threads.run(lambda: self._blocking.run(command, **options))
 
     async def connect(self, call: str) -> AsyncBackgroundCall:
         """As `Commands.connect`."""
@@ -207,6 +195,7 @@ class AsyncFiles(_Wrapper):
 class AsyncSession(_Wrapper):
     """A Session, awaited. `async with` ends it with the block."""
 
+    _blocking: Session
     end = _Awaited(Session.end)
     phase = _Awaited(Session.phase)
     wait_until_ready = _Awaited(Session.wait_until_ready)
@@ -223,8 +212,7 @@ class AsyncSession(_Wrapper):
     @property
     def cwd(self) -> str:
         """The directory that calls start in and that paths are below, the client's own."""
-        directory: str = self._blocking.cwd
-        return directory
+        return self._blocking.cwd
 
     @cwd.setter
     def cwd(self, directory: str) -> None:
@@ -260,17 +248,21 @@ class _Opening:
             await self._session.end()
 
 
-class AsyncToolcall:
+class AsyncToolcall(_Wrapper):
     """Toolcall, awaited: the same arguments, methods, results and errors.
 
     `async with tc.session("repo") as s:` makes and ends a session; `s = await tc.session("repo")` only makes one.
     """
 
+    _blocking: Toolcall
+    output = _Awaited(Toolcall.output)
+    artifact = _Awaited(Toolcall.artifact)
+    cancel = _Awaited(Toolcall.cancel)
+
     def __init__(
         self, namespace: str | None = None, *, context: str | None = None, api_client: Any = None, patience: float = 300.0
     ) -> None:
-        self._blocking = Toolcall(namespace, context=context, api_client=api_client, patience=patience)
-        self._threads = Threads()
+        super().__init__(Toolcall(namespace, context=context, api_client=api_client, patience=patience), Threads())
         self.namespace = self._blocking.namespace
 
     def close(self) -> None:
@@ -298,22 +290,6 @@ class AsyncToolcall:
     def connect(self, name: str, cwd: str = "") -> _Opening:
         """As `Toolcall.connect`, when it is awaited or entered."""
         return _Opening(self._threads, lambda: self._blocking.connect(name, cwd))
-
-    async def output(
-        self, call: Result | AsyncBackgroundCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
-    ) -> bytes:
-        """As `Toolcall.output`."""
-        named: Any = call
-        return await self._threads.run(lambda: self._blocking.output(named, stream, offset, limit))
-
-    async def artifact(self, call: Result | AsyncBackgroundCall | str, path: str) -> bytes:
-        """As `Toolcall.artifact`."""
-        named: Any = call
-        return await self._threads.run(lambda: self._blocking.artifact(named, path))
-
-    async def cancel(self, call: str) -> None:
-        """As `Toolcall.cancel`."""
-        await self._threads.run(lambda: self._blocking.cancel(call))
 
     def calls(self, *, session: str | None = None, phase: str | None = None, page: int = 200) -> AsyncIterator[CallInfo]:
         """As `Toolcall.calls`, with `async for`."""

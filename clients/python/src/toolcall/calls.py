@@ -17,7 +17,7 @@ from weakref import WeakSet
 from . import interrupts
 from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallError, Unavailable, error_of_call
 from .results import Result, is_finished, result_of
-from .specs import JSON, RunOptions, is_same, metadata_of, named
+from .specs import JSON, RunOptions, is_same, is_same_session, metadata_of, named
 from .streams import GROUP, STREAMS, Live, Log
 from .transport import READ_TIMEOUT, UNEXPECTED, Passing, Patience, Transport
 from .watches import Events, Watch
@@ -40,13 +40,19 @@ _LATE_SECONDS = 2.0
 @dataclass
 class Order:
     """A call to run: its name, its spec, whether exit codes other than 0 are errors, who takes its live output, and its metadata
-    where that is more than the name."""
+    where that is more than the name. Or a session to make, which has none of the options of calls."""
 
     name: str
     spec: JSON
     check: bool = False
     live: dict[str, Callable[[str], object]] = field(default_factory=dict)
     metadata: JSON | None = None
+    kind: str = "ToolCall"
+
+    @property
+    def call(self) -> str | None:
+        """The name, if it is a call's."""
+        return self.name if self.kind == "ToolCall" else None
 
 
 def order_of(name: str, spec: JSON, options: RunOptions) -> Order:
@@ -114,8 +120,8 @@ class Calls:
             return settled(result_of(finished), order.check)
 
     def create(self, order: Order, events: Events | None = None) -> JSON:
-        """Creates a call and returns it. A call of this name with the same arguments is that call; another is KeyReused."""
-        call = {"apiVersion": VERSION, "kind": "ToolCall", "metadata": order.metadata or {"name": order.name}, "spec": order.spec}
+        """Creates a call or a session and returns it. One of this name with the same arguments is the same one; another is KeyReused."""
+        body = {"apiVersion": VERSION, "kind": order.kind, "metadata": order.metadata or {"name": order.name}, "spec": order.spec}
         patience = Patience(self.patience)
         sent: float | None = None  # When the first request began that may have arrived.
         while True:
@@ -126,20 +132,27 @@ class Calls:
             if sent is not None and now - sent >= _REPEAT_SECONDS:
                 return self._found(order)
             try:
-                return self.transport.create(self.path, call)
+                return self.transport.create(self._objects(order), body)
             except Passing as error:
+                passing = error
                 if sent is None and not error.unsent:
                     sent = now
-                try:
-                    patience.failed(error)
-                except Unavailable as over:
-                    over.retry_safe, over.call = sent is None, order.name
-                    raise
             except ToolcallError as error:
-                if error.reason == "AlreadyExists":
-                    return self._existing(order)
-                # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
-                error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.name
+                there = self._there(order) if error.reason == "AlreadyExists" else None
+                if there is not None:
+                    return there
+                if error.reason == "AlreadyExists" and order.call and sent is not None:
+                    raise _gone(order.name) from error
+                if error.reason not in ("AlreadyExists", "Conflict"):
+                    # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
+                    error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.call
+                    raise
+                # What had the name has just gone, or others came in between, as where a quota counts: the same request may pass now.
+                passing = Passing(error.message)
+            try:
+                patience.failed(passing)
+            except Unavailable as over:
+                over.retry_safe, over.call = sent is None, order.call
                 raise
 
     def get(self, name: str) -> JSON:
@@ -245,31 +258,34 @@ class Calls:
         return None
 
     def _found(self, order: Order) -> JSON:
-        """The call whose create request isn't repeated any more, if it is there."""
+        """The call or session whose create request isn't repeated any more, if it is there."""
         try:
-            return self._checked(order, self.get(order.name))
-        except NotFound as error:
-            raise Unavailable(
-                "Unavailable", f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and the call isn't there: "
-                "whether it ran isn't known", call=order.name,
-            ) from error
+            there = self._there(order)
         except Unavailable as error:
-            error.call = order.name
+            error.call = order.call
             raise
+        if there is None:
+            message = f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and nothing is there: whether it ran isn't known"
+            raise Unavailable("Unavailable", message, call=order.call)
+        return there
 
-    def _existing(self, order: Order) -> JSON:
+    def _there(self, order: Order) -> JSON | None:
+        """The call or session that has the name; None when there is none."""
         try:
-            return self._checked(order, self.get(order.name))
-        except NotFound as error:
-            raise _gone(order.name) from error
+            return self._checked(order, self.fetch(f"{self._objects(order)}/{order.name}"))
+        except NotFound:
+            return None
 
-    def _checked(self, order: Order, call: JSON) -> JSON:
-        if not is_same(call["spec"], order.spec):
-            raise KeyReused(
-                "KeyReused", f"a call with the key {order.name} exists and has other arguments: use another key",
-                retry_safe=True, call=order.name,
-            )
-        return call
+    def _objects(self, order: Order) -> str:
+        """The path of the objects of the kind."""
+        return f"{API}/{self.namespace}/{order.kind.lower()}s"
+
+    def _checked(self, order: Order, there: JSON) -> JSON:
+        what, is_as_wanted = ("call", is_same) if order.call else ("session", is_same_session)
+        if not is_as_wanted(there["spec"], order.spec):
+            message = f"a {what} with the key {order.name} exists and has other arguments: use another key"
+            raise KeyReused("KeyReused", message, retry_safe=True, call=order.call)
+        return there
 
     def _wait(self, order: Order, call: JSON, watch: Watch, events: Events) -> JSON:
         uid: str = call["metadata"]["uid"]

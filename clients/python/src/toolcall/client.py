@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
 from .calls import API, Calls
-from .commands import BackgroundCall, Commands
+from .commands import Commands
 from .errors import invalid
-from .results import CallInfo, Result, SessionInfo, call_info, session_info
+from .results import CallInfo, Result, SessionInfo, SomeCall, call_info, session_info
 from .sessions import Session, open_session
 from .specs import JSON, RunOptions, SessionOptions, check_options, named
 from .transport import Transport
@@ -74,12 +74,12 @@ class Toolcall:
         return Session(self._calls, self._calls.fetch(path), cwd)
 
     def output(
-        self, call: Result | BackgroundCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
+        self, call: SomeCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
     ) -> bytes:
         """All bytes that a call wrote, also what its result leaves out: as `Commands.output`."""
         return Commands(_OwnPod(self._calls, None)).output(call, stream, offset, limit)
 
-    def artifact(self, call: Result | BackgroundCall | str, path: str) -> bytes:
+    def artifact(self, call: SomeCall | str, path: str) -> bytes:
         """A file that a call kept: as `Commands.artifact`."""
         return Commands(_OwnPod(self._calls, None)).artifact(call, path)
 

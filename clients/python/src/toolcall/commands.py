@@ -8,7 +8,7 @@ from typing import Literal, Protocol, Unpack, overload
 
 from .calls import Calls, Order, order_of
 from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, error_of_call, invalid
-from .results import Output, Result, is_finished, result_of
+from .results import Output, Result, SomeCall, is_finished, result_of
 from .specs import JSON, RunOptions, as_utf8, call_spec, check_options, name_for
 from .streams import GROUP, Live, Log
 from .transport import Passing, Patience, Request
@@ -85,7 +85,7 @@ class Commands:
         return order_of(name_for(options.get("key"), "call"), spec, options)
 
     def output(
-        self, call: Result | BackgroundCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
+        self, call: SomeCall | str, stream: str = "stdout", offset: int = 0, limit: int | None = None
     ) -> bytes:
         """The bytes that a call wrote to `stream`, from `offset` on, at most `limit`: also what its result leaves out.
 
@@ -94,7 +94,7 @@ class Commands:
         name, uid = _named(call)
         return self._place.calls.log(name, uid, stream).read_all(offset, limit)
 
-    def artifact(self, call: Result | BackgroundCall | str, path: str) -> bytes:
+    def artifact(self, call: SomeCall | str, path: str) -> bytes:
         """A file that a call kept: `path` is one of its result's `artifacts`. Raises NotFound."""
         name, uid = _named(call)
         return self._place.calls.log(name, uid, None, path).read_all(0)
@@ -111,7 +111,7 @@ def _line(data: bytes) -> str:
     return data.removesuffix(b"\r").decode(errors="replace")
 
 
-def _named(call: Result | BackgroundCall | str) -> tuple[str, str]:
+def _named(call: SomeCall | str) -> tuple[str, str]:
     """A call's name, and its UID where that is known."""
     return (call, "") if isinstance(call, str) else (call.call, call.uid)
 
@@ -182,7 +182,8 @@ class BackgroundCall:
 
     def wait(self) -> Result:
         """Waits for the end of the call. Raises as `run` does. Given up, it leaves the call running."""
-        watch = self._place.watching(self.call)
+        # Of this call alone: it may be one of another session than that of its handle.
+        watch = self._place.calls.watch(f"metadata.name={self.call}")
         try:
             result = self._place.calls.wait(self._order, watch, self.uid)
         except ToolcallError as error:
@@ -190,7 +191,7 @@ class BackgroundCall:
                 self._finish_live()
             raise
         finally:
-            self._place.watched(watch)
+            watch.close()
         self._finish_live()
         return result
 

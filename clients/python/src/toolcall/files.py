@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .archives import pack, unpack
 from .calls import Order, settled
-from .errors import FileFailed, ToolcallError, error_of_reason, invalid
+from .errors import FileFailed, Forbidden, ToolcallError, error_of_reason, invalid
 from .local import local_errors
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
@@ -40,7 +40,7 @@ class Files:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._transfers = Transfers(session, self._path_of)
+        self._transfers = Transfers(session, self._path_of, self._wake)
         self._image_directory = ""
 
     @overload
@@ -122,12 +122,12 @@ class Files:
         respect_gitignore: without what .gitignore names.
         """
         call = self._call("List", path, {"recursive": recursive, "respectGitIgnore": respect_gitignore})
-        return Listing(map(file_info, self._entries(call)), _is_cut(call))
+        return Listing(map(file_info, entries_of(call)), _is_cut(call))
 
     def glob(self, pattern: str, path: str = ".", *, respect_gitignore: bool = False) -> FileInfos:
         """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000, as in `list`."""
         call = self._call("Glob", path, {"pattern": pattern, "respectGitIgnore": respect_gitignore})
-        return Listing(map(file_info, self._entries(call)), _is_cut(call))
+        return Listing(map(file_info, entries_of(call)), _is_cut(call))
 
     def grep(
         self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None, context_lines: int = 0,
@@ -142,7 +142,7 @@ class Files:
             "pattern": pattern, "literal": literal, "glob": glob or "", "contextLines": context_lines or None,
             "respectGitIgnore": respect_gitignore,
         })
-        return Listing(map(match_of, self._entries(call)), _is_cut(call))
+        return Listing(map(match_of, entries_of(call)), _is_cut(call))
 
     def stat(self, path: str) -> FileInfo:
         """Describes a file, a directory or a link."""
@@ -274,19 +274,19 @@ class Files:
             self._image_directory = json.loads(call["status"]["stdout"])["path"]
         return posixpath.join(self._image_directory, joined)
 
+    def _wake(self) -> None:
+        """Has a call wait for the session's pod, as every call does. What comes of it doesn't matter: once it has ended, there was one."""
+        try:
+            self._run({"file": {"operation": "Stat", "path": "/"}})
+        except Forbidden as error:
+            if error.result is None:
+                raise
+
     def _run(self, spec: JSON) -> JSON:
         order = Order(name_for(None, "file"), {**spec, **self._session.reference()})
         call = self._session.calls.run_call(order, self._session.watching(order.name))
         settled(result_of(call), check=True)
         return call
-
-    def _entries(self, call: JSON) -> Entries:
-        """The objects of a list or a search: one on each line, all of them even where the status shortens them."""
-        text: str = call["status"].get("stdout", "")
-        if result_of(call).truncated:
-            name, uid = call["metadata"]["name"], call["metadata"]["uid"]
-            text = self._session.calls.log(name, uid, "stdout").read_all(0).decode()
-        return objects_in(text)
 
     def _get_bytes(self, path: str) -> bytes:
         to = io.BytesIO()
@@ -298,8 +298,9 @@ def _is_cut(call: JSON) -> bool:
     return bool((call["status"].get("file") or {}).get("truncated"))
 
 
-def objects_in(text: str) -> Entries:
-    """The objects of a text with one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
+def entries_of(call: JSON) -> Entries:
+    """The objects of a list or a search, one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
+    text: str = call["status"].get("stdout", "")
     return [json.loads(line) for line in text.split("\n") if line]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from .specs import JSON
 
@@ -75,6 +75,18 @@ class Result:
     def truncated(self) -> bool:
         """Whether stdout or stderr isn't all that the command wrote."""
         return any(stream.truncated for stream in self.streams.values())
+
+
+class SomeCall(Protocol):
+    """A call: its result, or a background call."""
+
+    @property
+    def call(self) -> str:
+        """The ToolCall's name."""
+
+    @property
+    def uid(self) -> str:
+        """The ToolCall's UID."""
 
 
 @dataclass(frozen=True)

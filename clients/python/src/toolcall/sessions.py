@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from . import interrupts
-from .calls import API, VERSION, Calls
+from .calls import API, Calls, Order
 from .commands import Commands
-from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
+from .errors import NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
 from .files import Files
-from .specs import JSON, SessionOptions, is_same_session, join_path, metadata_of, name_for, session_spec
+from .specs import JSON, SessionOptions, join_path, metadata_of, name_for, session_spec
 from .streams import GROUP
-from .transport import UNEXPECTED, Passing, Patience
 from .watches import Events, Watch
 
 # Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
@@ -42,7 +41,7 @@ class Session:
         self.cwd = cwd
         self._watch = calls.watch(f"spec.sessionRef.name={self.name}")
         self._is_ended = False
-        self._is_new = False
+        self._is_ours = False
         self.commands = Commands(self)
         self.files = Files(self)
 
@@ -62,21 +61,17 @@ class Session:
         self._is_ended = True
 
     def give_up(self) -> None:
-        """Ends the session if `open_session` has made it: nobody waits for it any more."""
-        if self._is_new:
+        """Ends the session that `open_session` has made, unless it has a key: nobody waits for it any more."""
+        if self._is_ours:
             with interrupts.under(None):
                 self.end()
 
-    def opened(self, is_new: bool, has_key: bool, wait: float) -> Session:
-        """Waits until the session can be used. Given up, one that is new is ended; if it just isn't ready, only without a key."""
-        self._is_new = is_new
+    def opened(self, is_ours: bool, wait: float) -> Session:
+        """Waits until the session can be used. Otherwise it is ended if it is this program's alone."""
+        self._is_ours = is_ours
         try:
             self.wait_until_ready(or_suspended=True, wait=wait)
         except Unavailable:
-            raise
-        except ToolcallError:
-            if not has_key:
-                self.give_up()
             raise
         except BaseException:
             self.give_up()
@@ -162,50 +157,20 @@ class Session:
 def open_session(calls: Calls, environment: str | None, options: SessionOptions) -> Session:
     """Creates a session and waits until it is ready, or finds the one of the same key and arguments.
 
-    A new session that nobody waits for any more is ended. One with a key may be somebody else's until the answer is there.
+    One that nobody waits for any more is ended, unless it has a key: it may be somebody else's too, and is found again by it.
     """
     spec = session_spec(environment, options)
     name = name_for(options.get("key"), "session")
     is_named, wait = options.get("key") is not None, checked_wait(options.get("wait", WAIT_SECONDS))
     try:
-        made, is_new = _create(calls, metadata_of(name, options), spec)
+        made = calls.create(Order(name, spec, metadata=metadata_of(name, options), kind="ToolSession"))
     except ToolcallError:
         raise
     except BaseException as error:
         if not is_named:
             calls.give_up_unanswered(f"{API}/{calls.namespace}/toolsessions/{name}", None, {"end": True}, error)
         raise
-    # Nobody else has a random name: one that is there already was made by a request whose answer was lost.
-    return Session(calls, made, options.get("cwd", "")).opened(is_new or not is_named, is_named, wait)
-
-
-def _create(calls: Calls, metadata: JSON, spec: JSON) -> tuple[JSON, bool]:
-    """Creates a session, or finds the same one, and says which. A request whose answer was lost is repeated."""
-    name = metadata["name"]
-    body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": metadata, "spec": spec}
-    path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
-    may_have_arrived = False
-    while True:
-        try:
-            return calls.transport.create(path, body), True
-        except Passing as error:
-            may_have_arrived = may_have_arrived or not error.unsent
-            try:
-                patience.failed(error)
-            except Unavailable as over:
-                over.retry_safe = not may_have_arrived
-                raise
-        except ToolcallError as error:
-            if error.reason != "AlreadyExists":
-                error.retry_safe = not may_have_arrived and error.reason != UNEXPECTED
-                raise
-            session = calls.fetch(f"{path}/{name}")
-            if not is_same_session(session["spec"], spec):
-                raise KeyReused(
-                    "KeyReused", f"a session with the key {name} exists and has other arguments: use another key",
-                    retry_safe=True,
-                ) from error
-            return session, False
+    return Session(calls, made, options.get("cwd", "")).opened(not is_named, wait)
 
 
 def check_ended(session: JSON) -> None:

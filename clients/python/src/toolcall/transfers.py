@@ -22,11 +22,15 @@ _MAX_PART, _MIN_PART = 16 << 20, 64 << 10
 
 
 class Transfers:
-    """Moves files between this machine and one session. path_of: a path as the session's pod has it."""
+    """Moves files between this machine and one session.
 
-    def __init__(self, session: Session, path_of: Callable[[str], str]) -> None:
+    path_of: a path as the session's pod has it; wake: waits until the session has a pod, and resumes a suspended one.
+    """
+
+    def __init__(self, session: Session, path_of: Callable[[str], str], wake: Callable[[], None]) -> None:
         self._session = session
         self._path_of = path_of
+        self._wake = wake
 
     def put(self, path: str, file: IO[bytes], *, archive: bool = False) -> FileChange:
         """Sends a file from its start. A request whose answer was lost is only repeated if the file isn't there."""
@@ -139,12 +143,10 @@ class Transfers:
         return {"path": self._path_of(path), **({"archive": "tar"} if archive else {})}
 
     def _wait_for_session(self, error: Conflict, patience: Patience) -> None:
-        """Waits for a session that isn't ready, and has a suspended one resumed. Any other conflict is raised."""
+        """Waits for a session that isn't ready, or is suspended. Any other conflict is raised."""
         if error.reason != "Conflict":
             raise error
-        self._session.wait_until_ready(or_suspended=True)
-        if self._session.phase() == "Suspended":
-            self._session.files.stat(".")  # A call resumes it.
+        self._wake()
         patience.failed(Passing(error.message))
 
 

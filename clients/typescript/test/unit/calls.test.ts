@@ -514,6 +514,17 @@ describe("what a call wrote", () => {
     }
   });
 
+  it("isn't asked for without end where each answer breaks off", { timeout: 10_000 }, async (t) => {
+    const server = await Server.listen(t, (_request, answer) => {
+      answer.writeHead(200, { "content-length": "6", "toolcall-bytes": "6", "toolcall-complete": "true" }).flushHeaders();
+      setTimeout(() => hangUp(answer), 10);
+    });
+    const client = server.client({ patience: 1 });
+    for (const error of await Promise.all([client.output("some-call"), client.artifact("some-call", "a.txt")].map(rejection))) {
+      assert.ok(error instanceof Unavailable, String(error));
+    }
+  });
+
   it("is read on at the end where reading it failed before", async (t) => {
     let follows = 0;
     const end = ended(succeeded);
