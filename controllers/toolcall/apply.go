@@ -34,7 +34,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
-		e = o.withoutShare(e)
+		e = withoutShare(o, e)
 	}
 	defer release()
 	if e.create != nil {
@@ -87,7 +87,7 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 }
 
 // withoutShare is what a pass does meanwhile that would change Jobs. A call that says what it waited for before says no more.
-func (o *observation) withoutShare(e effects) effects {
+func withoutShare(o *observation, e effects) effects {
 	isSilent, left := e.create != nil && len(o.call.Status.Conditions) == 0, acceptWait-o.now.Sub(o.call.CreationTimestamp.Time)
 	switch {
 	case isSilent && left > 0:

@@ -262,7 +262,7 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 	}
 	reason, why := host.WhyNotCreated(ctx, what, cause)
 	limit := o.decision.StartTimeout()
-	left, pause := o.leftForStart()
+	left, pause := leftForStart(o)
 	if job != nil && jobspec.IsSuspended(job) {
 		left = limit // no time limit runs while a queue holds the Job back
 	}
@@ -274,7 +274,7 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 }
 
 // leftForStart is how much longer a call may wait for what keeps it from its start, and after which pause that is tried again.
-func (o *observation) leftForStart() (left, pause time.Duration) {
+func leftForStart(o *observation) (left, pause time.Duration) {
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
@@ -294,7 +294,7 @@ func (o *observation) cannotAssign(ctx context.Context, cause error) (effects, e
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "A call can't be handed over yet")
 	lacks := &host.Problem{Reason: v1alpha1.ReasonNotStarted, Message: cause.Error()}
-	left, pause := o.leftForStart()
+	left, pause := leftForStart(o)
 	if left <= 0 {
 		late := host.StartTimeout("the command", o.decision.StartTimeoutSeconds, lacks)
 		return effects{status: o.fail(late.Reason, late.Message), remove: host.Deletable(o.job), release: true}, nil

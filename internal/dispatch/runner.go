@@ -147,7 +147,7 @@ func (s *Runner) end() {
 
 // endRequests ends the reads and the transfers that haven't ended, and drops what came for them, whose memory a remembered Runner would
 // keep.
-func (s *Runner) endRequests() {
+func endRequests(s *Runner) {
 	close(s.gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -194,7 +194,7 @@ func (a *acceptor) run(ctx context.Context, peer *connection) error {
 		return errTaken
 	}
 	// After it, the Runner isn't found by readers any more.
-	defer runner.endRequests()
+	defer endRequests(runner)
 	defer a.Hub.remove(runner)
 	err := peer.receive()
 	if ctx.Err() == nil {
