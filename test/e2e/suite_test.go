@@ -38,11 +38,11 @@ const (
 )
 
 // patience bounds every wait that a test doesn't bound itself: longer on a node that starts slowly, as in a machine that translates.
-var patience = 4 * time.Minute * slowness()
+var patience = time.Duration(4*slowness()) * time.Minute
 
-func slowness() time.Duration {
+func slowness() int {
 	n, _ := strconv.Atoi(os.Getenv("TOOLCALL_CLUSTER_SLOW"))
-	return time.Duration(max(n, 1))
+	return max(n, 1)
 }
 
 // suite is the connection to the cluster that all tests share.

@@ -88,14 +88,14 @@ func readELF(head []byte, read func(b []byte, at int64) bool) interpreters {
 		if !read(raw, int64(header.Phoff)+i*int64(header.Phentsize)) || !decoded(raw, &segment) {
 			break
 		}
-		switch elf.ProgType(segment.Type) {
-		case elf.PT_INTERP:
+		switch segment.Type {
+		case uint32(elf.PT_INTERP):
 			name := make([]byte, min(segment.Filesz, unix.PathMax))
 			if !read(name, int64(segment.Off)) {
 				return interpreters{}
 			}
 			return interpreters{loader: strings.TrimRight(string(name), "\x00")}
-		case elf.PT_DYNAMIC:
+		case uint32(elf.PT_DYNAMIC):
 			dynamic := make([]byte, min(segment.Filesz, maxDynamicSize))
 			isLoader = isLoader && (!read(dynamic, int64(segment.Off)) || !saysProgram(dynamic))
 		}
@@ -113,10 +113,10 @@ func decoded(raw []byte, into any) bool {
 func saysProgram(dynamic []byte) bool {
 	var entry elf.Dyn64
 	for size := binary.Size(entry); decoded(dynamic, &entry); dynamic = dynamic[size:] {
-		switch elf.DynTag(entry.Tag) {
-		case elf.DT_NULL:
+		switch entry.Tag {
+		case int64(elf.DT_NULL):
 			return false
-		case elf.DT_FLAGS_1:
+		case int64(elf.DT_FLAGS_1):
 			return elf.DynFlag1(entry.Val)&elf.DF_1_PIE != 0
 		}
 	}
