@@ -196,7 +196,7 @@ func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (
 		s := c.streams[key]
 		s.finish(isGone)
 		states[key] = s.status()
-		if err := states[key].Err; err != nil && !s.isTold {
+		if err := states[key].Err; err != nil && states[key].State == store.Storing && !s.isTold {
 			s.isTold = true
 			o.log.Info("Failed to store output; retrying", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
 		}

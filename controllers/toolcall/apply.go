@@ -161,7 +161,7 @@ func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alp
 	if after.Status.Runner != nil {
 		r.noteStart(o.name)
 	}
-	r.announce(o, after)
+	r.announce(ctx, o, after)
 	output.Announce(o.call, after, r.Tell)
 	return nil
 }

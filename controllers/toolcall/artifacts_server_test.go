@@ -30,7 +30,7 @@ func TestTheArtifactsOfACallAreInItsStatus(t *testing.T) {
 		if err := outcome.Validate(); err != nil {
 			t.Fatal(name, err)
 		}
-		call := w.EndWith(outcome)
+		call, _ := w.EndWith(outcome)
 		s := &call.Status
 		if s.Reason != v1alpha1.ReasonCompleted || len(s.Artifacts) != result.MaxArtifacts || s.OmittedArtifacts != 1<<63-1 || len(s.ArtifactsMessage) != result.MaxArtifactsMessage {
 			t.Fatalf("%s: it ended %s with %d artifacts, %d omitted", name, s.Reason, len(s.Artifacts), s.OmittedArtifacts)
@@ -42,7 +42,7 @@ func TestTheArtifactsOfACallAreInItsStatus(t *testing.T) {
 			}
 		}
 	}
-	if call := w.EndWith(fixture.Completed); call.Status.Artifacts != nil || call.Status.OmittedArtifacts != 0 {
+	if call, _ := w.EndWith(fixture.Completed); call.Status.Artifacts != nil || call.Status.OmittedArtifacts != 0 {
 		t.Errorf("a call that collects nothing has %+v", call.Status.Artifacts)
 	}
 }

@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"context"
 	"path"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // announce tells the world of a transition that was just recorded.
-func (r *applier) announce(o *observation, after *v1alpha1.ToolCall) {
+func (r *applier) announce(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
 	r.announceApproval(o.call, after)
 	s := &after.Status
 	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
@@ -25,6 +26,7 @@ func (r *applier) announce(o *observation, after *v1alpha1.ToolCall) {
 	}
 	metrics.CountFinished(after.Namespace, s)
 	r.Trace.RecordCall(after, program(o.decision, s), o.created, o.now)
+	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
 		return
@@ -77,7 +79,8 @@ func (r *applier) Tell(call *v1alpha1.ToolCall, kind, reason, action, message st
 	r.Events.Eventf(call, nil, kind, reason, action, "%s", bounds.Note(message))
 }
 
-// Bounds of the Events about one namespace's calls: a flood of denials must not fill etcd, nor hide what else happens.
+// Bounds of the Events about one namespace's calls, and of the records in the log: a flood of denials must not fill etcd
+// or the log, nor hide what else happens.
 const (
 	ratePerSecond = 5
 	rateBurst     = 100
@@ -85,7 +88,7 @@ const (
 	maxLimitedNamespaces = 4096
 )
 
-// rateLimits bounds the Events, namespace by namespace. Two that are the first of a namespace at the same time
+// rateLimits bounds what is written about calls, namespace by namespace. Two that are the first of a namespace at the same time
 // may each count for themselves.
 type rateLimits struct{ limiters *lru.Cache }
 

@@ -52,7 +52,7 @@ func TestEventsOfANamespaceAreBounded(t *testing.T) {
 		o.call.Name = fmt.Sprint("call-", i)
 		after := o.call.DeepCopy()
 		after.Status = *o.end(v1alpha1.PhaseDenied, "Why", "because")
-		c.announce(o, after)
+		c.announce(t.Context(), o, after)
 	}
 	if got := len(c.recorder.Events); got != rateBurst {
 		t.Errorf("%d Events", got)

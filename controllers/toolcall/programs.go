@@ -1,15 +1,19 @@
 package toolcall
 
 import (
+	"context"
 	"math"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -84,4 +88,41 @@ func sum(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
+}
+
+// recordPrograms writes the programs of a call that has just ended to the log, when they are more than its status lists.
+func (r *applier) recordPrograms(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
+	s := &after.Status
+	if o.result == nil || s.OmittedExecuted == 0 && s.OmittedRefused == 0 {
+		return
+	}
+	if !r.recordLimits.allow(after.Namespace, o.now) {
+		metrics.CountDroppedRecord()
+		return
+	}
+	policy := ""
+	if o.decision != nil && o.decision.Rules != nil {
+		policy = o.decision.Rules.Policy
+	}
+	outcome := &o.result.Outcome
+	ctrl.LoggerFrom(ctx).Info("Programs of a call, more than its status lists",
+		"uid", after.UID, "requester", visible(after.RequesterName()), "environment", s.Environment.Name, "policy", policy,
+		"pod", s.Pod, "node", s.Node, "reason", s.Reason,
+		"refused", visiblePrograms(outcome.Refused), "moreRefused", outcome.MoreRefused,
+		"executed", visiblePrograms(outcome.Executed), "moreExecuted", outcome.MoreExecuted)
+}
+
+func visiblePrograms(list result.Programs) []result.Program {
+	shown := make([]result.Program, len(list))
+	for i, p := range list {
+		shown[i] = result.Program{Path: visible(p.Path), Count: p.Count, Rule: p.Rule}
+	}
+	return shown
+}
+
+// visible escapes a text as in a string of Go, so that nothing in it moves a terminal's cursor, hides or reorders what
+// stands beside it, and bounds it.
+func visible(text string) string {
+	quoted := strconv.Quote(text)
+	return bounds.PathEnd(quoted[1:len(quoted)-1], v1alpha1.MaxPathBytes)
 }

@@ -54,10 +54,10 @@ type decider struct {
 type applier struct {
 	*Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
-	// eventLimits the Events.
-	finished        finishedCalls
-	starts, changes *fair.Shares
-	eventLimits     *rateLimits
+	// eventLimits the Events, recordLimits the records in the log.
+	finished                  finishedCalls
+	starts, changes           *fair.Shares
+	eventLimits, recordLimits *rateLimits
 }
 
 // Options are what the reconciler needs.
@@ -115,7 +115,7 @@ func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, snapshots},
 		applier: applier{
-			Options: &o, finished: finished, eventLimits: newRateLimits(),
+			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 			starts: fair.NewShares(max(o.Concurrent/4, 1), o.Wake), changes: fair.NewShares(max(o.Concurrent*3/4, 1), o.Wake),
 		},
 	}

@@ -40,7 +40,7 @@ func TestAnEndedCallIsASpanAndAPointOfTheMetric(t *testing.T) {
 		export, lost := traced(t, w, endpoint, o)
 		outcome := fixture.Completed
 		outcome.Reason, outcome.ExitCode = result.NonZeroExit, result.Exit(3)
-		call := w.EndWith(outcome)
+		call, _ := w.EndWith(outcome)
 		if err := export.Shutdown(t.Context()); err != nil || lost.Load() != 0 {
 			t.Fatalf("%d are lost: %v", lost.Load(), err)
 		}
@@ -85,7 +85,7 @@ func TestADeniedCallIsRecordedWhileTheCollectorHangs(t *testing.T) {
 	if phase := w.Get(call).Status.Phase; phase != v1alpha1.PhaseDenied {
 		t.Errorf("the call is %s", phase)
 	}
-	if ended := w.EndWith(fixture.Completed); ended.Status.Phase != v1alpha1.PhaseSucceeded {
+	if ended, _ := w.EndWith(fixture.Completed); ended.Status.Phase != v1alpha1.PhaseSucceeded {
 		t.Errorf("the call is %s", ended.Status.Phase)
 	}
 	release()

@@ -64,6 +64,8 @@ var (
 		"Calls that people were asked about, by decision: approved, denied, or expired (nobody decided in time).")
 	eventsDropped = counter("toolcall_events_dropped_total",
 		"Events about finished calls that were not sent, because their namespace had too many.")
+	recordsDropped = counter("toolcall_program_records_dropped_total",
+		"Records of the programs of finished calls that were not written to the log, because their namespace had too many.")
 	auditLost = counter("toolcall_audit_records_lost_total",
 		"Records that are missing in the audit log, because it couldn't be written to for longer than records could wait.")
 	telemetryLost = counters("toolcall_telemetry_lost_total", []string{"signal"},
@@ -151,6 +153,9 @@ func CountApproval(decision ApprovalDecision) { approvals.WithLabelValues(string
 
 // CountDroppedEvent counts an Event that a namespace's limit kept back.
 func CountDroppedEvent() { eventsDropped.Inc() }
+
+// CountDroppedRecord counts a record for the log that a namespace's limit kept back.
+func CountDroppedRecord() { recordsDropped.Inc() }
 
 // CountAuditRecordLost counts a record that the audit log will not have.
 func CountAuditRecordLost() { auditLost.Inc() }
