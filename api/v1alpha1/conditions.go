@@ -102,7 +102,8 @@ const (
 	// ReasonEnvironmentSuspended says that the call waits because its environment lets no new call start.
 	ReasonEnvironmentSuspended = "EnvironmentSuspended"
 	// ReasonBudgetExhausted says that the call, or the session, waits because a ToolBudget that covers its requester is used up. The
-	// message names the budget, the limit, and what it waits for.
+	// message names the budget, the limit, and what it waits for. Or the operator has just started, and reads what is in use of the
+	// namespace's budgets.
 	ReasonBudgetExhausted = "BudgetExhausted"
 	// ReasonQuotaExceeded says that the call's Job or pod waits for room in a ResourceQuota, which the message names. What is more
 	// than the whole quota ends the call with PodRejected.
