@@ -68,8 +68,8 @@ func allTests(t *testing.T) map[string]string {
 // Every test that a page names is there; with an ellipsis, one that begins so.
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	t.Parallel()
-	tests, named := allTests(t), map[string]int{}
-	for _, page := range everyPage(t) {
+	tests, pages, named := allTests(t), everyPage(t), map[string]int{}
+	for _, page := range pages {
 		for _, name := range testName.FindAllStringSubmatch(read(t, page), -1) {
 			named[page]++
 			isThere := tests[name[1]] != "" && (name[3] == "" || strings.Contains(tests[name[1]], `"`+name[3]+`"`))
@@ -82,7 +82,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"docs/reliability.md", "docs/security.md", "docs/sessions.md", "test/mutations/README.md"} {
-		if named[page] < 15 {
+		if slices.Contains(pages, page) && named[page] < 15 {
 			t.Errorf("%s names %d tests only", page, named[page])
 		}
 	}
