@@ -90,7 +90,7 @@ func (c *connections) report(o *result.Outcome) {
 	names, more := c.resolver.Denials()
 	for _, d := range names {
 		if len(o.Denied) == result.MaxDenials {
-			o.MoreDenied++
+			more++
 			continue
 		}
 		o.Denied = append(o.Denied, result.NetworkDenial{Host: d.Host, Count: d.Count})

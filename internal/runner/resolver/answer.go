@@ -43,6 +43,7 @@ func (r *Resolver) answer(ctx context.Context, msg []byte) *response {
 	if v := r.lookup(q); !v.Allowed {
 		return &response{query: q, code: dnsmessage.RCodeNameError, rule: v.Rule}
 	}
+	r.denials.addAnswered(q.name)
 	switch {
 	case q.isAddress():
 		return r.answerAddrs(ctx, q)

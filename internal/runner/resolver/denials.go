@@ -10,20 +10,26 @@ import (
 	"toolcall.dev/operator/internal/network"
 )
 
-// maxCounted bounds the names that are counted, with those that a search list made.
-const maxCounted = 512
+const (
+	// maxDenials bounds a report.
+	maxDenials = 20
+	// maxCounted bounds the names that are counted, with those that a search list made, and maxAnswered those that were
+	// answered.
+	maxCounted  = 512
+	maxAnswered = 1024
+)
 
 // Denial is a name whose lookup was refused.
 type Denial struct {
 	Host string
 	// Count is how many times it was looked up. A client that asks for IPv4 and IPv6 looks it up once.
-	Count int64
-	Rule  string
+	Count  int64
+	Reason network.Reason
+	Rule   string
 }
 
 // denials counts what was refused, and leaves out what only a search list asked for.
 type denials struct {
-	rules *network.Decider
 	// search is the search list, in the canonical form of names.
 	search []string
 
@@ -32,6 +38,8 @@ type denials struct {
 	order []*counted
 	// more counts the lookups of names for which there was no room.
 	more int64
+	// answered are names that weren't refused.
+	answered map[string]bool
 }
 
 type counted struct {
@@ -52,7 +60,7 @@ func (d *denials) add(name string, t dnsmessage.Type, v network.Verdict, dropped
 		return
 	}
 	if c == nil {
-		c = &counted{Denial: Denial{Host: name, Rule: v.Rule}, dropped: dropped}
+		c = &counted{Denial: Denial{Host: name, Reason: v.Reason, Rule: v.Rule}, dropped: dropped}
 		if d.names == nil {
 			d.names = map[string]*counted{}
 		}
@@ -63,25 +71,45 @@ func (d *denials) add(name string, t dnsmessage.Type, v network.Verdict, dropped
 	c.Count = max(c.Count, c.queries[family])
 }
 
-// report returns the names, and how many lookups there were of more.
+// addAnswered notes a name that may be looked up.
+func (d *denials) addAnswered(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.answered) == maxAnswered {
+		return
+	}
+	if d.answered == nil {
+		d.answered = map[string]bool{}
+	}
+	d.answered[name] = true
+}
+
+// report returns the first names, and how many more there were.
 func (d *denials) report() (list []Denial, more int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	more = d.more
 	for _, c := range d.order {
-		if c.dropped || !d.isFromSearch(c.Host) {
+		switch {
+		case !c.dropped && d.isFromSearch(c.Host):
+		case len(list) == maxDenials:
+			more++
+		default:
 			list = append(list, c.Denial)
 		}
 	}
-	return list, d.more
+	return list, more
 }
 
-// isFromSearch says that a name is another one with a domain of the search list, and that the client asked for the other name, or
-// goes on to one that may be looked up: that name alone, or with another domain.
+// isFromSearch says that a name is another one with a domain of the search list, and that the client asked for the other
+// name: alone, or with another domain that led somewhere.
 func (d *denials) isFromSearch(name string) bool {
-	isAllowed := func(name string) bool { return d.rules.Lookup(name).Allowed }
 	return slices.ContainsFunc(d.search, func(domain string) bool {
 		meant, ok := strings.CutSuffix(name, "."+domain)
-		return ok && (d.names[meant] != nil || isAllowed(meant) ||
-			slices.ContainsFunc(d.search, func(other string) bool { return isAllowed(meant + "." + other) }))
+		if !ok {
+			return false
+		}
+		return d.names[meant] != nil || d.answered[meant] ||
+			slices.ContainsFunc(d.search, func(other string) bool { return d.answered[meant+"."+other] })
 	})
 }

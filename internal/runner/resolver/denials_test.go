@@ -97,21 +97,22 @@ func reported(r *Resolver) string {
 
 func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
-	r := configured(t, listing(), func(c *Config) { c.Dial = noDial(t) })
+	r := configured(t, listing("*.listed.example"), func(c *Config) { c.Dial = noDial(t) })
 	for i := range 2 * maxCounted {
 		for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeA} {
 			ask(t, r, fmt.Sprintf("n%d.example.", i), kind)
 		}
+		ask(t, r, fmt.Sprintf("n%d.listed.example.", i), dnsmessage.TypeMX)
 	}
 	list, more := r.Denials()
-	if len(list) != maxCounted || more != 3*maxCounted || list[0].Host != "n0.example" || list[maxCounted-1].Host != fmt.Sprintf("n%d.example", maxCounted-1) {
+	if len(list) != maxDenials || more != 3*maxCounted+maxCounted-maxDenials || list[0].Host != "n0.example" || list[19].Host != "n19.example" {
 		t.Errorf("%d more than %+v", more, list)
 	}
 	if list[0].Count != 2 {
 		t.Errorf("the first was looked up %d times", list[0].Count)
 	}
-	if len(r.denials.names) != maxCounted {
-		t.Errorf("%d names are kept", len(r.denials.names))
+	if len(r.denials.names) != maxCounted || len(r.denials.answered) != maxAnswered {
+		t.Errorf("%d names and %d answered ones are kept", len(r.denials.names), len(r.denials.answered))
 	}
 }
 
@@ -119,14 +120,13 @@ func TestReportsAreBounded(t *testing.T) {
 func TestNamesOfTheSearchListTakeNoRoomInAReport(t *testing.T) {
 	t.Parallel()
 	r := configured(t, listing(), func(c *Config) { c.Search, c.Dial = []string{"svc.cluster.local", "cluster.local"}, noDial(t) })
-	const meant = 20
-	for i := range meant {
+	for i := range maxDenials {
 		for _, suffix := range []string{"svc.cluster.local.", "cluster.local.", ""} {
 			ask(t, r, fmt.Sprintf("n%d.example.%s", i, suffix), dnsmessage.TypeA)
 		}
 	}
 	list, more := r.Denials()
-	if len(list) != meant || more != 0 || list[19].Host != "n19.example" {
+	if len(list) != maxDenials || more != 0 || list[19].Host != "n19.example" {
 		t.Errorf("%d more than %+v", more, list)
 	}
 }

@@ -65,7 +65,7 @@ func New(c Config) *Resolver {
 		rules:    c.Rules,
 		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
 		book:     &book{now: c.Now},
-		denials:  &denials{rules: c.Rules, search: canonicalSearch(c.Search)},
+		denials:  &denials{search: canonicalSearch(c.Search)},
 		streams:  make(chan struct{}, maxStreams),
 		queries:  make(chan struct{}, maxQueries),
 	}
@@ -117,7 +117,7 @@ func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.
 	return verdict
 }
 
-// Denials returns the names whose lookups were refused, up to a bound, and how many lookups there were of more.
+// Denials returns the names whose lookups were refused, and how many more names there were than it lists.
 func (r *Resolver) Denials() (list []Denial, more int64) { return r.denials.report() }
 
 // Failures returns the name that failed last to be looked up, nil if there is none, and how many other names failed. It
