@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -42,6 +43,12 @@ func (t *transfer) pack(rules *files.Rules, req *spec.File) error {
 	}
 }
 
+// errTrailer says that what follows an archive isn't a part of it.
+var errTrailer = &files.Error{Reason: result.InvalidRequest, Message: "more than 1 MiB follows the archive's end: end the request with the archive"}
+
+// maxTrailer is how much may follow an archive's end: programs fill up their last block.
+const maxTrailer = 1 << 20
+
 // unpack writes what is in an archive.
 func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
 	read, write := io.Pipe()
@@ -49,8 +56,7 @@ func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
 	go func() {
 		err := files.Unpack(t.ctx, rules, req, read)
 		if err == nil {
-			// Programs fill up their last block.
-			_, err = io.Copy(io.Discard, read)
+			err = skipTrailer(read)
 		}
 		_ = read.CloseWithError(err)
 		unpacked <- err
@@ -63,6 +69,14 @@ func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
 	_ = write.CloseWithError(err)
 	if failed := <-unpacked; err == nil {
 		err = failed
+	}
+	return err
+}
+
+func skipTrailer(r io.Reader) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(r, maxTrailer+1))
+	if n > maxTrailer {
+		return errTrailer
 	}
 	return err
 }
