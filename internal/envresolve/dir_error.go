@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 
 	"toolcall.dev/operator/internal/result"
@@ -25,7 +27,8 @@ func (e *DirError) Unwrap() error { return e.cause }
 
 func (r DirRequest) notFound(cause error) *DirError {
 	message := fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s", quotePath(r.path()), describe(cause), list(r.allowed()))
-	if errors.Is(cause, fs.ErrNotExist) {
+	isAllowed := slices.ContainsFunc(r.allowed(), func(root string) bool { return within(root, path.Clean(r.path())) })
+	if isAllowed && errors.Is(cause, fs.ErrNotExist) {
 		message += ", or, in a session, make it with the file action MakeDirectory"
 	}
 	return &DirError{result.WorkingDirNotFound, message, cause}

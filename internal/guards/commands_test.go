@@ -105,6 +105,9 @@ func TestModulesOfASource(t *testing.T) {
 		{"javascript", "import React, { useState as s } from 'react'\nimport 'node:fs/promises'", "fs fs/promises react"},
 		{"javascript", "const x = require(\"@a/b\"), y = await import('./c.js')", "./c.js @a @a/b"},
 		{"python", "# import commented", "commented"},
+		{"python", "import static as s\nimport qualified", "qualified static"},
+		{"go", "import e \"os/exec\"\nimport _ \"net/http\"\nimport . \"os\"", "_ e net net/http os os/exec"},
+		{"java", "import static java.net.URI", "java java.net java.net.URI"},
 	} {
 		got, err := Modules(c.source, c.language)
 		if strings.Join(got, " ") != c.want || err != nil {

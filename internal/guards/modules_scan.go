@@ -290,6 +290,11 @@ func (r *scanRun) importList(i int) {
 	if r.reportArgument(i) {
 		return
 	}
+	if at := r.skip(i, false); at < len(r.text) && r.text[at] == '.' {
+		// Go's import of a package without its name.
+		r.reportLiteral(r.skip(at+1, false))
+		return
+	}
 	for path := range r.names(i) {
 		if word := r.words[path[0]]; word != nil {
 			r.report(matchPath(word.targets, path))
@@ -300,7 +305,13 @@ func (r *scanRun) importList(i int) {
 	}
 }
 
-// names are those of a comma list, which may be in brackets. Each may have an alias.
+// isModifier reports whether a word before a name says how it is imported: Java's static, and Haskell's qualified.
+func (r *scanRun) isModifier(path []string, next int) bool {
+	following := r.text[next:r.wordAhead(next)]
+	return len(path) == 1 && (path[0] == "static" || path[0] == "qualified") && following != "" && following != "as" && following != "from"
+}
+
+// names are those of a comma list, which may be in brackets. Each may have an alias. A literal behind a name is Go's, whose name it is.
 func (r *scanRun) names(i int) iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
 		i := r.skip(i, false)
@@ -310,6 +321,10 @@ func (r *scanRun) names(i int) iter.Seq[[]string] {
 		}
 		for r.wordEnd(i) > i && !r.exhausted() {
 			path, end := r.dotted(i)
+			if next := r.skip(end, false); r.isModifier(path, next) {
+				i = next
+				continue
+			}
 			if word := r.words[path[0]]; word != nil && (word.keyword == keywordImport || word.keyword == keywordFrom) || !yield(path) {
 				return
 			}
@@ -318,6 +333,7 @@ func (r *scanRun) names(i int) iter.Seq[[]string] {
 				i = r.skip(r.wordAhead(r.skip(end, inBrackets)), inBrackets)
 			}
 			if i >= len(r.text) || r.text[i] != ',' {
+				r.reportLiteral(i)
 				return
 			}
 			i = r.skip(i+1, inBrackets)

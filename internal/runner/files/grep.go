@@ -31,7 +31,7 @@ func (c *call) grep(p *place) (Result, error) {
 	} else {
 		result, err = c.grepFile(p, wanted)
 	}
-	if err == nil && *result.Matches == 0 && result.Note == "" && !c.req.Literal && strings.Contains(c.req.Pattern, `\|`) {
+	if err == nil && *result.Matches == 0 && result.Note == "" && !c.req.Literal && strings.Contains(strings.ReplaceAll(c.req.Pattern, `\\`, ""), `\|`) {
 		result.Note = `In the pattern, \| is the character |: write a|b for alternatives.`
 	}
 	return result, err
