@@ -102,7 +102,13 @@ func outlivesPods(v *corev1.VolumeSource) bool {
 		return false // made for the pod
 	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil, v.Image != nil, v.GitRepo != nil:
 		return false // not what others read
+	case v.PersistentVolumeClaim != nil:
+		return !v.PersistentVolumeClaim.ReadOnly
+	case v.NFS != nil:
+		return !v.NFS.ReadOnly
+	case v.ISCSI != nil:
+		return !v.ISCSI.ReadOnly
 	default:
-		return v.PersistentVolumeClaim == nil || !v.PersistentVolumeClaim.ReadOnly
+		return true
 	}
 }

@@ -130,6 +130,8 @@ func TestLastingDirectories(t *testing.T) {
 		"a claim to read":        {readOnlyClaim, false, nil},
 		"mounted to be read":     {claim, true, nil},
 		"a share":                {corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}, false, []string{"/a", "/b"}},
+		"a share to read":        {corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{ReadOnly: true}}, false, nil},
+		"a disk to read":         {corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{ReadOnly: true}}, false, nil},
 		"a directory of a node":  {corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, false, []string{"/a", "/b"}},
 		"a driver's volume":      {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "volumes.example.com"}}, false, nil},
 		"a cloud's share":        {corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{}}, false, []string{"/a", "/b"}},

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,13 +95,9 @@ func apiReason(err error) string {
 	return reply.ReasonUnknown
 }
 
-// unchecked is what the API server adds to errors of fields for what it didn't look at then: to a model it is one more.
-const unchecked = ", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; " +
-	"correct the existing errors to complete validation"
-
 // explain adds how to correct an error of the API server.
 func explain(who *identity.Requester, err error) string {
-	text := bounds.Text(strings.ReplaceAll(err.Error(), unchecked, ""), reply.MaxMessage)
+	text := bounds.Text(err.Error(), reply.MaxMessage)
 	switch {
 	case identity.IsNotEntrusted(err):
 		return fmt.Sprintf("this server may not act for %s in namespace %s. An administrator can bind the ClusterRole toolcall-mcp-calls to its account "+

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -131,34 +130,14 @@ func TestTheAPIServerRejectsACall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	long := strings.Repeat("x", 128<<10)
-	for want, arguments := range map[string]fields{
-		" collect[0]: ": {"program": "x", "collect": []string{""}},
-		" is invalid: [program: Too long: may not be more than 256 bytes]":         {"program": long},
-		" is invalid: [args[1]: Too long: may not be more than 131071 bytes]":      {"program": "x", "args": []string{"y", long}},
-		" is invalid: [args: Too many: 1025: must have at most 1024 items]":        {"program": "x", "args": strings.Split(long[:1025], "")},
-		` env[0].name: Invalid value: "A-B"`:                                       {"program": "x", "env": fields{"A-B": "1"}},
-		" is invalid: [env[0].value: Too long: may not be more than 131072 bytes]": {"program": "x", "env": fields{"A": long + "x"}},
-		" is invalid: [env: Too many: 257: must have at most 256 items]":           {"program": "x", "env": manyVariables(257)},
-		" is invalid: [working_dir: Too long: may not be more than 4096 bytes]":    {"program": "x", "working_dir": long},
-	} {
-		answer, result := use(t, session, "run_program", arguments)
-		if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Output, want) || strings.Contains(result.Output, "spec.") {
-			t.Errorf("%q: %+v", want, result)
-		}
-		if len(result.Output) > reply.MaxMessage+100 {
-			t.Errorf("%q: the message has %d bytes", want, len(result.Output))
-		}
+	answer, result := use(t, session, "run_program", fields{"program": "x", "collect": []string{""}})
+	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Output, " collect[0]: ") || strings.Contains(result.Output, "spec.") {
+		t.Errorf("%+v", result)
+	}
+	if len(result.Output) > reply.MaxMessage+100 {
+		t.Errorf("the message has %d bytes", len(result.Output))
 	}
 	f.none()
-}
-
-func manyVariables(n int) fields {
-	all := fields{}
-	for i := range n {
-		all[fmt.Sprint("V", i)] = ""
-	}
-	return all
 }
 
 // One in the background is waited for until it runs.

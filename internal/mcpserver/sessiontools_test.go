@@ -153,7 +153,7 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 	}
 	for _, wrong := range []fields{
 		{"workspace": "big"}, {"workspace": "-1Gi"}, {"workspace": strings.Repeat("9", 1<<16)}, {"idle_timeout_seconds": -1}, {"max_lifetime_seconds": 0},
-		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"A": []int{1}}}, {"request_id": " "},
+		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"": "x"}}, {"request_id": " "},
 	} {
 		if _, result := use(t, session, "start_session", wrong); result.Reason != v1alpha1.ReasonInvalidArguments || len(result.Output) > reply.MaxMessage {
 			t.Errorf("%.100v: %+v", wrong, result)

@@ -262,6 +262,24 @@ class LostAnswers(Base):
             self.tc.run("true", key="k")
         self.assertEqual((self.created, caught.exception.retry_safe, caught.exception.call), (1, False, "k"))
 
+    def test_a_session_runs_nothing_and_is_created_for_as_long_as_patience(self) -> None:
+        began = time.monotonic()
+
+        def before(e: Exchange) -> bool:
+            if e.command != "POST":
+                return False
+            if time.monotonic() - began < 1.5:
+                e.refuse(503, "ServiceUnavailable")
+            else:
+                name = e.json()["metadata"]["name"]
+                self.fake.calls[name] = session(name)
+                e.reply(201, self.fake.calls[name])
+            return True
+
+        self.fake.before = before
+        self.tc.session("tools", key="k")
+        self.assertIn("k", self.fake.calls)
+
     def test_whether_it_is_safe_to_ask_again_follows_from_what_may_have_arrived(self) -> None:
         for code, reason, kind, is_safe in [
             (429, "TooManyRequests", Unavailable, True), (503, "ServiceUnavailable", Unavailable, False),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.scripted import Exchange, Scripted, call, session
-from toolcall import FileFailed, Forbidden, InvalidArgument, NotFound, Session, ToolcallError, Unavailable
+from toolcall import Denied, FileFailed, Forbidden, InvalidArgument, NotFound, Session, ToolcallError, Unavailable
 from toolcall.langchain.actions import Actions
 
 DATA = bytes(range(256)) * 512
@@ -120,26 +120,43 @@ class Transfers(unittest.TestCase):
             s.files.read("large", format="bytes")
         self.assertEqual(raised.exception.reason, "FileChanged")
 
-    def test_a_suspended_session_is_resumed_whatever_its_directory(self) -> None:
-        specs: list[dict[str, Any]] = []
+    def suspended(self, cwd: str, phase: str, reason: str) -> tuple[Session, list[Any]]:
+        """A suspended session whose calls end so, and their actions. After one, it takes files."""
+        actions: list[Any] = []
 
         def answer(e: Exchange) -> None:
             if e.path.endswith("/proxy/files"):
-                e.reply(201, headers=tag(e.body)) if specs else e.refuse(409, "Conflict")
+                e.reply(201, headers=tag(e.body)) if actions else e.refuse(409, "Conflict")
             elif e.query.get("watch"):
                 e.begin()
                 e.hold()
             elif e.command == "POST":
-                specs.append(e.json()["spec"])
-                e.reply(201, call(e.json()["metadata"]["name"], specs[-1], "Failed", reason="PathNotAllowed", message="no"))
+                spec = e.json()["spec"]
+                actions.append(spec["file"])
+                e.reply(201, call(e.json()["metadata"]["name"], spec, phase, reason=reason, message="no"))
             else:
                 e.reply(200, session(phase="Suspended"))
 
+        return self.enterContext(self.enterContext(Scripted(answer)).toolcall()).connect("s", cwd=cwd), actions
+
+    def test_a_suspended_session_is_resumed_whatever_its_directory(self) -> None:
         local = Path(self.folder, "a")
         local.write_bytes(DATA)
-        s = self.enterContext(self.enterContext(Scripted(answer)).toolcall()).connect("s", cwd="/not/there/yet")
-        self.assertTrue(s.files.upload(local).created)
-        self.assertEqual([spec["file"] for spec in specs], [{"operation": "Stat", "path": "/"}])
+        for cwd, path, reason in [
+            ("/not/there/yet", "/not/there/yet/.", "FileNotFound"), ("/a/file", "/a/file/.", "NotDirectory"),
+            ("/root", "/root/.", "PathNotAllowed"), ("", ".", "WorkingDirNotFound"),
+        ]:
+            with self.subTest(reason):
+                s, actions = self.suspended(cwd, "Failed", reason)
+                self.assertTrue(s.files.upload(local).created)
+                self.assertEqual(actions, [{"operation": "Stat", "path": path}])
+
+    def test_a_suspended_session_that_no_call_resumes(self) -> None:
+        local = Path(self.folder, "a")
+        local.write_bytes(DATA)
+        for phase, reason, kind in (("Denied", "DeniedByRule", Denied), ("Failed", "EnvironmentNotFound", NotFound)):
+            with self.subTest(reason), self.assertRaises(kind):
+                self.suspended("/workspace", phase, reason)[0].files.upload(local)
 
     def test_a_local_file_that_changes_while_it_is_sent(self) -> None:
         local = Path(self.folder, "log")

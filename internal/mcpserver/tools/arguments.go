@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,12 +21,13 @@ import (
 	"toolcall.dev/operator/internal/bounds"
 )
 
-// requestID matches the ids that clients can give calls. Only what JSON carries unchanged is allowed, so two different ids never become
-// one.
-var requestID = regexp.MustCompile(`^[!-~]{1,256}$`)
-
-// maxWait is how many seconds a tool waits at most.
-const maxWait = 600
+var (
+	// variableName matches the names that the API accepts.
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// requestID matches the ids that clients can give calls. Only what JSON carries unchanged is allowed, so two
+	// different ids never become one.
+	requestID = regexp.MustCompile(`^[!-~]{1,256}$`)
+)
 
 // arguments are the arguments of a tool as a client sent them. Each method that reads one also declares it, so that the code that reads
 // the arguments of a tool defines their schema. Reading an invalid one records what is valid, and err returns everything recorded. Null
@@ -171,6 +173,7 @@ func (a *arguments) text(name, description string) string {
 func (a *arguments) raw(name, description string) (text string) {
 	a.declare(name, description, jsonschema.Schema{Type: "string"})
 	a.read(name, "a string", &text)
+	a.checkLength(name, name, text)
 	return text
 }
 
@@ -192,13 +195,20 @@ func (a *arguments) checkNUL(name, text string) {
 	}
 }
 
+// checkLength looks at the text of an argument, or at a part of it that has a label of its own.
+func (a *arguments) checkLength(name, label, text string) {
+	if most := longest[name]; most > 0 && utf8.RuneCountInString(text) > most {
+		a.fail(label, "has %d characters, and may have %d", utf8.RuneCountInString(text), most)
+	}
+}
+
 // texts reads a list of strings.
 func (a *arguments) texts(name, description string) (all []string) {
 	a.declare(name, description, jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 	var list []json.RawMessage
 	a.read(name, "a list of strings", &list)
 	for i, raw := range list {
-		if text, ok := a.word(fmt.Sprintf("%s[%d]", name, i), raw); ok {
+		if text, ok := a.word(name, fmt.Sprintf("%s[%d]", name, i), raw); ok {
 			all = append(all, text)
 		}
 	}
@@ -206,7 +216,7 @@ func (a *arguments) texts(name, description string) (all []string) {
 }
 
 // word reads an element of a list, or a variable: a string, or the text of a number, true or false. It has a label of its own.
-func (a *arguments) word(label string, raw json.RawMessage) (text string, ok bool) {
+func (a *arguments) word(name, label string, raw json.RawMessage) (text string, ok bool) {
 	if text, ok = textOf(raw); !ok {
 		text = strings.TrimSpace(string(raw))
 		if text == "null" || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
@@ -215,6 +225,7 @@ func (a *arguments) word(label string, raw json.RawMessage) (text string, ok boo
 		}
 	}
 	a.checkNUL(label, text)
+	a.checkLength(name, label, text)
 	return text, true
 }
 
@@ -223,10 +234,20 @@ func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
 	a.declare("env", "", jsonschema.Schema{Type: "object"})
 	var values map[string]json.RawMessage
 	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
+	if len(values) > maxVariables {
+		a.fail("env", "has %d variables, and may have %d", len(values), maxVariables)
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if text, ok := a.word("env."+bounds.Text(name, 64), values[name]); ok {
-			env = append(env, v1alpha1.CallEnvVar{Name: name, Value: text})
+		label := "env." + bounds.Text(name, 64)
+		text, ok := a.word("env", label, values[name])
+		if !ok {
+			continue
 		}
+		if !variableName.MatchString(name) || len(name) > maxVariableName {
+			a.fail(label, "is not a valid name: use at most %d letters, digits and underscores, and don't start with a digit", maxVariableName)
+		}
+		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: text})
 	}
 	return env
 }

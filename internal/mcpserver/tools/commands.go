@@ -55,7 +55,11 @@ var RunProgram = define(runProgramSpec, Tool{
 func runProgramSpec(a *arguments) *CallRequest {
 	program := a.text("program", "its name, without a path")
 	a.require("program", program, "the name of the program to run")
-	return a.command(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: program, Args: a.texts("args", "")}})
+	args := a.texts("args", "")
+	if len(args) > maxWords {
+		a.fail("args", "has %d arguments, and may have %d", len(args), maxWords)
+	}
+	return a.command(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: program, Args: args}})
 }
 
 // RunCode runs code in an interpreter.

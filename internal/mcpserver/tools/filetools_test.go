@@ -87,6 +87,8 @@ func TestInvalidFileArguments(t *testing.T) {
 		"no permissions":             {writeFileSpec, `{"path":"a","content":"","mode":"u+x"}`, `mode: must be permissions such as 0755, not "u+x"`},
 		"no permissions' NUL":        {writeFileSpec, `{"path":"a","content":"","mode":"\u0000"}`, "mode: must not contain a NUL"},
 		"no checksum":                {writeFileSpec, `{"path":"a","content":"","if_sha256":"ab"}`, "if_sha256: must be the sha256 of read_file"},
+		"a long path":                {readFileSpec, `{"path":"` + strings.Repeat("x", 4097) + `"}`, "path: has 4097 characters, and may have 4096"},
+		"a long text to replace":     {editFileSpec, `{"path":"a","edits":[{"old_string":"` + strings.Repeat("x", 1+256<<10) + `"}]}`, "edits[0]: old_string: has 262145 characters"},
 		"an edit of nothing":         {editFileSpec, `{"path":"a","edits":[{"old_string":"x"},{"new_string":"y"}]}`, "edits[1]: old_string: is required"},
 		"an edit that isn't one":     {editFileSpec, `{"path":"a","edits":["x"]}`, "edits[0]: arguments: must be a JSON object"},
 		"too many lines around":      {searchFilesSpec, `{"pattern":"x","context_lines":21}`, "context_lines: must be"},

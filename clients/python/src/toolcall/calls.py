@@ -28,8 +28,8 @@ VERSION = "toolcall.dev/v1alpha1"
 _COMMANDS_OWN = frozenset({"NonZeroExit", "Signaled", "OOMKilled"})
 # How many pieces of output wait for a slow callback before following waits too.
 _PIECES = 64
-# How long after the first request that may have arrived a create request is repeated. The name of a call that was created
-# and has ended is taken for 300 s in a session: repeated after that, the request would run the command again.
+# How long after the first request that may have arrived the create request for a call is repeated. The name of one that was created
+# and has ended is taken for 300 s in a session: repeated after that, the request would run the command again. A session runs nothing.
 _REPEAT_SECONDS = 60.0
 # How long giving up goes on trying to cancel a call, and how long each of its requests may take to be answered.
 _CANCEL_SECONDS = 10.0
@@ -129,7 +129,7 @@ class Calls:
             if seen is not None:
                 return seen
             now = time.monotonic()
-            if sent is not None and now - sent >= _REPEAT_SECONDS:
+            if order.call and sent is not None and now - sent >= _REPEAT_SECONDS:
                 return self._found(order)
             try:
                 return self.transport.create(self._objects(order), body)
@@ -258,14 +258,14 @@ class Calls:
         return None
 
     def _found(self, order: Order) -> JSON:
-        """The call or session whose create request isn't repeated any more, if it is there."""
+        """The call whose create request isn't repeated any more, if it is there."""
         try:
             there = self._there(order)
         except Unavailable as error:
             error.call = order.call
             raise
         if there is None:
-            message = f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and nothing is there: whether it ran isn't known"
+            message = f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and the call isn't there: whether it ran isn't known"
             raise Unavailable("Unavailable", message, call=order.call)
         return there
 

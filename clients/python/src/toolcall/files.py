@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .archives import pack, unpack
 from .calls import Order, settled
-from .errors import FileFailed, Forbidden, ToolcallError, error_of_reason, invalid
+from .errors import FileFailed, ToolcallError, error_of_reason, invalid
 from .local import local_errors
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 # As much as a call's spec may hold; more goes another way.
 _CALL_BYTES = 512 << 10
+# What the pod says of a directory that isn't there or may not be read: it runs, whatever comes of the call.
+_SAID_BY_POD = frozenset({
+    "FileNotFound", "NotDirectory", "FileError", "PathNotAllowed", "PermissionDenied", "WorkingDirNotFound", "WorkingDirNotAllowed",
+})
 
 # `list` is a method below.
 FileInfos = Listing[FileInfo]
@@ -275,11 +279,11 @@ class Files:
         return posixpath.join(self._image_directory, joined)
 
     def _wake(self) -> None:
-        """Has a call wait for the session's pod, as every call does. What comes of it doesn't matter: once it has ended, there was one."""
+        """Has a call wait for the session's pod, as every call does. The directory is what rules on paths allow most likely."""
         try:
-            self._run({"file": {"operation": "Stat", "path": "/"}})
-        except Forbidden as error:
-            if error.result is None:
+            self._call("Stat", ".", {})
+        except ToolcallError as error:
+            if error.reason not in _SAID_BY_POD:
                 raise
 
     def _run(self, spec: JSON) -> JSON:
