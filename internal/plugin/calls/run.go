@@ -139,10 +139,25 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	case !o.detach:
 		o.Note(o.quiet, "call %s created", created.Name)
 	}
-	if o.detach {
+	switch {
+	case o.detach && interrupts.FirstSignal() != nil:
+		return cancelDetached(c, created, interrupts)
+	case o.detach:
 		return o.printName(created)
+	default:
+		return o.follow(c, created, interrupts)
 	}
-	return o.follow(c, created, interrupts)
+}
+
+// cancelDetached cancels a call that the user didn't want any more while it was being created, and that nobody follows.
+func cancelDetached(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
+	fmt.Fprintf(c.ErrOut, "interrupted: cancelling call %s\n", call.Name)
+	ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
+	defer end()
+	if _, err := c.Follow().Cancel(ctx, client.ObjectKeyFromObject(call), call.UID); err != nil {
+		return err
+	}
+	return &cli.ExitError{Code: cli.CodeCancelled}
 }
 
 // printName prints the name of a call that isn't waited for, or the object.
