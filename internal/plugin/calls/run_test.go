@@ -211,7 +211,7 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			signals := make(chan os.Signal, 2)
-			i := NewInterrupts(t.Context(), signals)
+			i := NewInterrupts(t.Context(), signals, &errs)
 			defer i.Close()
 			go func() {
 				signals <- os.Interrupt
