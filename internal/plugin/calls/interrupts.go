@@ -45,7 +45,8 @@ func catchInterrupts(ctx context.Context, errOut io.Writer) (i *Interrupts, rele
 // NewInterrupts handles the signals that come until Close, and says on errOut what a user can't see otherwise.
 func NewInterrupts(ctx context.Context, signals chan os.Signal, errOut io.Writer) *Interrupts {
 	i := &Interrupts{
-		signals: signals, errOut: errOut, lost: make(chan string, 1), done: make(chan struct{}), known: make(chan func(context.Context, string), 1),
+		signals: signals, errOut: errOut, lost: make(chan string, 1), done: make(chan struct{}),
+		known: make(chan func(context.Context, string), 1),
 	}
 	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
