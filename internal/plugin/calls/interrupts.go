@@ -2,6 +2,8 @@ package calls
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -12,16 +14,17 @@ import (
 	"toolcall.dev/operator/internal/plugin/cli"
 )
 
-// cancelTimeout bounds the request that cancels a call.
+// cancelTimeout bounds the request that cancels a call, and before that what is left of the one that creates it.
 const cancelTimeout = 10 * time.Second
 
 // Interrupts turns signals, and output that can't be written, into actions. The first signal cancels the call: one that is being
-// created as soon as it is known, since a request that is cut off may have created it. The second stops following it, once the request to
-// cancel it has an answer. The third stops at once.
+// created as soon as it is known, since a request that is cut off may have created it; without an answer, it is cut off after
+// cancelTimeout. The second stops following it, once the request to cancel it has an answer. The third stops at once.
 type Interrupts struct {
 	// Waiting ends with the second signal, cancelling with the third.
 	Waiting, cancelling context.Context
 	signals             chan os.Signal
+	errOut              io.Writer
 	lost                chan string
 	done                chan struct{}
 	// known has how to cancel the call, once that has been created.
@@ -31,17 +34,19 @@ type Interrupts struct {
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
-func catchInterrupts(ctx context.Context) (i *Interrupts, release func()) {
+func catchInterrupts(ctx context.Context, errOut io.Writer) (i *Interrupts, release func()) {
 	signals := make(chan os.Signal, 2)
 	// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	i = NewInterrupts(ctx, signals)
+	i = NewInterrupts(ctx, signals, errOut)
 	return i, func() { signal.Stop(signals); i.Close() }
 }
 
-func NewInterrupts(ctx context.Context, signals chan os.Signal) *Interrupts {
+// NewInterrupts handles the signals that come until Close, and says on errOut what a user can't see otherwise.
+func NewInterrupts(ctx context.Context, signals chan os.Signal, errOut io.Writer) *Interrupts {
 	i := &Interrupts{
-		signals: signals, lost: make(chan string, 1), done: make(chan struct{}), known: make(chan func(context.Context, string), 1),
+		signals: signals, errOut: errOut, lost: make(chan string, 1), done: make(chan struct{}),
+		known: make(chan func(context.Context, string), 1),
 	}
 	var stopWaiting, stopCancelling context.CancelFunc
 	i.Waiting, stopWaiting = context.WithCancel(ctx)
@@ -59,7 +64,7 @@ func (i *Interrupts) run(stopWaiting, stopCancelling context.CancelFunc) {
 		case isOver:
 			return
 		case came == 1:
-			cancelling.Go(func() { i.cancelCall(why) })
+			cancelling.Go(func() { i.cancelCall(why, stopWaiting) })
 		case came == 2:
 			go func() {
 				cancelling.Wait()
@@ -96,15 +101,32 @@ func (i *Interrupts) FirstSignal() os.Signal {
 }
 
 // cancelCall cancels the call, as soon as it is known.
-func (i *Interrupts) cancelCall(why string) {
+func (i *Interrupts) cancelCall(why string, stopWaiting func()) {
+	var cancel func(context.Context, string)
 	select {
-	case cancel := <-i.known:
+	case cancel = <-i.known:
+	default:
+		cancel = i.awaitCreation(why, stopWaiting)
+	}
+	if cancel != nil {
 		ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
 		defer end()
 		cancel(ctx, why)
+	}
+}
+
+// awaitCreation waits until the call is known, and returns how to cancel it. A request that has no answer in time is cut off.
+func (i *Interrupts) awaitCreation(why string, stopWaiting func()) func(context.Context, string) {
+	fmt.Fprintf(i.errOut, "%s: the call is cancelled once it is created; press Ctrl-C twice more to stop at once\n", why)
+	late := time.AfterFunc(cancelTimeout, stopWaiting)
+	defer late.Stop()
+	select {
+	case cancel := <-i.known:
+		return cancel
 	case <-i.cancelling.Done():
 	case <-i.done:
 	}
+	return nil
 }
 
 // onInterrupt sets how to cancel the call that was created.

@@ -2,9 +2,12 @@ package calls
 
 import (
 	"context"
+	"io"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // The program must not exit before the request that cancels the call has an answer, unless the user insists.
@@ -14,7 +17,7 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+				i := NewInterrupts(t.Context(), make(chan os.Signal, 2), io.Discard)
 				defer i.Close()
 				release, asked := make(chan struct{}), 0
 				i.onInterrupt(func(ctx context.Context, _ string) {
@@ -52,7 +55,7 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2), io.Discard)
 		defer i.Close()
 		i.signals <- os.Interrupt
 		synctest.Wait()
@@ -64,7 +67,7 @@ func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		i := NewInterrupts(t.Context(), make(chan os.Signal, 2))
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2), io.Discard)
 		defer i.Close()
 		for came := 1; came <= 3; came++ {
 			i.signals <- os.Interrupt
@@ -72,6 +75,27 @@ func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 			if stopped := i.Waiting.Err() != nil; stopped != (came == 3) {
 				t.Errorf("after signal %d, stopped: %t", came, stopped)
 			}
+		}
+	})
+}
+
+// One signal is all that comes of a CI system, so it must end a request that nobody answers.
+func TestACreationIsCutOffSomeTimeAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var errs strings.Builder
+		i := NewInterrupts(t.Context(), make(chan os.Signal, 2), &errs)
+		defer i.Close()
+		i.signals <- os.Interrupt
+		time.Sleep(cancelTimeout - time.Second)
+		synctest.Wait()
+		if i.Waiting.Err() != nil || !strings.Contains(errs.String(), "interrupted: the call is cancelled once it is created") {
+			t.Errorf("%v: %s", i.Waiting.Err(), errs.String())
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if i.Waiting.Err() == nil {
+			t.Error("the request goes on")
 		}
 	})
 }

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -235,7 +236,7 @@ func (p *printer) print(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (p *printer) copy(ctx context.Context, stream output.Stream) error {
+func (p *printer) copy(ctx context.Context, stream output.Stream) (err error) {
 	to := p.Out
 	if stream == output.Stderr {
 		to = p.ErrOut
@@ -243,7 +244,7 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	to = &cli.LockedWriter{Mu: p.mu, Out: to}
 	if p.prefixed {
 		lines := &prefixWriter{out: to, prefix: "[" + terminal.SafeLine(p.call.Name) + "] "}
-		defer func() { _ = lines.end() }() // A failed write shows at the one before, or nobody reads the last line.
+		defer func() { err = cmp.Or(err, written(lines.end())) }() // The last line, if it has no end.
 		to = lines
 	}
 	offset, err := p.begin(ctx, stream)
@@ -259,10 +260,8 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 	}
 	_, err = p.Output.Copy(ctx, query, outputclient.Sink{
 		Write: func(b []byte) error {
-			if _, err := to.Write(b); err != nil {
-				return cli.OutputError(err, cli.CodeError)
-			}
-			return nil
+			_, err := to.Write(b)
+			return written(err)
 		},
 		Missing: func(start, end int64) {
 			p.say("note: %d bytes of %s, from offset %d on, were not kept", end-start, stream, start)
@@ -270,6 +269,14 @@ func (p *printer) copy(ctx context.Context, stream output.Stream) error {
 		Retrying: func(err error) { p.say("note: %s can't be read at the moment, retrying: %s", stream, err) },
 	})
 	return err
+}
+
+// written is the error of a write, if there is one, as that of the command.
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return cli.OutputError(err, cli.CodeError)
 }
 
 // begin is the offset from which a stream is printed.

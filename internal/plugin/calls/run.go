@@ -26,8 +26,8 @@ func aboutFailure(s *v1alpha1.ToolCallStatus) string {
 const runLong = `Run one tool call, show its output while it runs, and exit with its exit code.
 
 The command's standard output goes to standard output, its standard error to standard error. The name of the call goes to
-standard error once it is created, unless --quiet is set. Ctrl-C cancels the call, also while it is being created. A second Ctrl-C
-stops following it, once the request to cancel it has an answer; a third stops at once.
+standard error once it is created, unless --quiet is set. Ctrl-C cancels the call, also while it is being created, which has ten
+seconds left then. A second Ctrl-C stops following it, once the request to cancel it has an answer; a third stops at once.
 
 With --session, the call runs in a session: see "kubectl toolcall session". With --background too, the command waits until
 the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
@@ -126,7 +126,7 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	if o.dryRun.Mode != "none" {
 		return o.dryRun.PrintInstead(o.Out, call)
 	}
-	interrupts, release := catchInterrupts(ctx)
+	interrupts, release := catchInterrupts(ctx, o.ErrOut)
 	defer release()
 	created, err := c.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
@@ -139,10 +139,25 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	case !o.detach:
 		o.Note(o.quiet, "call %s created", created.Name)
 	}
-	if o.detach {
+	switch {
+	case o.detach && interrupts.FirstSignal() != nil:
+		return cancelDetached(c, created, interrupts)
+	case o.detach:
 		return o.printName(created)
+	default:
+		return o.follow(c, created, interrupts)
 	}
-	return o.follow(c, created, interrupts)
+}
+
+// cancelDetached cancels a call that the user didn't want any more while it was being created, and that nobody follows.
+func cancelDetached(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) error {
+	fmt.Fprintf(c.ErrOut, "interrupted: cancelling call %s\n", call.Name)
+	ctx, end := context.WithTimeout(i.cancelling, cancelTimeout)
+	defer end()
+	if _, err := c.Follow().Cancel(ctx, client.ObjectKeyFromObject(call), call.UID); err != nil {
+		return err
+	}
+	return &cli.ExitError{Code: cli.CodeCancelled}
 }
 
 // printName prints the name of a call that isn't waited for, or the object.

@@ -211,7 +211,7 @@ func TestInterruptsOfARunningCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			signals := make(chan os.Signal, 2)
-			i := NewInterrupts(t.Context(), signals)
+			i := NewInterrupts(t.Context(), signals, &errs)
 			defer i.Close()
 			go func() {
 				signals <- os.Interrupt
@@ -245,7 +245,19 @@ func TestAnInterruptOfTheRequestThatCreates(t *testing.T) {
 		}
 		return plugintest.Finished(cancelled())
 	})
-	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	config := f.Proxied(interruptCreation(t))
+	for name, args := range map[string][]string{"followed": nil, "detached": {"--detach"}} {
+		args = append([]string{"-n", f.Namespace, "run", "--name", name}, args...)
+		out, errs, code := plugintest.CommandAt(config, append(args, "--", "sleep")...)
+		if code != cli.CodeCancelled || out != "" || !strings.Contains(errs, "interrupted: cancelling call "+name) || !f.Call(name).Spec.Cancel {
+			t.Errorf("%s: exit code %d, %s%s", name, code, out, errs)
+		}
+	}
+}
+
+// interruptCreation sends an interrupt after a call is stored and before that is answered.
+func interruptCreation(t *testing.T) func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
@@ -262,10 +274,6 @@ func TestAnInterruptOfTheRequestThatCreates(t *testing.T) {
 		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes())
-	})
-	_, errs, code := plugintest.CommandAt(config, "-n", f.Namespace, "run", "--name", "c", "--", "sleep")
-	if code != cli.CodeCancelled || !strings.Contains(errs, "interrupted: cancelling call c") || !f.Call("c").Spec.Cancel {
-		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
 

@@ -235,13 +235,24 @@ func TestLogsOfSeveralCalls(t *testing.T) {
 	if code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.BrokenPipe, ErrOut: &errs}).Execute(args); code != cli.CodePipe {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
-	// An output that isn't whole is an error.
-	errs.Reset()
-	args = []string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs", "one", "two"}
-	code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.FullDisk, ErrOut: &errs}).Execute(args)
-	if code != cli.CodeError || errs.String() != "error: write the output: no space left on device\n" {
-		t.Errorf("exit code %d, %s", code, errs.String())
-	}
 	f.Run("logs", "one", "none").Expect(t, 1, "[one] a", "call none not found")
 	f.Run("logs", "-l", "job=y").Expect(t, 1, `matches "job=y"`)
+}
+
+// An output that isn't whole is an error, also where only a line without an end is missing.
+func TestLogsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	for name, text := range map[string]string{"lines": "a\nb", "piece": "no end", "other": "c\n"} {
+		f.Labelled(name, "job=x")
+		f.End(name, plugintest.WithOutput(plugintest.Succeeded(), text, ""))
+	}
+	for _, names := range [][]string{{"lines", "other"}, {"piece", "other"}, {"piece", "--prefix"}} {
+		var errs bytes.Buffer
+		args := append([]string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace, "logs"}, names...)
+		code := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.FullDisk, ErrOut: &errs}).Execute(args)
+		if code != cli.CodeError || errs.String() != "error: write the output: no space left on device\n" {
+			t.Errorf("%s: exit code %d, %s", names, code, errs.String())
+		}
+	}
 }

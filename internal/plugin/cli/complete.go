@@ -209,6 +209,17 @@ func Parsed(parse func(text string) error) func(string) error {
 	}
 }
 
+// HintAtFlags has the errors of a command's flags end with a hint, those that name the flag themselves too.
+func HintAtFlags(command *cobra.Command, hint string) {
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		var wrong *flagError
+		if errors.As(err, &wrong) {
+			err = wrong.error
+		}
+		return &flagError{fmt.Errorf("%w: %s", err, hint)}
+	})
+}
+
 // AddNameFlag adds a flag that names something. A variable of a script may be empty: that is no name.
 func AddNameFlag(command *cobra.Command, flag, usage string, complete Completer, set func(name string)) {
 	command.Flags().Func(flag, usage, Parsed(func(name string) error {
@@ -249,7 +260,7 @@ func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage st
 	flags.FuncP("set-env", "e", usage, Parsed(func(pair string) error {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
+			return fmt.Errorf("-e %q: must be NAME=VALUE%s", pair, environmentHint(command))
 		}
 		*to = append(*to, v1alpha1.CallEnvVar{Name: name, Value: value})
 		return CheckText(fmt.Sprintf("-e %q", pair), pair)
@@ -258,6 +269,14 @@ func AddVariableFlag(command *cobra.Command, to *[]v1alpha1.CallEnvVar, usage st
 	flags.Lookup("env").Hidden = true
 	// "--env NAME" is refused for its name, also where the value is missing.
 	flags.Lookup("env").NoOptDefVal = "-"
+}
+
+// environmentHint is for those who take the flag for variables for that of the environment, where a command has one.
+func environmentHint(command *cobra.Command) string {
+	if command.Flags().Lookup("environment") == nil {
+		return ""
+	}
+	return "; to choose an environment, use --environment"
 }
 
 // errAmbiguousEnv says what --env could mean.

@@ -131,7 +131,7 @@ func (p *probe) usable(ctx context.Context, rights *cli.Rights) (environmentTool
 }
 
 // programs are those that the policy allows and the user may use.
-func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error) {
+func (p *probe) programs(ctx context.Context, rights *cli.Rights) (_ string, err error) {
 	listed := denialOf(p.program).Alternatives
 	switch {
 	case p.program.Allowed:
@@ -141,23 +141,29 @@ func (p *probe) programs(ctx context.Context, rights *cli.Rights) (string, error
 			return !rights.May(program) && !hasPrefixOf(rights.Names, program)
 		})
 	case denialOf(p.program).Reason == v1alpha1.ReasonAgentNotAllowed:
-		// The policy lists none: either every program may run, or none, which one of the user's own tells.
-		own := rights.Programs()
-		if len(own) == 0 {
-			break
-		}
-		a, err := p.review(ctx, runProgram(own[0]))
-		if err != nil {
-			return "", err
-		}
-		if denialOf(a).Reason != v1alpha1.ReasonBinaryNotAllowed {
-			listed = own
-		}
+		listed, err = p.ownPrograms(ctx, rights)
+	}
+	if err != nil {
+		return "", err
 	}
 	if len(listed) == 0 {
 		return "none", nil
 	}
 	return JoinFirst(listed), nil
+}
+
+// ownPrograms are the user's own where the policy lists none: then either every program may run, or none, which a review of one tells.
+// A path may only run where it is listed. Rules come after the list, so that one which denies the program says that it passed the list.
+func (p *probe) ownPrograms(ctx context.Context, rights *cli.Rights) ([]string, error) {
+	own := slices.DeleteFunc(rights.Programs(), func(name string) bool { return strings.Contains(name, "/") })
+	if len(own) == 0 {
+		return nil, nil
+	}
+	a, err := p.review(ctx, runProgram(own[0]))
+	if err != nil || !a.Allowed && denialOf(a).Reason != v1alpha1.ReasonDeniedByRule {
+		return nil, err
+	}
+	return own, nil
 }
 
 // hasPrefixOf reports whether a name lies in a listed directory, which ends in a slash.

@@ -87,7 +87,7 @@ func TestToolsOfAPolicyThatListsNoProgram(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "strict"},
 		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: f.Namespace + "-none"}},
 	})
-	user := f.User([]string{"toolcall-user"}, "awk", "git")
+	user := f.User([]string{"toolcall-user"}, "/opt/tool", "awk", "git")
 	var reviews atomic.Int32
 	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if strings.HasSuffix(r.URL.Path, "/toolcallreviews") {

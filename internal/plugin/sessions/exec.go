@@ -39,9 +39,7 @@ func newSessionExec(c *cli.CLI) *cobra.Command {
 		RunE:              c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error { return o.Run(ctx, cluster, program) }),
 		ValidArgsFunction: c.CompleteArguments(1, cli.ListSessions),
 	}
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w: flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x", err)
-	})
+	cli.HintAtFlags(command, "flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x")
 	o.Call.AddAction(command)
 	o.AddFlags(command)
 	return command

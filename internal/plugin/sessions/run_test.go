@@ -127,9 +127,16 @@ func TestArgumentsOfExec(t *testing.T) {
 		}
 	}
 	config := plugintest.Offline(t)
-	_, errs, code := plugintest.Run("", "--kubeconfig", config, "session", "exec", "dev", "ls", "-x")
-	if code != 125 || !strings.Contains(errs, "flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x") {
-		t.Errorf("exit code %d, %s", code, errs)
+	const hint = ": flags of the program follow --, as in kubectl toolcall session exec NAME -- PROGRAM -x\n"
+	for program, want := range map[string]string{
+		"ls -x":             "error: unknown shorthand flag: 'x' in -x" + hint,
+		"grep -e error log": `error: -e "error": must be NAME=VALUE` + hint,
+		"curl --timeout 5":  `error: --timeout: time: missing unit in duration "5"` + hint,
+	} {
+		args := append([]string{"--kubeconfig", config, "session", "exec", "dev"}, strings.Fields(program)...)
+		if _, errs, code := plugintest.Run("", args...); code != 125 || errs != want {
+			t.Errorf("%s: exit code %d, %s", program, code, errs)
+		}
 	}
 	out, errs, code := plugintest.Run("", "--kubeconfig", config, "session", "exec", "dev", "--dry-run", "--shell", "a | b")
 	if code != 0 || !strings.Contains(out, "command: a | b") || !strings.Contains(out, "name: dev") {

@@ -196,7 +196,7 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 		return err
 	}
 	call.Namespace, call.Spec.SessionRef = s.session.Namespace, calls.ReferenceTo(s.session)
-	interrupts := calls.NewInterrupts(ctx, s.signals)
+	interrupts := calls.NewInterrupts(ctx, s.signals, s.ErrOut)
 	defer interrupts.Close()
 	created, err := s.cluster.Follow().Create(interrupts.Waiting, call)
 	if err != nil {
