@@ -93,7 +93,9 @@ func withoutShare(o *observation, e effects) effects {
 	case isSilent && left > 0:
 		return effects{wake: left}
 	case isSilent:
-		status := e.decided.notStarted(v1alpha1.ReasonNotStarted, "the API server is slow to take the namespace's Jobs: the call waits until it has taken others")
+		// The API server wasn't asked for this Job yet: the condition has a reason that the start limit doesn't count from.
+		status := e.decided.pending(v1alpha1.ReasonInProgress, "the API server is slow to take the namespace's Jobs: the call waits until it has taken others")
+		status.Reason = v1alpha1.ReasonNotStarted
 		return effects{status: status, wake: latestRetry}
 	case e.adopt != nil && len(e.remove) == 0 && !e.ends() && !o.call.Status.Phase.Terminal():
 		// Its runner has to be told what there is to be told: the call runs.

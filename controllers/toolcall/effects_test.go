@@ -317,8 +317,13 @@ func TestANamespaceWithTooManyCreationsWaits(t *testing.T) {
 	if !slices.Equal(c.woken, []string{"call"}) {
 		t.Errorf("woken are %q", c.woken)
 	}
-	if _, err := c.apply(context.Background(), o, e); err != nil || len(c.did) == 0 {
+	// What the API server didn't take was asked for once, however long the share took.
+	o.now, c.fail["create"] = o.now.Add(time.Hour), errors.New("down")
+	if _, err := c.apply(context.Background(), o, e); err != nil || !slices.Equal(c.did, []string{"create", "status"}) {
 		t.Errorf("afterwards: did %q, %v", c.did, err)
+	}
+	if err := c.Client.Get(t.Context(), o.name, waits); err != nil || waits.Status.Phase != v1alpha1.PhasePending {
+		t.Errorf("after its first try it is %s: %s, %v", waits.Status.Phase, waits.Status.Message, err)
 	}
 	if _, ok := c.starts.Acquire(callIn("ns", "another")); !ok {
 		t.Error("the share isn't given back")

@@ -78,10 +78,31 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		return e, nil
 	}
 	var err error
+	if o.runner == nil {
+		if e.adopt, err = r.stillOfPool(ctx, o.call); err != nil {
+			return effects{}, err
+		}
+	}
 	if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
 		return effects{}, err
 	}
 	return e, nil
+}
+
+// stillOfPool is the Job of an ended call that took a waiting pod, where that Job didn't become the call's own: the pool would take the end
+// of its pod for a failure. Nil where there is none. The cache alone is asked: most of these Jobs are the call's own by now.
+func (r *observer) stillOfPool(ctx context.Context, call *v1alpha1.ToolCall) (*batchv1.Job, error) {
+	if call.Status.Runner == nil || call.Status.Job == "" {
+		return nil, nil
+	}
+	job := &batchv1.Job{}
+	if err := r.Objects.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Job}, job); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if job.DeletionTimestamp != nil || jobspec.PoolOf(job) == "" {
+		return nil, nil
+	}
+	return job, nil
 }
 
 // letGo answers the runner of a call that has ended. One whose output isn't stored yet is kept.

@@ -57,7 +57,7 @@ func finishedPart(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 		Status: v1alpha1.ToolCallStatus{
 			Phase: call.Status.Phase, Reason: call.Status.Reason, Runner: call.Status.Runner,
 			Conditions: call.Status.Conditions, Environment: call.Status.Environment, Streams: call.Status.Streams, OutputState: call.Status.OutputState,
-			Pod: call.Status.Pod,
+			Job: call.Status.Job, Pod: call.Status.Pod,
 		},
 	}
 	if output.IsStoring(&call.Status) {

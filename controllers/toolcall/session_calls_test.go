@@ -160,6 +160,7 @@ func TestCallsInSessions(t *testing.T) {
 		"a call waits for its session to start":                   testWaitsForTheStart,
 		"a call that somebody labels keeps its place":             testLabelledCallKeepsItsPlace,
 		"a call that nobody answers for keeps its place":          testUndecidedCallKeepsItsPlace,
+		"a call that was accepted keeps its session":              testAcceptedCallKeepsItsSession,
 		"a call that leaves the line wakes the next":              testLeavingCallsWakeTheNext,
 		"a call waits while its session is suspended":             testWaitsForTheResumption,
 		"a call wakes a session that was idle":                    testWakesAnIdleSession,

@@ -80,6 +80,27 @@ func testUndecidedCallKeepsItsPlace(t *testing.T) {
 	b.Expect(b.session, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
 }
 
+// At its turn it is asked again whether its requester may use the session, and nobody answers.
+func testAcceptedCallKeepsItsSession(t *testing.T) {
+	b := readyCallBench(t, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = ptr.To(int32(20)) })
+	who := "asker-" + b.Namespace
+	running := b.hand("running")
+	c := b.addAs(who, "c", "system:masters")
+	b.Reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonQueued)
+	answered := b.RefuseReviews(who)
+	b.complete(running)
+	b.Reconcile(running)
+	b.Elapse(5 * time.Minute) // The last answer doesn't count any more.
+	b.ExpectUndecided(c)
+	b.Settle(b.session)
+	b.Expect(b.session, v1alpha1.SessionReady, v1alpha1.ReasonReady)
+	answered()
+	b.Elapse(30 * time.Second)
+	b.Reconcile(c)
+	b.handed(c)
+}
+
 func testWaitsForTheResumption(t *testing.T) {
 	b := readyCallBench(t, fixture.WithWorkspace)
 	b.EditSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = true })

@@ -113,6 +113,29 @@ func (n noJobPatch) Patch(ctx context.Context, o client.Object, p client.Patch, 
 	return n.Client.Patch(ctx, o, p, opts...)
 }
 
+// Its runner has gone by the next pass, which has the Job adopted all the same.
+func TestThePodOfACallThatEndedIsNoFailureOfThePool(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env, r, call := w.GivenAPod()
+	name := w.Get(call).Status.Job
+	r.Report(w, call.UID, fixture.Completed)
+	w.Reconciler.Client = noJobPatch{w.Client}
+	if err := w.PassError(call); err == nil || !w.Get(call).Status.Phase.Terminal() {
+		t.Fatalf("the pass ended with %v, the call is %s", err, w.Get(call).Status.Phase)
+	}
+	w.Disconnect(r)
+	w.Reconciler.Client = w.Client
+	w.Reconcile(call)
+	w.PodStatus(w.PodNamed(w.Get(call).Status.Pod), fixture.Terminated("Completed", ""))
+	w.Fill(env)
+	if job := w.JobNamed(name); !metav1.IsControlledBy(job, call) {
+		t.Errorf("the Job isn't the call's own: %+v", job.ObjectMeta)
+	}
+	if problem := w.Problem(env); problem != "" {
+		t.Errorf("the environment says %q", problem)
+	}
+}
+
 func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 	for _, what := range []string{"cancel", "assignment", "end"} {
 		t.Run(what, func(t *testing.T) {

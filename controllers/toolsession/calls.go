@@ -45,9 +45,10 @@ func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q t
 }
 
 // isAllowed says that a call was found to be one of a user who may use the session, and waits for it or runs. Others must neither keep
-// the session from being idle nor wake it.
+// the session from being idle nor wake it. One that was found to be allowed stays so while nobody answers for it a second time.
 func isAllowed(call *v1alpha1.ToolCall) bool {
-	return call.Status.Session != nil && !call.Status.Phase.Terminal() && !call.IsUndecided()
+	wasAllowed := call.Status.Timings != nil && call.Status.Timings.AcceptedMilliseconds != nil
+	return call.Status.Session != nil && !call.Status.Phase.Terminal() && (wasAllowed || !call.IsUndecided())
 }
 
 // hasHadAll says that a session's runner takes no more calls.

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -69,7 +70,7 @@ func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.Sess
 		return effects{}, err
 	case found && env.Spec.Suspend:
 		status := o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name))
-		return effects{hold: true, status: status}, nil
+		return effects{hold: true, status: status, wake: inDefault(o.session, host.RetryPause)}, nil
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
 		return r.giveHost(ctx, o, s)
 	}
@@ -89,6 +90,15 @@ func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.Sess
 	return e, nil
 }
 
+// inDefault is after which pause a session looks again that waits for the namespace's default environment, since another one may become the
+// default without a word; 0 for a session that names its environment, or began in one.
+func inDefault(session *v1alpha1.ToolSession, pause time.Duration) time.Duration {
+	if session.Spec.EnvironmentRef != nil || session.Status.Runner != nil {
+		return 0
+	}
+	return pause
+}
+
 // giveHostWithin gives a session a host if its environment has a place for it. It takes a waiting one, or says that it will have a Job: the
 // next pass makes that.
 func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *decide.SessionSnapshot, env *v1alpha1.ExecutionEnvironment) (effects, error) {
@@ -97,7 +107,8 @@ func (r *Reconciler) giveHostWithin(ctx context.Context, o *observation, s *deci
 		return effects{}, err
 	}
 	if !hasPlace(env, o.session, sessions) {
-		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env))}, nil
+		wake := inDefault(o.session, wait.Jitter(seldom, 0.5))
+		return effects{hold: true, status: o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), wake: wake}, nil
 	}
 	e, err := r.giveHost(ctx, o, s)
 	if err == nil && e.create != nil {

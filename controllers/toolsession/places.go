@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,10 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 		return fmt.Sprintf("ExecutionEnvironment %q has at most %d sessions at the same time (sessions.max), %d of one requester (sessions.maxPerCaller): the session waits for its turn", env.Name, *limits.Max, *limits.MaxPerCaller)
 	}
 }
+
+// seldom is about how often a session that waits for a place looks again that nobody wakes: there may be thousands, and each look goes
+// through all.
+const seldom = 5 * time.Minute
 
 // waitingFor are all sessions that wait for an environment, whose settings have changed: each says what it waits for.
 func (r *watches) waitingFor(ctx context.Context, env client.Object) []reconcile.Request {

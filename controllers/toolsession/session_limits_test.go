@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -154,6 +155,42 @@ func TestASessionWaitsForItsSuspendedEnvironment(t *testing.T) {
 	w.Expect(s, v1alpha1.SessionPending, v1alpha1.ReasonEnvironmentSuspended)
 	w.Suspend(env, false)
 	w.MakeReady(s)
+}
+
+// Nothing tells a session that the default is another environment now: it looks again by itself.
+func TestASessionThatWaitsFollowsTheDefaultEnvironment(t *testing.T) {
+	suspended := func(e *v1alpha1.ExecutionEnvironment) { fixture.AsDefault(e); e.Spec.Suspend = true }
+	for reason, tc := range map[string]struct {
+		change func(*v1alpha1.ExecutionEnvironment)
+		most   time.Duration
+	}{
+		v1alpha1.ReasonEnvironmentSuspended: {suspended, 10 * time.Second},
+		v1alpha1.ReasonTooManySessions:      {limited(ptr.To(int32(0)), nil), 10 * time.Minute},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			w := fixture.NewWorld(t)
+			before := w.Environment("before", tc.change)
+			next := w.Environment("next")
+			s, named := w.Session("s"), w.Session("named", func(s *v1alpha1.ToolSession) {
+				s.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: before.Name}
+			})
+			for _, waits := range []*v1alpha1.ToolSession{s, named} {
+				w.Settle(waits)
+				w.Expect(waits, v1alpha1.SessionPending, reason)
+			}
+			if again := w.Keep(s).RequeueAfter; again <= 0 || again > tc.most {
+				t.Errorf("it is looked at again after %s", again)
+			}
+			if again := w.Keep(named).RequeueAfter; again > 0 && again <= tc.most {
+				t.Errorf("one that names its environment is looked at again after %s", again)
+			}
+			w.Edit(before, func(e *v1alpha1.ExecutionEnvironment) { delete(e.Annotations, v1alpha1.AnnotationDefaultEnvironment) })
+			w.Edit(next, func(e *v1alpha1.ExecutionEnvironment) {
+				e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
+			})
+			w.MakeReady(s)
+		})
+	}
 }
 
 // A session keeps what it began with: its environment may change, or go.
