@@ -209,12 +209,15 @@ func Parsed(parse func(text string) error) func(string) error {
 	}
 }
 
-// HintAtFlags has the errors of a command's flags end with a hint, those that name the flag themselves too.
+// HintAtFlags has the errors of a command's flags end with a hint, those that name the flag themselves too, but for one that says it all.
 func HintAtFlags(command *cobra.Command, hint string) {
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var wrong *flagError
 		if errors.As(err, &wrong) {
 			err = wrong.error
+		}
+		if errors.Is(err, errAmbiguousEnv) {
+			return wrong
 		}
 		return &flagError{fmt.Errorf("%w: %s", err, hint)}
 	})
