@@ -86,7 +86,8 @@ func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release f
 	}
 }
 
-// withoutShare is what a pass does meanwhile that would change Jobs. A call that says what it waited for before says no more.
+// withoutShare returns what a pass does that has to change a Job while its namespace may change no more of them. It writes what the call
+// waits for only if the status says nothing yet.
 func withoutShare(o *observation, e effects) effects {
 	isSilent, left := e.create != nil && len(o.call.Status.Conditions) == 0, acceptWait-o.now.Sub(o.call.CreationTimestamp.Time)
 	switch {

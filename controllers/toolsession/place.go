@@ -90,8 +90,8 @@ func (r *Reconciler) placeIn(ctx context.Context, o *observation, s *decide.Sess
 	return e, nil
 }
 
-// inDefault is after which pause a session looks again that waits for the namespace's default environment, since another one may become the
-// default without a word; 0 for a session that names its environment, or began in one.
+// inDefault returns the pause after which a session that waits for the namespace's default environment looks again, because no watch says
+// that another environment has become the default. It is 0 for a session that names its environment, or has begun in one.
 func inDefault(session *v1alpha1.ToolSession, pause time.Duration) time.Duration {
 	if session.Spec.EnvironmentRef != nil || session.Status.Runner != nil {
 		return 0

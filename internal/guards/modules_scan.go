@@ -291,7 +291,7 @@ func (r *scanRun) importList(i int) {
 		return
 	}
 	if at := r.skip(i, false); at < len(r.text) && r.text[at] == '.' {
-		// Go's import of a package without its name.
+		// In Go, a dot before the literal imports the names in a package.
 		r.reportLiteral(r.skip(at+1, false))
 		return
 	}
@@ -311,7 +311,8 @@ func (r *scanRun) isModifier(path []string, next int) bool {
 	return len(path) == 1 && (path[0] == "static" || path[0] == "qualified") && following != "" && following != "as" && following != "from"
 }
 
-// names are those of a comma list, which may be in brackets. Each may have an alias. A literal behind a name is Go's, whose name it is.
+// names are those of a comma list, which may be in brackets. Each may have an alias. In Go, a name can stand before
+// the literal of the module that it is for.
 func (r *scanRun) names(i int) iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
 		i := r.skip(i, false)
