@@ -46,6 +46,7 @@ func TestAFailingAuthorizerIsNoAnswer(t *testing.T) {
 				}
 			})
 			grantLs(t, clients, "granted")
+			awaitGrant(t, clients, "granted")
 			reviews := access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), &fixture.ClockAt{At: time.Now()})
 			for who, want := range map[string]struct{ may, fails bool }{
 				"granted": {may: true}, "nobody": {}, "refused": {}, "broken": {fails: true},
@@ -145,6 +146,19 @@ func grantLs(t *testing.T, clients *kubernetes.Clientset, who string) {
 	if _, err := clients.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// awaitGrant waits until the API server, which reads roles from its cache, lets a user use ls.
+func awaitGrant(t *testing.T, clients *kubernetes.Clientset, who string) {
+	t.Helper()
+	fixture.Eventually(t, func() bool {
+		review, err := clients.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: who, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: "default", Group: "toolcall.dev", Resource: "tools", Name: "ls", Verb: "use",
+			}},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed
+	})
 }
 
 // A call that nobody can decide about waits, and says so; it runs when the answer comes, and is refused when none
