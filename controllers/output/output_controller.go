@@ -153,8 +153,8 @@ func (r *Reconciler) source(ctx context.Context, call *v1alpha1.ToolCall) (keyHa
 		if serving.Host.Runner != nil {
 			return keyHash, false, nil
 		}
-		why, err := toolsession.Gone(ctx, r.Objects, serving.Session)
-		return keyHash, why != "", err
+		lost, err := toolsession.Gone(ctx, r.Objects, serving.Session)
+		return keyHash, lost != nil, err
 	}
 	bound := call.Status.Runner
 	if bound == nil {

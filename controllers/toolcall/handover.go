@@ -186,14 +186,12 @@ func (o *observation) saysRunning() effects {
 // watchLostSession looks after a call whose session's process isn't connected. While that may live, only it can say how the
 // call ends.
 func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effects, error) {
-	why, err := toolsession.Gone(ctx, r.Objects, o.session.Session)
-	switch {
-	case err != nil:
+	lost, err := toolsession.Gone(ctx, r.Objects, o.session.Session)
+	if err != nil {
 		return effects{}, err
-	case why != "" && o.call.Spec.Cancel:
-		return effects{status: o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled, and "+why+"; how far the command came is not known")}, nil
-	case why != "":
-		return effects{status: o.fail(v1alpha1.ReasonPodLost, why+" and left no result; the command may have run")}, nil
+	}
+	if lost != nil {
+		return effects{status: o.lostWithSession(lost)}, nil
 	}
 	e := effects{}
 	if o.session.Host.HasSaidHello {
@@ -201,6 +199,18 @@ func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effe
 	}
 	e.wakeIn(host.RetryPause)
 	return e, nil
+}
+
+// lostWithSession ends a call whose session's process is gone.
+func (o *observation) lostWithSession(lost *toolsession.Loss) *v1alpha1.ToolCallStatus {
+	switch {
+	case lost.OutOfMemory:
+		return o.killedForMemory()
+	case o.call.Spec.Cancel:
+		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled, and "+lost.Why+"; how far the command came is not known")
+	default:
+		return o.fail(v1alpha1.ReasonPodLost, lost.Why+" and left no result; the command may have run")
+	}
 }
 
 // watchKnown looks after a call of which the process says that its result was acknowledged. The cache may be behind.

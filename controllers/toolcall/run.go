@@ -248,10 +248,8 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	}
 	name := o.call.Status.Pod
 	switch {
-	case terminated != nil && terminated.Reason == "OOMKilled":
-		s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the runner with it: raise resources.limits.memory of the environment")
-		s.Signal = "SIGKILL"
-		return s
+	case host.WasKilledForMemory(pod):
+		return o.killedForMemory()
 	case o.call.Spec.Cancel:
 		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled and its pod removed; how far the command came is not known")
 	case pod == nil:
@@ -262,6 +260,12 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	default:
 		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s was not heard of in time; the command may have run", name))
 	}
+}
+
+func (o *observation) killedForMemory() *v1alpha1.ToolCallStatus {
+	s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the runner with it: raise resources.limits.memory of the environment")
+	s.Signal = "SIGKILL"
+	return s
 }
 
 // terminationResult reads the copy of the result that a runner leaves in its pod. Anything in the container can write

@@ -26,6 +26,23 @@ func testLostPod(t *testing.T) {
 	b.expectCall(waiting, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
 }
 
+// The kernel killed the whole container. The session's end may be written before anybody looks after the call.
+func testPodOutOfMemory(t *testing.T) {
+	b := readyCallBench(t)
+	running, cancelled := b.hand("running"), b.add("cancelled", fixture.Background)
+	b.Reconcile(cancelled)
+	b.Cancel(cancelled)
+	b.p.RunOutOfMemory()
+	b.Settle(b.session)
+	b.Expect(b.session, v1alpha1.SessionEnded, v1alpha1.ReasonPodLost)
+	for _, c := range []*v1alpha1.ToolCall{running, cancelled} {
+		b.Reconcile(c)
+		if s := b.expectCall(c, v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, ptr.To(false)); s.Signal != "SIGKILL" || !strings.Contains(s.Message, "memory") {
+			t.Errorf("it says %s: %s", s.Signal, s.Message)
+		}
+	}
+}
+
 func testLostPodWithClaim(t *testing.T) {
 	b := readyCallBench(t, fixture.WithWorkspace)
 	running, unheard, waiting := b.hand("running"), b.add("unheard", fixture.Background), b.add("waiting")

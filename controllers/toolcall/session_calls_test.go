@@ -188,6 +188,7 @@ func TestCallsInSessions(t *testing.T) {
 		"handed over just as the session was suspended":           testSuspendedOnTheWay,
 		"the end of a session cancels what runs":                  testSessionEnds,
 		"a session that is gone by force, and made again":         testForcedSession,
+		"a pod without memory":                                    testPodOutOfMemory,
 		"a lost pod without a claim":                              testLostPod,
 		"a lost pod with a claim":                                 testLostPodWithClaim,
 		"a new operator waits for what the process has":           testNewOperator,

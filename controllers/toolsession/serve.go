@@ -124,12 +124,12 @@ func (r *Reconciler) idle(o *observation) *effects {
 
 // watchLost looks after a session whose runner isn't connected.
 func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, error) {
-	why, err := Gone(ctx, r.Objects, o.session)
+	lost, err := Gone(ctx, r.Objects, o.session)
 	if err != nil {
 		return effects{}, err
 	}
-	if why != "" {
-		return r.replace(ctx, o, why)
+	if lost != nil {
+		return r.replace(ctx, o, lost.Why)
 	}
 	e := effects{adopt: poolJob(o.job)}
 	e.wakeAt(o, o.lifetimeEnds())

@@ -41,6 +41,12 @@ func Terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
+// WasKilledForMemory says that the kernel killed the container with our runner for memory, and every process in it.
+func WasKilledForMemory(pod *corev1.Pod) bool {
+	terminated := Terminated(pod)
+	return terminated != nil && terminated.Reason == "OOMKilled"
+}
+
 // WasTakenAway says that a pod went for a reason that isn't its own, with its node for instance: that says nothing about
 // the next one, which is made at once. What the kubelet ends because its node has run short of something may be the
 // pod's fault.
