@@ -229,7 +229,7 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
 	case !n.weak && (n.mayBeDefined(at) || rules.mayLeadToListed(name)):
 	default:
-		fix := "use one of " + joinNames(rules.names) + ", or have it listed"
+		fix := useListed(rules.names)
 		if base := path.Base(name); base != name && rules.listed[base] {
 			fix = "use its bare name, " + quote(base) + ", or have the path listed"
 		}
