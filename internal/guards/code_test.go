@@ -84,6 +84,9 @@ const javascriptCases = `
 -require('@x/y-z')
 -import z from '@x/y-z/sub'
 -process.getBuiltinModule('fs')
+-const r = require; r('node:fs')
+-for (const m of ["path", "node:fs/promises"]) r(m)
+!const r = require; r(¬node:http¬)
 -fs.readFileSync('x')
 -fs?.readFileSync('x')
 -const {a} = require('fs')
@@ -128,6 +131,8 @@ const javascriptCases = `
 +console.log('fs')
 +x.fsync()
 +require('node:path')
++r('node:fsx', 'nodes:fs', 'x node:fs', 'node', 'fs')
++const x = {node:fs}
 +import { readFile } from 'fs-extra'
 +'@x/y-zz'
 +require('f'+'s')

@@ -50,13 +50,18 @@ func cutBytes(s string, n int) string {
 
 // joinNames repeats the start of a policy's list, in the policy's order.
 func joinNames(names []string) string {
-	if len(names) == 0 {
-		return "(none)"
-	}
 	if len(names) <= maxListed {
 		return strings.Join(names, ", ")
 	}
 	return strings.Join(names[:maxListed], ", ") + " and " + strconv.Itoa(len(names)-maxListed) + " more"
+}
+
+// useListed says what would pass in place of a program that isn't listed.
+func useListed(names []string) string {
+	if len(names) == 0 {
+		return "the list is empty, so have the program listed"
+	}
+	return "use one of " + joinNames(names) + ", or have it listed"
 }
 
 // printable makes a text safe for one line of a terminal: white space becomes a space, other control and

@@ -49,12 +49,14 @@ const (
 	keywordFrom           // from a.b import c, import x from 'm'
 	keywordCall           // name('m') imports m
 	keywordFetch          // fetch(...) uses the network
+	keywordNode           // 'node:m' names m, wherever the literal stands
 )
 
 func scanKeywords() map[string]keyword {
 	return map[string]keyword{
 		"import": keywordImport, "from": keywordFrom,
 		"require": keywordCall, "__import__": keywordCall, "import_module": keywordCall, "getBuiltinModule": keywordCall,
+		"node": keywordNode,
 	}
 }
 

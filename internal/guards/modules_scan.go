@@ -112,6 +112,8 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 		r.reportArgument(end)
 	case keywordFetch:
 		r.reportFetch(end)
+	case keywordNode:
+		r.reportScheme(end-len("node"), end)
 	case keywordNone:
 	}
 }
@@ -149,6 +151,14 @@ func (r *scanRun) reportLiteral(i int) bool {
 	r.report(r.matchText(rest[:end]))
 	r.addImported(strings.TrimPrefix(strings.TrimSpace(rest[:end]), "node:"))
 	return true
+}
+
+// reportScheme records the module of a literal that begins with "node:". Only a module is written like that, so it counts also where the
+// function that imports it has another name.
+func (r *scanRun) reportScheme(start, end int) {
+	if start > 0 && end < len(r.text) && r.text[end] == ':' {
+		r.reportLiteral(start - 1)
+	}
 }
 
 // reportFetch records a call of fetch.

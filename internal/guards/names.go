@@ -154,10 +154,13 @@ type nameChecker struct {
 	policy *Policy
 	source string
 	weak   bool
-	// functions are those that the script defines, wherever that is. definesMore says that a file or a text may define others.
-	functions   map[string]bool
-	definesMore bool
-	refused     *Denial
+	// functions are those that the script defines, wherever that is.
+	functions map[string]bool
+	// defining is the first command that reads a file or a text, which may define other functions; nil for none.
+	defining *syntax.CallExpr
+	// repeated is where the functions and loops so far end: what is in one may run, or run again, later than it stands.
+	repeated uint
+	refused  *Denial
 }
 
 func (n *nameChecker) collect(node syntax.Node) bool {
@@ -169,14 +172,24 @@ func (n *nameChecker) collect(node syntax.Node) bool {
 	case *syntax.CallExpr:
 		if len(node.Args) > 0 {
 			name, written := writtenOut(node.Args[0])
-			n.definesMore = n.definesMore || written && hasField("eval source . alias enable", name)
+			if n.defining == nil && written && hasField("eval source . alias enable", name) {
+				n.defining = node
+			}
 		}
 	}
 	return true
 }
 
+// mayBeDefined reports whether a name may be a function of a file or a text that the script reads before the command runs.
+func (n *nameChecker) mayBeDefined(at syntax.Node) bool {
+	start := at.Pos().Offset()
+	return n.defining != nil && (start < n.repeated || start >= n.defining.End().Offset())
+}
+
 func (n *nameChecker) check(node syntax.Node) bool {
 	switch node := node.(type) {
+	case *syntax.FuncDecl, *syntax.WhileClause, *syntax.ForClause:
+		n.repeated = max(n.repeated, node.End().Offset())
 	case *syntax.CallExpr:
 		// An IFS before read changes how that read splits its line, and nothing else.
 		reads := len(node.Args) > 0 && node.Args[0].Lit() == "read"
@@ -214,9 +227,9 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 		n.refuse(at, rules.names, "the name of the command "+quote(n.source[start:end])+" is not written out",
 			"write the program's name itself: binaries.enforcement is Name, which compares names and nothing else")
 	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
-	case !n.weak && (n.definesMore || rules.mayLeadToListed(name)):
+	case !n.weak && (n.mayBeDefined(at) || rules.mayLeadToListed(name)):
 	default:
-		fix := "use one of " + joinNames(rules.names) + ", or have it listed"
+		fix := useListed(rules.names)
 		if base := path.Base(name); base != name && rules.listed[base] {
 			fix = "use its bare name, " + quote(base) + ", or have the path listed"
 		}

@@ -59,7 +59,7 @@ func TestKernelIsTheDefault(t *testing.T) {
 var refusedNames = map[string]string{
 	"id": "line 1, column 1", "ls && id": "line 1, column 7", "ls\necho $(id)": "line 2, column 8", "'i'd": "line 1, column 1", "\\id": "line 1, column 1", "\"id\" x": "line 1, column 1", "f() { id; }": "line 1, column 7",
 	"if ls; then id; fi": "line 1, column 13", "/usr/bin/id": "line 1, column 1", "/srv/../bin/id": "line 1, column 1", "ls | id": "line 1, column 6", "FOO=1 id": "line 1, column 7", "ls <(id)": "line 1, column 6", "i\\\nd": "line 1, column 1",
-	"/bin/ls": "line 1, column 1", "ls && /usr/bin/lint": "line 1, column 7", "x=`id`": "line 1, column 4", "cat <<E\n$(id)\nE\n": "line 2, column 3", "case x in $(id)) ls;; esac": "line 1, column 13", "echo \"$(id)\"": "line 1, column 9", "coproc id": "line 1, column 8", "time id": "line 1, column 6", "! id": "line 1, column 3",
+	"/bin/ls": "line 1, column 1", "ls && /usr/bin/lint": "line 1, column 7", "x=`id`": "line 1, column 4", "cat <<E\n$(id)\nE\n": "line 2, column 3", "case x in $(id)) ls;; esac": "line 1, column 13", "echo \"$(id)\"": "line 1, column 9", "coproc id": "line 1, column 8", "time id": "line 1, column 6", "eval \"$(id)\"": "line 1, column 9", ". <(id)": "line 1, column 5", "id; source x": "line 1, column 1", "! id": "line 1, column 3",
 }
 
 // misreadScripts are read otherwise by bash than by the parser: most of them run id.
@@ -86,7 +86,8 @@ func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
 	bare := kernelPolicy(t, "ls", "cat", "bash", "python3", "/opt/tools/lint")
 	for _, script := range []string{
 		"ls", "c=id; $c", "eval id", "eval $x", "python3 -c 'import os'", "bash -c id", "bash script.sh", "f() { ls; }; f", "if true; then f() { ls; }; fi; f", "g; g() { ls; }",
-		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/opt/tools/lint", "lint .",
+		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "f() { helper; }; . lib.sh; f", "while read x; do if $y; then helper; else . lib.sh; y=:; fi; done", "for x in a b; do helper; eval \"$x\"; done",
+		"$(. lib.sh; helper)", "./gradlew test", "node_modules/.bin/tsc", "../x", "/opt/tools/lint", "lint .",
 		"IFS= read -r x", "echo $((x))", "declare -A m; m[a]=1", "ls <(ls)", "cat() { ls; }; cat", "mapfile -t a < f", "shopt -s globstar", "trap 'id' EXIT", "ls \\\n -l", "PATH=$PATH:/x ls", "cat <<E\nx", "ls )", "x=1", "[[ -v x ]]", "\"$x\" y", "${x}id", "i$x", "i*", "{id,x}", "~/bin/x", "$'id'", "coproc ls", "",
 		strings.Repeat("(", 5000), "kill 1", "command -v id", "builtin cd", "type id", "env2=1 ls", "let x=1", "time ls", "export -p PATH", strings.Repeat("ls;", 9000),
 	} {

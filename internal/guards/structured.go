@@ -38,8 +38,8 @@ func (b *binaryRules) checkListed(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonBinaryNotAllowed,
-		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s%s",
-		quote(in.Action.Binary), joinNames(b.names), wordsHint(in.Action.Binary)).instead(b.names)
+		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): %s%s",
+		quote(in.Action.Binary), useListed(b.names), wordsHint(in.Action.Binary)).instead(b.names)
 }
 
 // wordsHint says what to do about a binary that looks like a command line; empty for any other.
