@@ -15,7 +15,7 @@
 //   - percent-encoded, with the digits in both cases: as encodeURIComponent, encodeURI, the password of a URL, forms of HTML, Python's
 //     quote, and Go's QueryEscape, PathEscape and UserPassword do, and with every byte encoded; a space also as +;
 //   - escaped as in a string of JSON, with <, > and &, the slash, and what isn't ASCII as it stands or escaped, digits in both cases; also
-//     with the other signs that Java's Gson and .NET escape.
+//     with the other signs that Java's Gson and .NET escape, and with double quotes as they stand.
 //
 // Names of hosts have lost the case of their letters: HostText finds each form in any case, of values that such a name has room for, and also
 // as Go quotes it, once or twice.

@@ -96,7 +96,7 @@ func encodings(value []byte) (all [][]byte) {
 		}
 	}
 	gson, dotNET := escapesHTML|escapesAsGson, escapesHTML|escapesNonASCII|upperDigits|escapesAsDotNET
-	return append(all, gson.escaped(value), dotNET.escaped(value))
+	return append(all, gson.escaped(value), dotNET.escaped(value), keepsQuotes.escaped(value))
 }
 
 // base64At are the characters that a value alone decides, phase bytes after the beginning of a group of three: inside of a longer text,
@@ -155,6 +155,8 @@ const (
 	// Java's Gson and .NET escape more signs, which values in base64 have. Neither differs in anything else.
 	escapesAsGson
 	escapesAsDotNET
+	// Within single quotes, as Python, bash and Node.js show a document in JSON with several lines, its own quotes stand.
+	keepsQuotes
 )
 
 // differencesIn are the options that make a difference to a value.
@@ -186,7 +188,7 @@ func (o jsonOptions) escaped(value []byte) (out []byte) {
 		switch {
 		case o&escapesAsGson != 0 && (r == '=' || r == '\''), o&escapesAsDotNET != 0 && strings.ContainsRune("'\"+`", r):
 			out = fmt.Appendf(out, code, r)
-		case short >= 0:
+		case short >= 0 && (r != '"' || o&keepsQuotes == 0):
 			out = append(out, '\\', "bfnrt\"\\"[short])
 		case r == '/' && o&escapesSlash != 0:
 			out = append(out, '\\', '/')

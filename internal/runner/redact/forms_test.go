@@ -28,7 +28,7 @@ func mustNew(t testing.TB, values []Value) *Matcher {
 var someValues = map[string]string{
 	"token": secret, "words": "correct horse battery staple", "letters": "Tr0ub4dor&3<x>\"'\\/", "unicode": "pässwörd-😀-密码密码", "eight": "zZ9$%41+", "tilde": "a~b!c*d(e)f'g",
 	"key": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----\n", "windows": "first line\r\nsecond line\r\n", "url": "https://user:pass@example.com/a?b=c&d=e#f", "tabs": "a\tb\x01c\x7fd\u2028e",
-	"signs": "a,b;c$d@e:f!g", "pasted": " \tk3y+of==words \n", "long": "a value whose base64 has several lines: " + strings.Repeat("0123456789-", 12),
+	"signs": "a,b;c$d@e:f!g", "document": "{\n  \"type\": \"account\",\n  \"key\": \"a\\nb\"\n}", "pasted": " \tk3y+of==words \n", "long": "a value whose base64 has several lines: " + strings.Repeat("0123456789-", 12),
 }
 
 // written are the ways in which programs print a value, by the encoders of the standard library.
@@ -44,7 +44,7 @@ func written(value string) map[string]string {
 		"query": url.QueryEscape(plain), "path": url.PathEscape(plain), "lower query": lowerPercent(url.QueryEscape(plain)), "user": strings.TrimPrefix(url.UserPassword("", plain).String(), ":"),
 		"HTML form": strings.NewReplacer("%2A", "*", "~", "%7E").Replace(url.QueryEscape(plain)), "JSON": string(withHTML[1 : len(withHTML)-1]),
 		"JSON without HTML": strings.Trim(strings.TrimSuffix(b.String(), "\n"), "\""), "PHP": strings.ReplaceAll(string(withHTML[1:len(withHTML)-1]), "/", "\\/"),
-		"Gson": strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(string(withHTML[1 : len(withHTML)-1])), ".NET": inDotNET(plain), "URL": inURL(plain),
+		"Gson": strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(string(withHTML[1 : len(withHTML)-1])), ".NET": inDotNET(plain), "single quotes": strings.ReplaceAll(strings.Trim(strings.TrimSuffix(b.String(), "\n"), "\""), `\"`, `"`), "URL": inURL(plain),
 		"unix lines": strings.ReplaceAll(plain, "\r\n", "\n"), "windows lines": strings.ReplaceAll(strings.ReplaceAll(plain, "\r\n", "\n"), "\n", "\r\n"),
 		"base64": base64.StdEncoding.EncodeToString([]byte(plain)), "base64 with its line end": base64.StdEncoding.EncodeToString([]byte(plain + "\n")), "base64url": base64.RawURLEncoding.EncodeToString([]byte(plain)),
 		"wrapped base64": wrapAt(base64.StdEncoding.EncodeToString([]byte(plain)), 76), "wrapped base64 with its line end": wrapAt(base64.StdEncoding.EncodeToString([]byte(plain+"\n")), 64),
