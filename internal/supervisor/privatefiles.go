@@ -74,7 +74,7 @@ func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, fi
 		}
 	}
 	if err == nil {
-		addDefaults(&plan, &resolved)
+		addDefaults(&plan, &resolved, givenWritePaths(a))
 	}
 	return resolved, files, err
 }

@@ -3,7 +3,8 @@
 // Its input is a list of values with their names, and text in writes of any size. It guards against accidents: whoever wants to print
 // a value in another way can. It is no wall.
 //
-// What is looked for. Each value of 8 bytes and more, without line ends around it, is expanded once into its forms:
+// What is looked for. Each value of 8 bytes and more, without line ends around it, is expanded once into its forms, without other white
+// space around it if 8 bytes are left:
 //
 //   - as it stands, with either line end between its lines;
 //   - its lines of 8 bytes and more, without white space around them, but for the first and the last of a key in PEM;
@@ -11,9 +12,10 @@
 //     decides, so that up to 4 bits at each edge stay;
 //   - base64 of the value alone in lines of 76 and of 64 characters, as programs wrap it, and those of these lines that have 8 and more;
 //   - hexadecimal digits in both cases;
-//   - percent-encoded, with the digits in both cases: as encodeURIComponent, encodeURI, forms of HTML, Python's quote, and Go's
-//     QueryEscape, PathEscape and UserPassword do, and with every byte encoded; a space also as +;
-//   - escaped as in a string of JSON, with <, > and &, the slash, and what isn't ASCII as it stands or escaped, digits in both cases.
+//   - percent-encoded, with the digits in both cases: as encodeURIComponent, encodeURI, the password of a URL, forms of HTML, Python's
+//     quote, and Go's QueryEscape, PathEscape and UserPassword do, and with every byte encoded; a space also as +;
+//   - escaped as in a string of JSON, with <, > and &, the slash, and what isn't ASCII as it stands or escaped, digits in both cases; also
+//     with the other signs that Java's Gson and .NET escape, and with double quotes as they stand.
 //
 // Names of hosts have lost the case of their letters: HostText finds each form in any case, of values that such a name has room for, and also
 // as Go quotes it, once or twice.

@@ -17,9 +17,17 @@ type form struct {
 	isPlain bool
 }
 
+// coreOf is a value without what programs drop around it: line ends, and other white space if enough is left.
+func coreOf(value []byte) []byte {
+	if core := bytes.TrimSpace(value); len(core) >= MinLength {
+		return core
+	}
+	return bytes.Trim(value, "\r\n")
+}
+
 // formsOf are the forms of a value, nothing for one that is too short.
 func formsOf(value []byte) (all []form) {
-	value = bytes.Trim(value, "\r\n")
+	value = coreOf(value)
 	if len(value) < MinLength {
 		return nil
 	}
@@ -87,7 +95,8 @@ func encodings(value []byte) (all [][]byte) {
 			all = append(all, options.escaped(value))
 		}
 	}
-	return all
+	gson, dotNET := escapesHTML|escapesAsGson, escapesHTML|escapesNonASCII|upperDigits|escapesAsDotNET
+	return append(all, gson.escaped(value), dotNET.escaped(value), keepsQuotes.escaped(value))
 }
 
 // base64At are the characters that a value alone decides, phase bytes after the beginning of a group of three: inside of a longer text,
@@ -110,7 +119,7 @@ func wrapped(text []byte, columns int, end string) (lines []byte) {
 // keptInPercent are what encoders leave as it is: letters and digits, with some other characters; and nothing.
 var keptInPercent = func() (all [][256]bool) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	for _, more := range []string{"-._~", "-._~/", "-._~!'()*", "-._~$&+=:@", "-._~$&+,;=", "-._~!'()*;/?:@&=+$,#", "-._*"} {
+	for _, more := range []string{"-._~", "-._~/", "-._~!'()*", "-._~$&+=:@", "-._~$&+,;=", "-._~!'()*;/?:@&=+$,#", "-._~!$%&'()*+,", "-._*"} {
 		var kept [256]bool
 		for _, c := range []byte(letters + more) {
 			kept[c] = true
@@ -143,6 +152,11 @@ const (
 	escapesSlash
 	escapesNonASCII
 	upperDigits
+	// Java's Gson and .NET escape more signs, which values in base64 have. Neither differs in anything else.
+	escapesAsGson
+	escapesAsDotNET
+	// Within single quotes, as Python, bash and Node.js show a document in JSON with several lines, its own quotes stand.
+	keepsQuotes
 )
 
 // differencesIn are the options that make a difference to a value.
@@ -172,7 +186,9 @@ func (o jsonOptions) escaped(value []byte) (out []byte) {
 		r, size := utf8.DecodeRune(value)
 		short := strings.IndexByte("\b\f\n\r\t\"\\", value[0])
 		switch {
-		case short >= 0:
+		case o&escapesAsGson != 0 && (r == '=' || r == '\''), o&escapesAsDotNET != 0 && strings.ContainsRune("'\"+`", r):
+			out = fmt.Appendf(out, code, r)
+		case short >= 0 && (r != '"' || o&keepsQuotes == 0):
 			out = append(out, '\\', "bfnrt\"\\"[short])
 		case r == '/' && o&escapesSlash != 0:
 			out = append(out, '\\', '/')

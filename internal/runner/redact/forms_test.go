@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 )
 
 func mustNew(t testing.TB, values []Value) *Matcher {
@@ -27,12 +28,12 @@ func mustNew(t testing.TB, values []Value) *Matcher {
 var someValues = map[string]string{
 	"token": secret, "words": "correct horse battery staple", "letters": "Tr0ub4dor&3<x>\"'\\/", "unicode": "pässwörd-😀-密码密码", "eight": "zZ9$%41+", "tilde": "a~b!c*d(e)f'g",
 	"key": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----\n", "windows": "first line\r\nsecond line\r\n", "url": "https://user:pass@example.com/a?b=c&d=e#f", "tabs": "a\tb\x01c\x7fd\u2028e",
-	"signs": "a,b;c$d@e:f!g", "long": "a value whose base64 has several lines: " + strings.Repeat("0123456789-", 12),
+	"signs": "a,b;c$d@e:f!g", "document": "{\n  \"type\": \"account\",\n  \"key\": \"a\\nb\"\n}", "pasted": " \tk3y+of==words \n", "long": "a value whose base64 has several lines: " + strings.Repeat("0123456789-", 12),
 }
 
 // written are the ways in which programs print a value, by the encoders of the standard library.
 func written(value string) map[string]string {
-	plain := strings.Trim(value, "\r\n")
+	plain := strings.TrimSpace(value)
 	withHTML, _ := json.Marshal(plain)
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -43,6 +44,7 @@ func written(value string) map[string]string {
 		"query": url.QueryEscape(plain), "path": url.PathEscape(plain), "lower query": lowerPercent(url.QueryEscape(plain)), "user": strings.TrimPrefix(url.UserPassword("", plain).String(), ":"),
 		"HTML form": strings.NewReplacer("%2A", "*", "~", "%7E").Replace(url.QueryEscape(plain)), "JSON": string(withHTML[1 : len(withHTML)-1]),
 		"JSON without HTML": strings.Trim(strings.TrimSuffix(b.String(), "\n"), "\""), "PHP": strings.ReplaceAll(string(withHTML[1:len(withHTML)-1]), "/", "\\/"),
+		"Gson": strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(string(withHTML[1 : len(withHTML)-1])), ".NET": inDotNET(plain), "single quotes": strings.ReplaceAll(strings.Trim(strings.TrimSuffix(b.String(), "\n"), "\""), `\"`, `"`), "URL": inURL(plain),
 		"unix lines": strings.ReplaceAll(plain, "\r\n", "\n"), "windows lines": strings.ReplaceAll(strings.ReplaceAll(plain, "\r\n", "\n"), "\n", "\r\n"),
 		"base64": base64.StdEncoding.EncodeToString([]byte(plain)), "base64 with its line end": base64.StdEncoding.EncodeToString([]byte(plain + "\n")), "base64url": base64.RawURLEncoding.EncodeToString([]byte(plain)),
 		"wrapped base64": wrapAt(base64.StdEncoding.EncodeToString([]byte(plain)), 76), "wrapped base64 with its line end": wrapAt(base64.StdEncoding.EncodeToString([]byte(plain+"\n")), 64),
@@ -57,6 +59,36 @@ func written(value string) map[string]string {
 	}
 	all["every byte in percent"], all["every byte in lower percent"] = every, lowerPercent(every)
 	return all
+}
+
+// inDotNET is what System.Text.Json writes in a string.
+func inDotNET(value string) (text string) {
+	short := map[rune]string{'\\': `\\`, '\b': `\b`, '\f': `\f`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
+	for _, r := range value {
+		switch {
+		case short[r] != "":
+			text += short[r]
+		case r >= ' ' && r < 0x7F && !strings.ContainsRune("<>&'\"+`", r):
+			text += string(r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				text += fmt.Sprintf(`\u%04X`, unit)
+			}
+		}
+	}
+	return text
+}
+
+// inURL is what the URL of JavaScript has as its password.
+func inURL(value string) (text string) {
+	for _, c := range []byte(value) {
+		if c > ' ' && c < 0x7F && !strings.ContainsRune("\"#<>?^`{}/:;=@[\\]|", rune(c)) {
+			text += string(c)
+		} else {
+			text += fmt.Sprintf("%%%02X", c)
+		}
+	}
+	return text
 }
 
 func lowerPercent(s string) string {
@@ -123,7 +155,7 @@ v = sys.stdin.buffer.read().decode()
 for s in (v, json.dumps(v)[1:-1], json.dumps(v, ensure_ascii=False)[1:-1], u.quote(v), u.quote_plus(v), u.quote(v, safe=""), v.encode().hex(), base64.b64encode(v.encode()).decode(), base64.urlsafe_b64encode(v.encode()).decode(), base64.encodebytes(v.encode()).decode()):
     sys.stdout.write(s + "\\x00")`
 	for name, value := range someValues {
-		plain := strings.Trim(value, "\r\n")
+		plain := strings.TrimSpace(value)
 		cmd := exec.Command(python, "-I", "-S", "-c", strings.ReplaceAll(program, "\\\\x00", "\\x00"))
 		cmd.Stdin = strings.NewReader(plain)
 		out, err := cmd.Output()

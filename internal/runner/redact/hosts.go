@@ -41,7 +41,7 @@ func (m *Matcher) HostText(text string) (string, []Count) {
 
 // foldedForms are the forms of a value in lower case, nothing for one that is too short, or too long for the name of a host.
 func foldedForms(value []byte) (all []form) {
-	value = bytes.Trim(value, "\r\n")
+	value = coreOf(value)
 	if len(value) > maxHostName {
 		return nil
 	}
