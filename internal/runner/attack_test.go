@@ -108,7 +108,7 @@ func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
 		{[]string{"files"}, []string{result.RuleNotListed, result.RuleUnnamed}},
 		{[]string{"loaders"}, []string{result.RuleLoader, result.RuleNotListed}},
 		{[]string{"scripts"}, []string{result.RuleNotListed}},
-		{[]string{"memory"}, []string{result.RuleLoader}},
+		{[]string{"memory"}, []string{result.RuleLoader, result.RuleUnnamed}},
 		{[]string{"descriptors"}, []string{result.RuleNotListed}},
 		{[]string{"children"}, []string{result.RuleNotListed, result.RuleLoader}},
 		{[]string{"processes"}, nil},

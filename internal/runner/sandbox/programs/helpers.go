@@ -14,7 +14,13 @@ var gitHelpers = []string{
 
 // compilerHelpers: a compiler driver runs the compiler, the assembler and the linker.
 var compilerHelpers = []string{
-	"as", "ld", "ld.bfd", "ld.gold", "ld.lld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/", "/usr/lib/gcc-cross/*/*/",
+	"as", "ld", "ld.bfd", "ld.gold", "ld.lld", "objcopy", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/", "/usr/lib/gcc-cross/*/*/",
+}
+
+// manHelpers: man has others format the page, and show it.
+var manHelpers = []string{
+	"sh", "/usr/libexec/man-db/", "/usr/lib/man-db/", "preconv", "tbl", "nroff", "groff", "troff", "grotty", "col", "locale", "gzip",
+	"pager", "less", "whatis",
 }
 
 // helperTable is what common programs execute themselves, beside what their arguments ask for. A name is that of the
@@ -23,11 +29,16 @@ var compilerHelpers = []string{
 var helperTable = []struct{ programs, helpers []string }{
 	{[]string{"git"}, gitHelpers},
 	{[]string{"gcc", "g++", "cc", "c++", "cpp", "clang", "clang++"}, compilerHelpers},
-	{[]string{"make", "gmake", "ninja", "python", "perl", "ruby", "node", "nodejs", "awk", "gawk", "mawk", "man", "sort"}, []string{"sh"}},
+	{[]string{"make", "gmake", "ninja", "perl", "php", "ruby", "node", "nodejs", "awk", "gawk", "mawk", "sort"}, []string{"sh"}},
+	{[]string{"sed", "split", "less", "vim", "sqlite", "ssh"}, []string{"sh"}},
+	// Its library asks ldconfig for shared libraries, and uname for the name of the system.
+	{[]string{"python"}, []string{"sh", "ldconfig", "uname"}},
+	{[]string{"man"}, manHelpers},
 	{[]string{"npm", "npx", "yarn", "pnpm"}, []string{"node", "sh", "env"}},
-	{[]string{"pip"}, []string{"python3", "sh"}},
+	{[]string{"pip"}, []string{"python3", "sh", "ldconfig", "uname"}},
+	// It doesn't build in a repository that git can't tell it about.
 	{[]string{"go"}, []string{
-		"/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/",
+		"git", "/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/",
 	}},
 	{[]string{"cargo"}, []string{"rustc", "cc", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"}},
 	{[]string{"rustc"}, append([]string{"cc", "gcc"}, compilerHelpers...)},
@@ -38,7 +49,9 @@ var helperTable = []struct{ programs, helpers []string }{
 	// These are one file, with a name for each way to use it.
 	{[]string{"bzip"}, []string{"bunzip2", "bzcat"}},
 	{[]string{"unzip"}, []string{"zipinfo"}},
+	{[]string{"zip"}, []string{"sh", "unzip"}},
 	{[]string{"patch"}, []string{"ed"}},
+	{[]string{"dpkg"}, []string{"dpkg-query", "dpkg-deb"}},
 	{[]string{"ldd"}, []string{"sh", "bash"}},
 }
 
@@ -59,7 +72,8 @@ func helpersOf(entry, real string, own map[string][]string) []string {
 			}
 		}
 		if prefix := ownPrefix(real); prefix != "" && slices.Contains(interpreterNames, name) {
-			helpers = append(helpers, prefix+"/bin/", prefix+"/libexec/")
+			// One of them may be all that the call can't write to.
+			helpers = append(helpers, prefix+"/", prefix+"/bin/", prefix+"/libexec/")
 		}
 	}
 	return append(helpers, own[entry]...)

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,13 +9,17 @@ import (
 
 func TestHelpersByNameAndByFile(t *testing.T) {
 	own := map[string][]string{"python3": {"/opt/tool"}}
+	python := []string{"sh", "ldconfig", "uname"}
 	for name, c := range map[string]struct {
 		entry, real string
 		want        []string
 	}{
-		"a version":             {"python3", "/usr/bin/python3.11", []string{"sh", "/opt/tool"}},
-		"the file's name":       {"awk", "/usr/bin/mawk", []string{"sh", "sh"}},
-		"a prefix of its own":   {"python3.12", "/opt/python/bin/python3.12", []string{"sh", "/opt/python/bin/", "/opt/python/libexec/"}},
+		"a version":       {"python3", "/usr/bin/python3.11", append(slices.Clone(python), "/opt/tool")},
+		"the file's name": {"awk", "/usr/bin/mawk", []string{"sh", "sh"}},
+		"a prefix of its own": {
+			"python3.12", "/opt/python/bin/python3.12", append(slices.Clone(python), "/opt/python/", "/opt/python/bin/", "/opt/python/libexec/"),
+		},
+		"a JDK":                 {"java", "/opt/jdk/bin/java", []string{"/opt/jdk/", "/opt/jdk/bin/", "/opt/jdk/libexec/"}},
 		"a triplet":             {"x86_64-linux-gnu-gcc-12", "/usr/bin/x86_64-linux-gnu-gcc-12", compilerHelpers},
 		"nothing":               {"ls", "/usr/bin/ls", nil},
 		"another program there": {"tool", "/opt/python/bin/tool", nil},

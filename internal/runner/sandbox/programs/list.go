@@ -82,9 +82,9 @@ func (l *List) find(f *openFile) *program {
 	return nil
 }
 
-// isInDir reports whether a file lies below a listed directory.
+// isInDir reports whether a file lies below a listed directory. One in memory only looks as if it lay below "/".
 func (l *List) isInDir(f *openFile) bool {
-	return slices.ContainsFunc(l.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) })
+	return !f.isInMemory() && slices.ContainsFunc(l.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) })
 }
 
 // open opens the file that an execveat of a thread would execute.

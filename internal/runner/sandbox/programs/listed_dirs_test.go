@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -94,6 +96,23 @@ func TestAListedDirectoryCoversTheLinksInIt(t *testing.T) {
 		if !slices.Equal(allowed, c.allowed) || !slices.Equal(i.Writable, writable) {
 			t.Errorf("%s: %q may run, %q can be written to", name, allowed, i.Writable)
 		}
+	}
+}
+
+// It has no name, so it is refused as on nodes where the runner can make it one that can't be executed.
+func TestAFileInMemoryLiesInNoDirectory(t *testing.T) {
+	l := resolvedAs(&rules.Programs{Allowed: []string{"/"}, AllowWritable: true}, "/tmp", "")
+	fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := newOpenFile(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if p, refused := l.judgeFile(f, f.unlistedRule()); p != nil || refused.rule != result.RuleUnnamed {
+		t.Errorf("%+v may run, %+v", p, refused)
 	}
 }
 

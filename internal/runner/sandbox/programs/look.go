@@ -89,7 +89,7 @@ func (l *List) judge(t kernel.Thread, f *openFile, asked string, e execution) ve
 func (l *List) judgeFile(f *openFile, rule string) (*program, verdict) {
 	p := l.find(f)
 	switch {
-	case p == nil && !f.isExecutable():
+	case p == nil && !f.isExecutable() && !f.isInMemory():
 		return nil, failed(unix.EACCES)
 	case p == nil:
 		return nil, refusedAs(f.path, rule)
@@ -102,9 +102,12 @@ func (l *List) judgeFile(f *openFile, rule string) (*program, verdict) {
 	}
 }
 
+// isInMemory reports whether a file was made by memfd_create. If it isn't executable, the gate made it so, which is a refusal.
+func (f *openFile) isInMemory() bool { return strings.HasPrefix(f.path, "/memfd:") }
+
 // unlistedRule is why a file may not run that isn't listed.
 func (f *openFile) unlistedRule() string {
-	if !f.isNamed || !filepath.IsAbs(f.path) || strings.HasPrefix(f.path, "/memfd:") {
+	if !f.isNamed || !filepath.IsAbs(f.path) {
 		return result.RuleUnnamed
 	}
 	return result.RuleNotListed
