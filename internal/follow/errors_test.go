@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,20 +221,27 @@ func TestErrorsOfACreateRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, c := range map[string]struct {
-		err  error
-		want []string
+		err    error
+		want   []string
+		dryRun bool
 	}{
-		"no permission":       {apierrors.NewForbidden(resource, "c", errors.New(`User "u" cannot create resource "toolcalls"`)), []string{"the ClusterRole toolcall-user grants permission"}},
-		"a full quota":        {apierrors.NewForbidden(resource, "c", errors.New("exceeded quota: q")), []string{": toolcalls.toolcall.dev \"c\" is forbidden: exceeded quota: q", "create call " + f.namespace + "/call-"}},
-		"no such kind":        {&meta.NoKindMatchError{}, []string{"this cluster has no ToolCall kind", "--context"}},
-		"too large an object": {apierrors.NewRequestEntityTooLargeError("limit"), []string{"the API server rejected the call"}},
-		"a lost response":     {errors.New("EOF"), []string{"unknown whether the call was created", f.namespace + "/call-"}},
-		"an overloaded one":   {apierrors.NewTooManyRequests("slow down", 1), []string{"create call " + f.namespace + "/call-"}},
+		"no permission":       {err: apierrors.NewForbidden(resource, "c", errors.New(`User "u" cannot create resource "toolcalls"`)), want: []string{"the ClusterRole toolcall-user grants permission"}},
+		"a full quota":        {err: apierrors.NewForbidden(resource, "c", errors.New("exceeded quota: q")), want: []string{": toolcalls.toolcall.dev \"c\" is forbidden: exceeded quota: q", "create call " + f.namespace + "/call-"}},
+		"no such kind":        {err: &meta.NoKindMatchError{}, want: []string{"this cluster has no ToolCall kind", "--context"}},
+		"too large an object": {err: apierrors.NewRequestEntityTooLargeError("limit"), want: []string{"the API server rejected the call"}},
+		"a lost response":     {err: errors.New("EOF"), want: []string{"unknown whether the call was created", f.namespace + "/call-"}},
+		"no connection":       {err: &url.Error{Op: "Post", URL: "https://x", Err: syscall.ECONNREFUSED}, want: []string{"create call " + f.namespace + "/call-", "refused"}},
+		"a lost dry run":      {err: errors.New("EOF"), want: []string{"create call " + f.namespace + "/call-"}, dryRun: true},
+		"an overloaded one":   {err: apierrors.NewTooManyRequests("slow down", 1), want: []string{"create call " + f.namespace + "/call-"}},
 	} {
 		calls := interceptor.NewClient(f.calls, interceptor.Funcs{
 			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return c.err },
 		})
-		_, err := follow.Clients{Calls: calls}.Create(t.Context(), &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}})
+		clients := follow.Clients{Calls: calls}
+		if c.dryRun {
+			clients.CreateOptions = []client.CreateOption{client.DryRunAll}
+		}
+		_, err := clients.Create(t.Context(), &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}})
 		if !errors.Is(err, c.err) {
 			t.Errorf("%s: got %v", name, err)
 			continue
