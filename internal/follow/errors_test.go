@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -250,6 +252,42 @@ func TestErrorsOfACreateRequest(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: no %q in %v", name, want, err)
 			}
+		}
+	}
+}
+
+// A request counts as unsent only if no connection was made for it, in both versions of HTTP.
+func TestUnsent(t *testing.T) {
+	t.Parallel()
+	abort := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	first, second, gone := httptest.NewUnstartedServer(abort), httptest.NewUnstartedServer(abort), httptest.NewServer(abort)
+	second.EnableHTTP2 = true
+	first.StartTLS()
+	second.StartTLS()
+	t.Cleanup(first.Close)
+	t.Cleanup(second.Close)
+	gone.Close()
+	for name, c := range map[string]struct {
+		config rest.Config
+		unsent bool
+	}{
+		"a connection of HTTP/1.1 that breaks": {rest.Config{Host: first.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false},
+		"a connection of HTTP/2 that breaks":   {rest.Config{Host: second.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false},
+		"a port that nobody listens at":        {rest.Config{Host: gone.URL}, true},
+		"a certificate of another authority":   {rest.Config{Host: second.URL}, true},
+		"a name that doesn't exist":            {rest.Config{Host: "http://none.invalid"}, true},
+	} {
+		transport, err := rest.HTTPClientFor(&c.config)
+		must(t, err)
+		ctx, unsent := follow.Unsent(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.Host, strings.NewReader("{}"))
+		must(t, err)
+		answer, err := transport.Do(request)
+		if err == nil {
+			t.Fatalf("%s: %s", name, answer.Status)
+		}
+		if got := unsent(err); got != c.unsent {
+			t.Errorf("%s: unsent %t: %v", name, got, err)
 		}
 	}
 }
