@@ -143,7 +143,7 @@ func (a *arguments) read(name, shape string, out any) bool {
 	return false
 }
 
-// isEmpty reports whether a value is a text or a list with nothing in it. Some clients can't tell an object without fields from such a list.
+// isEmpty reports whether a value is a text or a list with nothing in it, as which some clients write an object without fields.
 func isEmpty(raw json.RawMessage) bool {
 	var list []json.RawMessage
 	text, isText := textOf(raw)

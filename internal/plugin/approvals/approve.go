@@ -63,7 +63,7 @@ const maxNote = 1024
 
 func (o *approveOptions) validate(command *cobra.Command, args []string) error {
 	if o.digest == "" && command.Flags().Changed("digest") {
-		return errors.New("--digest is empty: give the digest of what you checked, from status.approval.digest of the call, or leave the flag out")
+		return errors.New("--digest is empty: give that of what you checked, from status.approval.digest of the call, or leave the flag out")
 	}
 	if o.yes && o.digest == "" {
 		return errors.New("--yes needs --digest: the digest of what you checked, from status.approval.digest of the call")
