@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -219,20 +223,27 @@ func TestErrorsOfACreateRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, c := range map[string]struct {
-		err  error
-		want []string
+		err    error
+		want   []string
+		dryRun bool
 	}{
-		"no permission":       {apierrors.NewForbidden(resource, "c", errors.New(`User "u" cannot create resource "toolcalls"`)), []string{"the ClusterRole toolcall-user grants permission"}},
-		"a full quota":        {apierrors.NewForbidden(resource, "c", errors.New("exceeded quota: q")), []string{": toolcalls.toolcall.dev \"c\" is forbidden: exceeded quota: q", "create call " + f.namespace + "/call-"}},
-		"no such kind":        {&meta.NoKindMatchError{}, []string{"this cluster has no ToolCall kind", "--context"}},
-		"too large an object": {apierrors.NewRequestEntityTooLargeError("limit"), []string{"the API server rejected the call"}},
-		"a lost response":     {errors.New("EOF"), []string{"unknown whether the call was created", f.namespace + "/call-"}},
-		"an overloaded one":   {apierrors.NewTooManyRequests("slow down", 1), []string{"create call " + f.namespace + "/call-"}},
+		"no permission":       {err: apierrors.NewForbidden(resource, "c", errors.New(`User "u" cannot create resource "toolcalls"`)), want: []string{"the ClusterRole toolcall-user grants permission"}},
+		"a full quota":        {err: apierrors.NewForbidden(resource, "c", errors.New("exceeded quota: q")), want: []string{": toolcalls.toolcall.dev \"c\" is forbidden: exceeded quota: q", "create call " + f.namespace + "/call-"}},
+		"no such kind":        {err: &meta.NoKindMatchError{}, want: []string{"this cluster has no ToolCall kind", "--context"}},
+		"too large an object": {err: apierrors.NewRequestEntityTooLargeError("limit"), want: []string{"the API server rejected the call"}},
+		"a lost response":     {err: errors.New("EOF"), want: []string{"unknown whether the call was created", f.namespace + "/call-"}},
+		"no connection":       {err: &url.Error{Op: "Post", URL: "https://x", Err: syscall.ECONNREFUSED}, want: []string{"create call " + f.namespace + "/call-", "refused"}},
+		"a lost dry run":      {err: errors.New("EOF"), want: []string{"create call " + f.namespace + "/call-"}, dryRun: true},
+		"an overloaded one":   {err: apierrors.NewTooManyRequests("slow down", 1), want: []string{"create call " + f.namespace + "/call-"}},
 	} {
 		calls := interceptor.NewClient(f.calls, interceptor.Funcs{
 			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return c.err },
 		})
-		_, err := follow.Clients{Calls: calls}.Create(t.Context(), &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}})
+		clients := follow.Clients{Calls: calls}
+		if c.dryRun {
+			clients.CreateOptions = []client.CreateOption{client.DryRunAll}
+		}
+		_, err := clients.Create(t.Context(), &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}})
 		if !errors.Is(err, c.err) {
 			t.Errorf("%s: got %v", name, err)
 			continue
@@ -241,6 +252,42 @@ func TestErrorsOfACreateRequest(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: no %q in %v", name, want, err)
 			}
+		}
+	}
+}
+
+// A request counts as unsent only if no connection was made for it, in both versions of HTTP.
+func TestUnsent(t *testing.T) {
+	t.Parallel()
+	abort := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	first, second, gone := httptest.NewUnstartedServer(abort), httptest.NewUnstartedServer(abort), httptest.NewServer(abort)
+	second.EnableHTTP2 = true
+	first.StartTLS()
+	second.StartTLS()
+	t.Cleanup(first.Close)
+	t.Cleanup(second.Close)
+	gone.Close()
+	for name, c := range map[string]struct {
+		config rest.Config
+		unsent bool
+	}{
+		"a connection of HTTP/1.1 that breaks": {rest.Config{Host: first.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false},
+		"a connection of HTTP/2 that breaks":   {rest.Config{Host: second.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false},
+		"a port that nobody listens at":        {rest.Config{Host: gone.URL}, true},
+		"a certificate of another authority":   {rest.Config{Host: second.URL}, true},
+		"a name that doesn't exist":            {rest.Config{Host: "http://none.invalid"}, true},
+	} {
+		transport, err := rest.HTTPClientFor(&c.config)
+		must(t, err)
+		ctx, unsent := follow.Unsent(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.Host, strings.NewReader("{}"))
+		must(t, err)
+		answer, err := transport.Do(request)
+		if err == nil {
+			t.Fatalf("%s: %s", name, answer.Status)
+		}
+		if got := unsent(err); got != c.unsent {
+			t.Errorf("%s: unsent %t: %v", name, got, err)
 		}
 	}
 }

@@ -16,7 +16,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptrace"
+	"net/url"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,10 +90,23 @@ func create[T client.Object](ctx context.Context, c Clients, of *subject[T], obj
 	if created.GetName() == "" {
 		created.SetName(generatedName(created.GetGenerateName()))
 	}
+	ctx, unsent := Unsent(ctx)
 	if err := c.Calls.Create(ctx, created, c.CreateOptions...); err != nil {
-		return none, of.createError(created, err)
+		isTrial := len((&client.CreateOptions{}).ApplyOptions(c.CreateOptions).DryRun) > 0
+		return none, of.createError(created, err, !isTrial && !unsent(err))
 	}
 	return created, nil
+}
+
+// Unsent returns the context for a request, and what says of its error that the API server certainly didn't get the request: there was no
+// connection to send it over, at none of the attempts that the transport makes.
+func Unsent(ctx context.Context) (context.Context, func(error) bool) {
+	connected := &atomic.Bool{}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	return ctx, func(err error) bool {
+		_, isTransports := errors.AsType[*url.Error](err)
+		return isTransports && !connected.Load()
+	}
 }
 
 const (
@@ -105,8 +121,8 @@ func generatedName(prefix string) string {
 	return prefix[:min(len(prefix), maxNamePrefix)] + utilrand.String(randomNameSize)
 }
 
-// createError adds what the user can do to the error of a create request.
-func (s *subject[T]) createError(object T, err error) error {
+// createError adds what the user can do to the error of a create request, after which the object may exist or can't.
+func (s *subject[T]) createError(object T, err error, mayExist bool) error {
 	where := client.ObjectKeyFromObject(object)
 	switch {
 	case NotInstalled(err):
@@ -117,7 +133,7 @@ func (s *subject[T]) createError(object T, err error) error {
 		return fmt.Errorf("create the %s (the ClusterRole toolcall-user grants permission in a namespace): %w", s.name, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the API server rejected the %s: %w", s.name, err)
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+	case mayExist && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 		return fmt.Errorf("unknown whether the %s was created; if it was, its name is %s: %w", s.name, where, err)
 	default:
 		return fmt.Errorf("create %s %s: %w", s.name, where, err)

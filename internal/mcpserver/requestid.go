@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
 	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 )
@@ -133,6 +134,7 @@ func createOrAdopt[T any, O object[T]](
 			time.Sleep(createRetry)
 		}
 		attempt, end := context.WithTimeout(ctx, createTimeout)
+		attempt, unsent := follow.Unsent(attempt)
 		created = wanted.DeepCopyObject().(O)
 		err = who.Objects.Create(attempt, created)
 		end()
@@ -142,7 +144,7 @@ func createOrAdopt[T any, O object[T]](
 		case apierrors.IsAlreadyExists(err) && (named || lost != nil):
 			created, err = adopt(ctx, who, wanted, named)
 			return created, lost == nil, err
-		case isResponseLost(err):
+		case isResponseLost(err) && !unsent(err):
 			lost = err
 		}
 		if !isResponseLost(err) && !isBusy(err) {

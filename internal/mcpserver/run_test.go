@@ -10,11 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/mcpserver/identity"
 	"toolcall.dev/operator/internal/mcpserver/reply"
 )
 
@@ -74,6 +76,20 @@ func TestAnAPIServerThatDoesNotRespond(t *testing.T) {
 	}
 	if tries := requester.Objects.(*flaky).tries; tries != createTries {
 		t.Errorf("%d tries", tries)
+	}
+}
+
+// Without a connection, certainly nothing was created, and the answer says so.
+func TestAnAPIServerThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	requester, err := identity.Local(&rest.Config{Host: "https://127.0.0.1:1"}, "team")
+	must(t, err)
+	session := connected(t, newTestServer(t, requester, 8), nil)
+	for tool, arguments := range map[string]fields{"run_command": {"command": "x"}, "start_session": nil} {
+		answer, result := use(t, session, tool, arguments)
+		if !answer.IsError || !ptr.Deref(result.RetrySafe, false) || result.Call+result.Session != "" || !strings.Contains(result.Output, "connection refused") {
+			t.Errorf("%s: %+v", tool, result)
+		}
 	}
 }
 

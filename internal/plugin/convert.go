@@ -37,7 +37,7 @@ func newConvert() *cobra.Command {
 		Short:   "Print manifests for an agent's TOML configuration",
 		Long:    convertLong,
 		Example: convertExample,
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.run(command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
 		},

@@ -77,7 +77,7 @@ func TestConvertFailsWithNothingOnStandardOutput(t *testing.T) {
 		{"with a file that isn't there", sample, []string{"-f", "testdata/none", "--image=i"}, "no such file"},
 		{"with a directory", sample, []string{"-f", ".", "--image=i"}, "is a directory"},
 		{"without an image", sample, []string{"-f-"}, "set it with --image\nerror: nothing was converted"},
-		{"with arguments", sample, []string{"-f-", "--image=i", "agent.toml"}, "unknown command"},
+		{"with arguments", sample, []string{"-f-", "--image=i", "agent.toml"}, `"agent.toml": kubectl toolcall convert takes no arguments, only flags`},
 		{"with bad TOML", "a = 1\n[b", []string{"-f-"}, "error: -: line 2, column 2: "},
 		{"with an endless document", strings.Repeat("#\n", 1<<20), []string{"-f-"}, "error: -: the document is longer than 524288 bytes"},
 		{"with an unknown flag", sample, []string{"--x"}, "unknown flag: --x"},

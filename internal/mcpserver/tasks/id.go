@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -44,7 +45,7 @@ func (i id) String() string {
 // parseID reads an id. Whether it is that of a task, only the call says.
 func parseID(text string) (id, bool) {
 	parts := strings.SplitN(text, ".", 4)
-	if len(text) > maxID || len(parts) != 4 || parts[3] == "" {
+	if len(text) > maxID || len(parts) != 4 || len(validation.IsDNS1123Subdomain(parts[3])) > 0 {
 		return id{}, false
 	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])

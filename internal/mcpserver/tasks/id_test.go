@@ -69,7 +69,8 @@ func TestHostileIDsAreRejected(t *testing.T) {
 	good := newID(newCall()).String()
 	for _, text := range []string{
 		"", ".", "...", "a.b.c", "a.b.c.d", strings.TrimSuffix(good, "mcp-a.b"), strings.Replace(good, ".mcp", "=.mcp", 1), good + strings.Repeat("a", maxID),
-		strings.Replace(good, "team.", "", 1), "\x00" + strings.Repeat(".", 600),
+		strings.Replace(good, "team.", "", 1),
+		strings.Replace(good, "mcp-a.b", "a/b", 1), strings.Replace(good, "mcp-a.b", "..", 1), "\x00" + strings.Repeat(".", 600),
 	} {
 		if i, ok := parseID(text); ok {
 			t.Errorf("%q is read as %+v", text, i)

@@ -64,7 +64,7 @@ func parse[T any](raw json.RawMessage, read func(*arguments) T) (value T, err er
 
 // decode sets the values. It returns false if the arguments are not an object.
 func (a *arguments) decode(raw json.RawMessage) bool {
-	if len(bytes.TrimSpace(raw)) == 0 {
+	if len(bytes.TrimSpace(raw)) == 0 || isEmpty(raw) {
 		return true
 	}
 	if !unmarshal(raw, &a.values) {
@@ -130,18 +130,24 @@ func (a *arguments) err() error {
 	return errors.New(strings.Join(a.errors, "\n"))
 }
 
-// read decodes an argument into out. It reports whether the argument was present and valid. An empty text is absent where no text is
-// meant.
+// read decodes an argument into out. It reports whether the argument was present and valid. An empty text or list is absent where something
+// else is meant.
 func (a *arguments) read(name, shape string, out any) bool {
 	raw, given := a.values[name]
 	if !given || unmarshal(raw, out) {
 		return given
 	}
-	if text, ok := textOf(raw); ok && strings.TrimSpace(text) == "" {
-		return false
+	if !isEmpty(raw) {
+		a.fail(name, "must be %s, not %s", shape, kind(raw))
 	}
-	a.fail(name, "must be %s, not %s", shape, kind(raw))
 	return false
+}
+
+// isEmpty reports whether a value is a text or a list with nothing in it, as which some clients write an object without fields.
+func isEmpty(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	text, isText := textOf(raw)
+	return isText && strings.TrimSpace(text) == "" || unmarshal(raw, &list) && len(list) == 0
 }
 
 // unmarshal decodes a value, also one that is written as a text with JSON in it, as models write numbers, lists and objects.
@@ -197,8 +203,12 @@ func (a *arguments) checkNUL(name, text string) {
 
 // checkLength looks at the text of an argument, or at a part of it that has a label of its own.
 func (a *arguments) checkLength(name, label, text string) {
-	if most := longest[name]; most > 0 && utf8.RuneCountInString(text) > most {
-		a.fail(label, "has %d characters, and may have %d", utf8.RuneCountInString(text), most)
+	most, size := longest[name], utf8.RuneCountInString(text)
+	switch {
+	case most == maxKernelBytes && len(text) > most:
+		a.fail(label, "has %d bytes, and may have %d: pass large data by stdin, or write it to a file first", len(text), most)
+	case most > 0 && size > most:
+		a.fail(label, "has %d characters, and may have %d", size, most)
 	}
 }
 

@@ -41,6 +41,7 @@ func TestArguments(t *testing.T) {
 		},
 		"all arguments may be written as a text": {runCommandSpec, `"{\"command\":\"ls\"}"`, shell(nil)},
 		"an empty text is no number":             {runCommandSpec, `{"command":"ls","timeout_seconds":"","env":" "}`, shell(nil)},
+		"an empty list is nothing":               {runCommandSpec, `{"command":"ls","timeout_seconds":[],"env":[],"background":"[]","stdin":[ ]}`, shell(nil)},
 		"a call in the background has no time limit of its own": {
 			runCommandSpec, `{"command":"ls","background":true,"collect":["*.png"]}`,
 			v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}, Background: true, Collect: []string{"*.png"}},
@@ -89,6 +90,7 @@ func TestInvalidArguments(t *testing.T) {
 		want []string
 	}{
 		"nothing":                        {runCommandSpec, ``, []string{"command: is required: the command line to run"}},
+		"an empty list":                  {runCommandSpec, `[]`, []string{"command: is required: the command line to run"}},
 		"no object":                      {runCommandSpec, `["ls"]`, []string{"arguments: must be a JSON object with command, stdin, background"}},
 		"half an object":                 {runCommandSpec, `{"command":`, []string{"arguments: must be a JSON object"}},
 		"a program without a name":       {runProgramSpec, `{"args":["x"]}`, []string{"program: is required: the name of the program to run"}},
@@ -118,8 +120,8 @@ func TestInvalidArguments(t *testing.T) {
 		"too many hosts":                 {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
 		"a background without session":   {runCommandSpec, `{"command":"ls","background":true,"environment":"e"}`, []string{"background: is not used together with environment"}},
 		"too many files to keep":         {runCommandSpec, `{"command":"ls","collect":["a"` + strings.Repeat(`,"a"`, 16) + `]}`, []string{"collect: has 17 globs, and may have 16"}},
-		"a long command":                 {runCommandSpec, `{"command":"` + strings.Repeat("é", 128<<10) + `"}`, []string{"command: has 131072 characters, and may have 131071"}},
-		"a long argument":                {runProgramSpec, `{"program":"` + strings.Repeat("x", 257) + `","args":["` + strings.Repeat("x", 128<<10) + `"]}`, []string{"program: has 257 characters", "args[0]: has 131072 characters"}},
+		"a long command":                 {runCommandSpec, `{"command":"` + strings.Repeat("é", 64<<10) + `"}`, []string{"command: has 131072 bytes, and may have 131071: pass large data by stdin"}},
+		"a long argument":                {runProgramSpec, `{"program":"` + strings.Repeat("x", 257) + `","args":["` + strings.Repeat("x", 128<<10) + `"]}`, []string{"program: has 257 characters", "args[0]: has 131072 bytes"}},
 		"too many arguments":             {runProgramSpec, `{"program":"x","args":["x"` + strings.Repeat(`,"x"`, 1024) + `]}`, []string{"args: has 1025 arguments, and may have 1024"}},
 		"a long variable":                {runCommandSpec, `{"command":"ls","env":{"A":"` + strings.Repeat("x", 1+128<<10) + `"}}`, []string{"env.A: has 131073 characters"}},
 		"long code":                      {runCodeSpec, `{"language":"python","code":"` + strings.Repeat("x", 1+512<<10) + `"}`, []string{"code: has 524289 characters"}},

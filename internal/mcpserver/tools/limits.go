@@ -10,8 +10,12 @@ const (
 	maxWords        = 1024
 )
 
-// longest says how many characters the API allows in texts, in each element of lists, and in the values of variables.
+// maxKernelBytes is how many bytes the kernel takes in one argument of a process.
+const maxKernelBytes = 128<<10 - 1
+
+// longest says how many characters the API allows in texts, in each element of lists, and in the values of variables; of what becomes one
+// argument of a process, how many bytes.
 var longest = map[string]int{
-	"command": 128<<10 - 1, "program": 256, "args": 128<<10 - 1, "language": 64, "code": 512 << 10, "stdin": 512 << 10, "env": 128 << 10,
+	"command": maxKernelBytes, "program": 256, "args": maxKernelBytes, "language": 64, "code": 512 << 10, "stdin": 512 << 10, "env": 128 << 10,
 	"collect": 256, "working_dir": 4096, "path": 4096, "old_string": 256 << 10, "new_string": 256 << 10, "pattern": 8192, "glob": 8192,
 }

@@ -13,6 +13,7 @@ func TestReadOutputArguments(t *testing.T) {
 		`{"call":"c"}`:                                         {"", "c", "", "stdout"},
 		`{"call":"c","stream":"STDERR"}`:                       {"", "c", "", "stderr"},
 		`{"call":"c","artifact":"a/b.png"}`:                    {"", "c", "a/b.png", "stdout"},
+		`{"call":"c","artifact":"a","stream":""}`:              {"", "c", "a", "stdout"},
 		`{"artifact":"toolcall://ns/c/a%20b.png"}`:             {"ns", "c", "a b.png", "stdout"},
 		`{"call":"c","artifact":"toolcall://ns/c//tmp/b.png"}`: {"ns", "c", "/tmp/b.png", "stdout"},
 	} {

@@ -34,7 +34,7 @@ func newApprovals(c *cli.CLI) *cobra.Command {
 		Short:   "List the calls that wait for approval",
 		Long:    approvalsLong,
 		Example: "  kubectl toolcall approvals\n  kubectl toolcall approvals -A",
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return list(ctx, cluster, all, formats)
 		}),

@@ -113,6 +113,7 @@ func TestAScriptApprovesWhatItChecked(t *testing.T) {
 	judge(f, v1alpha1.ApprovalRejected, v1alpha1.ReasonOwnCall)
 	call := awaiting(f, "c", "make")
 	run(f, "", "approve", "c", "--yes").Expect(t, 1, "--yes needs --digest")
+	run(f, "y\n", "approve", "c", "--digest", "").Expect(t, 1, "--digest is empty")
 	run(f, "", "approve", "c", "--yes", "--digest", "sha256:0").Expect(t, 1, "something else than --digest")
 	run(f, "", "approve", "c", "--note", strings.Repeat("x", 1025)).Expect(t, 1, "at most 1024")
 	run(f, "", "approve", "c", "--yes", "--digest", call.Status.Approval.Digest).Expect(t, 1, "the decision doesn't count: OwnCall: why")

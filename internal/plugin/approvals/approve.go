@@ -61,7 +61,10 @@ func newApprove(c *cli.CLI) *cobra.Command {
 
 const maxNote = 1024
 
-func (o *approveOptions) validate(_ *cobra.Command, args []string) error {
+func (o *approveOptions) validate(command *cobra.Command, args []string) error {
+	if o.digest == "" && command.Flags().Changed("digest") {
+		return errors.New("--digest is empty: give that of what you checked, from status.approval.digest of the call, or leave the flag out")
+	}
 	if o.yes && o.digest == "" {
 		return errors.New("--yes needs --digest: the digest of what you checked, from status.approval.digest of the call")
 	}

@@ -90,9 +90,9 @@ func (o *getOptions) validate(command *cobra.Command, names []string) error {
 func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) error {
 	namespace, where := c.Scope(o.allNamespaces)
 	q := callQuery{namespace: namespace, options: o.listOptions(), whole: o.formats.IsObject()}
-	table, err := o.read(ctx, c, q, names)
-	if err != nil {
-		return err
+	table, failed := o.read(ctx, c, q, names)
+	if failed != nil && len(table.Rows) == 0 {
+		return failed
 	}
 	version, show := table.ResourceVersion, o.tablePrinter(c.Out)
 	switch {
@@ -102,7 +102,7 @@ func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) er
 		fmt.Fprintln(c.ErrOut, "No calls found"+where)
 	}
 	if err := show(table); err != nil || !o.watch {
-		return err
+		return cmp.Or(err, failed)
 	}
 	if len(names) == 1 {
 		q = named(q, names[0])
@@ -120,12 +120,13 @@ func named(q callQuery, name string) callQuery {
 	return q
 }
 
-// read reads the selected calls: newest first, and with names in their order, unless only the newest of them are shown.
+// read reads the selected calls: newest first, and with names in their order, unless only the newest of them are shown. With an error, it
+// returns those that could be read.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	all := &metav1.Table{}
+	all, failed := &metav1.Table{}, []error{}
 	for _, name := range names {
 		one := q
 		// A watch goes on from the list's version: the API server may have forgotten what happened since the call changed.
@@ -138,7 +139,8 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 			_, err = callTable(ctx, c, callQuery{namespace: q.namespace, name: name})
 		}
 		if err != nil {
-			return nil, err
+			failed = append(failed, err)
+			continue
 		}
 		appendTable(all, table)
 	}
@@ -149,7 +151,7 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 	if o.limit > 0 && len(all.Rows) > o.limit {
 		all.Rows = all.Rows[:o.limit]
 	}
-	return all, nil
+	return all, errors.Join(failed...)
 }
 
 // tablePrinter returns a function that prints tables below each other.
@@ -174,7 +176,7 @@ func (o *getOptions) tablePrinter(to io.Writer) func(*metav1.Table) error {
 
 // printObjects prints the calls of a table as one list, or each by itself.
 func (o *getOptions) printObjects(out io.Writer, table *metav1.Table, each bool) error {
-	list := &v1alpha1.ToolCallList{ListMeta: table.ListMeta}
+	list := &v1alpha1.ToolCallList{ListMeta: table.ListMeta, Items: []v1alpha1.ToolCall{}}
 	for i := range table.Rows {
 		call := rowCall(&table.Rows[i])
 		if !each {

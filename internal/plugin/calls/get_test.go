@@ -319,7 +319,10 @@ func TestGetSelectsCalls(t *testing.T) {
 	}
 	f.Run("get", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
 	f.Run("get", "a", "--phase", "Running").Expect(t, 0, "No calls found in namespace "+f.Namespace+".")
-	f.Run("get", "a", "aa", "--phase", "Succeeded").Expect(t, 1, "call aa not found in namespace")
+	f.Run("get", "a", "aa", "--phase", "Succeeded").Expect(t, 1, "a Succeeded", "call aa not found in namespace")
+	f.Run("get", "aa", "a", "-o", "jsonpath={.items[*].metadata.name}").Expect(t, 1, "a", "call aa not found in namespace")
+	f.Run("get", "--phase", "Running", "-o", "jsonpath={.items}").Expect(t, 0, "[]")
+	f.Run("get", "--phase", "").Expect(t, 1, "--phase: give a phase")
 	f.Run("get", "-A", "-l", "name=none").Expect(t, 0, "No calls found.")
 	f.Eventually("a new second, which is what a time of creation says", func() bool {
 		return time.Now().Unix() > f.Call("c").CreationTimestamp.Unix()

@@ -187,6 +187,7 @@ func TestWaitPrintsOutcomes(t *testing.T) {
 	}
 	f.Run("wait", "late", "good", "--timeout", "100ms").Expect(t, 125, "call late did not finish within --timeout")
 	f.Run("wait", "none", "bad").Expect(t, 125, "wait for call none", "bad Failed")
+	f.Run("wait", "toolcall.toolcall.dev/good", "..", "bad").Expect(t, 125, "may not contain '/'", "may not be '..'", "bad Failed")
 }
 
 func TestCancelRequestsCancellation(t *testing.T) {

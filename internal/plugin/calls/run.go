@@ -143,7 +143,7 @@ func (o *RunOptions) submit(ctx context.Context, c *cli.Cluster, call *v1alpha1.
 	case o.detach && interrupts.FirstSignal() != nil:
 		return cancelDetached(c, created, interrupts)
 	case o.detach:
-		return o.printName(created)
+		return o.print(created)
 	default:
 		return o.follow(c, created, interrupts)
 	}
@@ -160,13 +160,15 @@ func cancelDetached(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrupts) erro
 	return &cli.ExitError{Code: cli.CodeCancelled}
 }
 
-// printName prints the name of a call that isn't waited for, or the object.
-func (o *RunOptions) printName(call *v1alpha1.ToolCall) error {
+// print prints a call as -o says, or else its name.
+func (o *RunOptions) print(call *v1alpha1.ToolCall) error {
 	if o.dryRun.IsObject() {
 		return o.dryRun.Print(o.Out, call)
 	}
-	_, err := fmt.Fprintln(o.Out, call.Name)
-	return err
+	if _, err := fmt.Fprintln(o.Out, call.Name); err != nil {
+		return cli.OutputError(err, cli.CodeFailed)
+	}
+	return nil
 }
 
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
@@ -193,10 +195,10 @@ func (o *RunOptions) follow(c *cli.Cluster, call *v1alpha1.ToolCall, i *Interrup
 	if !follow.Finished(done) {
 		p.Stop()
 		o.Note(o.quiet, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
-		return o.printName(done)
+		return o.print(done)
 	}
 	if o.dryRun.IsObject() {
-		if err := o.dryRun.Print(o.Out, done); err != nil {
+		if err := o.print(done); err != nil {
 			return err
 		}
 	}

@@ -184,6 +184,30 @@ func TestRunCancelsWhenOutputCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A name or an object that can't be written is said, or shows in the exit code where nobody reads it.
+func TestNamesAndObjectsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { return plugintest.Finished(plugintest.Succeeded()) })
+	for line, failed := range map[string]int{
+		"run -q --detach -- ls": 125, "run -q --detach -o name -- ls": 125, "run -q -o json -- ls": 125, "run -q -o jsonpath={.status} -- ls": 125,
+		"run --dry-run -o name -- ls": 125, "get -o name": 1, "get -o yaml": 1, "get -o go-template={{.kind}}": 1,
+	} {
+		execute := func(out io.Writer) (code int, said string) {
+			var errs bytes.Buffer
+			args := append([]string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace}, strings.Fields(line)...)
+			code = plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &errs}).Execute(args)
+			return code, errs.String()
+		}
+		if code, said := execute(plugintest.BrokenPipe); code != cli.CodePipe || said != "" {
+			t.Errorf("%s for nobody: exit code %d, %s", line, code, said)
+		}
+		if code, said := execute(plugintest.FullDisk); code != failed || said != "error: write the output: no space left on device\n" {
+			t.Errorf("%s on a full disk: exit code %d, %s", line, code, said)
+		}
+	}
+}
+
 // An interrupt cancels the call and shows its end; a second one leaves it.
 func TestInterruptsOfARunningCall(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func newTop(c *cli.CLI) *cobra.Command {
 		Short:   "Show how much environments are used, and by whom",
 		Long:    topLong,
 		Example: topExample,
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE:    c.Connected(o.run),
 	}
 	flags := command.Flags()

@@ -69,7 +69,7 @@ func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) it
 	return cli.InOrder(len(calls), func(i int) (*v1alpha1.ToolCall, error) {
 		call, err := waitOne(ctx, c, &calls[i])
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 			return nil, fmt.Errorf("call %s did not finish within --timeout", calls[i].Name)
 		case err != nil:
 			return nil, fmt.Errorf("wait for call %s: %w", calls[i].Name, err)
@@ -78,24 +78,29 @@ func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) it
 	})
 }
 
-// waitOne waits for a call: for whichever has the name, if only that is known.
+// waitOne waits for a call: for whichever has the name, if only that is known. One that can't be read at first is an error.
 func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta) (*v1alpha1.ToolCall, error) {
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{UID: of.UID})
+	look, isOver := ctx, errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if isOver {
+		// It had no turn before: it may have finished long ago.
+		var cancel context.CancelFunc
+		look, cancel = context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		defer cancel()
 	}
-	// It had no turn before: it may have finished long ago.
-	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-	defer cancel()
 	call, err := c.GetCall(look, of.Name)
 	switch {
 	case err != nil:
 		return nil, err
 	case of.UID != "" && of.UID != call.UID:
 		return nil, follow.ErrDeleted
-	case !call.Status.Phase.Terminal():
+	case call.Status.Phase.Terminal():
+		return call, nil
+	case isOver:
 		return nil, context.DeadlineExceeded
 	}
-	return call, nil
+	return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{
+		UID: call.UID, Notice: func(text string) { c.Note(false, "note: %s", text) },
+	})
 }
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.

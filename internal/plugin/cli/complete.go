@@ -146,6 +146,14 @@ var (
 	RequireSessions     = requireNames(math.MaxInt, `the names of the sessions: "kubectl toolcall session list" lists the sessions`)
 )
 
+// RequireNothing refuses arguments of a command that takes none: cobra.NoArgs takes them for commands.
+func RequireNothing(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q: %s takes no arguments, only flags: see %[2]s --help", args[0], command.CommandPath())
+	}
+	return nil
+}
+
 func requireNames(most int, which string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || len(args) > most || slices.Contains(args, "") {
@@ -187,6 +195,9 @@ func AddPhaseFlag(command *cobra.Command, to *[]string, phases []string, usage s
 	command.Flags().StringSliceVar(to, "phase", nil, usage+": "+all)
 	Must(command.RegisterFlagCompletionFunc("phase", CompleteFrom(phases...)))
 	CheckBefore(command, func([]string) error {
+		if len(*to) == 0 && command.Flags().Changed("phase") {
+			return errors.New("--phase: give a phase, or leave the flag out")
+		}
 		for _, phase := range *to {
 			if !ContainsFold(phases, phase) {
 				return fmt.Errorf("--phase %q: must be one of %s", phase, all)

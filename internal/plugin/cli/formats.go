@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,11 +63,27 @@ func (f *Formats) choosePrinter() (err error) {
 	return err
 }
 
-// Print prints an object, or a list: as one object, or where the format is name, the name of each of its objects.
+// Print prints an object, or a list: as one object, or where the format is name, the name of each of its objects. The printers say little
+// of what can't be written, or nothing: they write to memory.
 func (f *Formats) Print(out io.Writer, object runtime.Object) error {
 	if err := f.choosePrinter(); err != nil {
 		return err
 	}
+	text := &bytes.Buffer{}
+	if err := f.format(text, object); err != nil {
+		return err
+	}
+	if _, err := out.Write(text.Bytes()); err != nil {
+		failed := OutputError(err, CodeError)
+		if failed.Code == CodePipe {
+			return failed
+		}
+		return failed.Err
+	}
+	return nil
+}
+
+func (f *Formats) format(out io.Writer, object runtime.Object) error {
 	if !meta.IsListType(object) {
 		return f.printer.PrintObj(object, out)
 	}

@@ -103,7 +103,7 @@ func newDoctor(c *cli.CLI) *cobra.Command {
 		Short:   "Check whether everything is installed and healthy",
 		Long:    doctorLong,
 		Example: doctorExample,
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			d.Cluster = cluster
 			return d.run(ctx)

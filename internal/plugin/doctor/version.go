@@ -27,7 +27,7 @@ func newVersion(c *cli.CLI) *cobra.Command {
 		Short:   "Print the versions of the plugin and of the operator",
 		Long:    versionLong,
 		Example: "  kubectl toolcall version\n  kubectl toolcall version --client\n  kubectl toolcall version -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return printVersions(command.Context(), c, clientOnly, formats)
 		},

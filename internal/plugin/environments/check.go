@@ -72,9 +72,10 @@ func newCheck(c *cli.CLI) *cobra.Command {
 		}),
 	}
 	flags.Add(command, c)
-	command.Flags().StringVar(&policyName, "policy", "", "ExecutionPolicy to judge the call under, in place of the environment's")
-	command.Flags().StringVar(&policyFile, "policy-file", "", "file with an ExecutionPolicy to judge the call under, in place of the environment's")
-	cli.Must(command.MarkFlagFilename("policy-file", policy.Extensions...))
+	cli.AddNameFlag(command, "policy", "ExecutionPolicy to judge the call under, in place of the environment's", cli.CompleteFrom(),
+		func(name string) { policyName = name })
+	cli.AddNameFlag(command, "policy-file", "file with an ExecutionPolicy to judge the call under, in place of the environment's",
+		cobra.FixedCompletions(policy.Extensions, cobra.ShellCompDirectiveFilterFileExt), func(name string) { policyFile = name })
 	command.MarkFlagsMutuallyExclusive("policy", "policy-file")
 	return formats.Add(command)
 }

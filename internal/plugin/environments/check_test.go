@@ -82,6 +82,8 @@ func TestCheckUnderAnotherPolicy(t *testing.T) {
 	check("--policy-file", file, "--", "cat").Expect(t, 0, "Allowed: yes", "Policy: the given one", "Programs: held by the kernel: cat")
 	check("--policy", f.Namespace, "--", "ls").Expect(t, 0, "Policy: "+f.Namespace)
 	check("--policy", "none-"+f.Namespace, "--", "ls").Expect(t, 125, `"none-`+f.Namespace+`" not found`)
+	check("--policy", "", "--", "ls").Expect(t, 125, "--policy: give a name")
+	check("--policy-file", "", "--", "ls").Expect(t, 125, "--policy-file: give a name")
 	check("--policy", "a", "--policy-file", file, "--", "ls").Expect(t, 125, "policy policy-file")
 	for text, want := range map[string]string{
 		head + "{binary: {}}":          `unknown field "spec.binary"`,

@@ -2,6 +2,7 @@ package environments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,14 +37,14 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 		Args:              cli.RequireEnvironments,
 		ValidArgsFunction: c.CompleteArguments(-1, cli.ListEnvironments),
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, args []string) error {
-			list, err := environments(ctx, cluster, args)
+			list, failed := environments(ctx, cluster, args)
 			switch {
-			case err != nil:
-				return err
-			case formats.IsObject() && len(list.Items) == 1:
+			case len(list.Items) == 0:
+				return failed
+			case formats.IsObject() && len(args) == 1:
 				return formats.Print(c.Out, &list.Items[0])
 			case formats.IsObject():
-				return formats.Print(c.Out, list)
+				return errors.Join(formats.Print(c.Out, list), failed)
 			}
 			policies, now := policy.ReadSet(ctx, cluster.Asker), time.Now()
 			for i := range list.Items {
@@ -57,20 +58,23 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 					return err
 				}
 			}
-			return nil
+			return failed
 		}),
 	})
 }
 
-// environments reads environments by their names.
+// environments reads environments by their names. With an error, it returns those that could be read.
 func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha1.ExecutionEnvironmentList, error) {
-	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
-	for i, name := range names {
-		if err := c.Client.Get(ctx, c.Key(name), &list.Items[i]); err != nil {
-			return nil, c.Explain("get", "executionenvironments", "environment "+name, err)
+	list, failed := &v1alpha1.ExecutionEnvironmentList{}, []error{}
+	for _, name := range names {
+		env := v1alpha1.ExecutionEnvironment{}
+		if err := c.Client.Get(ctx, c.Key(name), &env); err != nil {
+			failed = append(failed, c.Explain("get", "executionenvironments", "environment "+name, err))
+			continue
 		}
+		list.Items = append(list.Items, env)
 	}
-	return list, nil
+	return list, errors.Join(failed...)
 }
 
 func describeEnvironment(out io.Writer, policies *policy.Set, env *v1alpha1.ExecutionEnvironment, now time.Time) error {

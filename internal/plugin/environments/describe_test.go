@@ -29,7 +29,7 @@ func TestDescribeOfEnvironments(t *testing.T) {
 		"Network: a.example.com, *.b.example.com", "Sessions: 7, and 2 of each requester", "PLAIN: a value", "Events: none", "Name: other", "Ready: Unknown")
 	f.Run("env", "suspend", "other", "-o", "name").Expect(t, 0, "executionenvironment.toolcall.dev/other")
 	f.Run("env", "describe", "other").Expect(t, 0, "Suspended: yes: no new call starts; kubectl toolcall env resume other lets them")
-	f.Run("env", "describe", "none").Expect(t, 1, "environment none not found in namespace")
+	f.Run("env", "describe", "none", "other").Expect(t, 1, "environment none not found in namespace", "Suspended: yes")
 	f.Run("env", "describe").Expect(t, 1, "specify the names of the environments")
 }
 

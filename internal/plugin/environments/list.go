@@ -52,7 +52,7 @@ func newEnvList(c *cli.CLI) *cobra.Command {
 		Short:   "List the environments that calls can run in",
 		Long:    envListLong,
 		Example: "  kubectl toolcall env list\n  kubectl toolcall env list -A\n  kubectl toolcall env list -o name",
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			namespace, where := cluster.Scope(all)
 			list := &v1alpha1.ExecutionEnvironmentList{}

@@ -66,7 +66,7 @@ func newTools(c *cli.CLI) *cobra.Command {
 		Short:   "Show what you may use in the namespace",
 		Long:    toolsLong,
 		Example: toolsExample,
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return tools(ctx, cluster, formats)
 		}),

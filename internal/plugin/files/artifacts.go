@@ -69,8 +69,10 @@ func newArtifacts(c *cli.CLI) *cobra.Command {
 	return command
 }
 
-func (o *artifactsOptions) validate(_ *cobra.Command, args []string) error {
+func (o *artifactsOptions) validate(command *cobra.Command, args []string) error {
 	switch {
+	case o.output == "" && command.Flags().Changed("output"):
+		return errors.New("-o: give a name, or leave the flag out")
 	case len(args) == 0 || len(args) > 2 || args[0] == "":
 		return errors.New("specify the name of one call, and of one artifact to get it: \"kubectl toolcall get\" lists the calls")
 	case len(args) == 1 && (o.output != "" || o.open):

@@ -199,6 +199,7 @@ func TestArgumentsOfArtifacts(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                          "specify the name of one call",
 		"c a b":                     "specify the name of one call",
+		"c result.json --output=":   "-o: give a name",
 		"c --open":                  "-o and --open are for one artifact",
 		"c -o file":                 "-o and --open are for one artifact",
 		"c result.json --open -o -": "--open needs a file",

@@ -225,6 +225,7 @@ func TestLinesThatInitDoesNotTake(t *testing.T) {
 		"init a --agent b --dry-run=server":    "must be client or none",
 		"init a --agent b --token-duration 1m": "must be from 10m",
 		"init a --agent b --token-duration 9000h": "must be from 10m",
+		"init a --agent b --kubeconfig-out=":      "--kubeconfig-out: give a name",
 		"init a --agent b --kubeconfig-out -":     "read the environments of namespace a",
 	} {
 		if out, errs, code := plugintest.CommandAt(config, strings.Fields(line)...); code != 1 || out != "" || !strings.Contains(errs, want) {

@@ -93,9 +93,9 @@ func (o *options) addFlags(command *cobra.Command) {
 	cli.AddChoice(command, &o.dryRun, "dry-run", "none", `"client" prints the objects as YAML and writes nothing`, "client", "none")
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	flags.BoolVar(&o.force, "force-conflicts", false, "set fields back that somebody else has changed in objects of init")
-	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", `file for the agent's kubeconfig, "-" for none (default "NAME.kubeconfig")`)
+	cli.AddNameFlag(command, "kubeconfig-out", `file for the agent's kubeconfig, "-" for none (default "NAME.kubeconfig")`,
+		cobra.FixedCompletions([]string{"kubeconfig", "yaml"}, cobra.ShellCompDirectiveFilterFileExt), func(name string) { o.kubeconfig = name })
 	flags.DurationVar(&o.tokenDuration, "token-duration", 24*time.Hour, "how long the token in the kubeconfig is valid; the API server can shorten it")
-	cli.Must(command.MarkFlagFilename("kubeconfig-out", "kubeconfig", "yaml"))
 }
 
 // take checks the argument and the flags that aren't part of the plan.

@@ -53,7 +53,7 @@ func newReplay(c *cli.CLI) *cobra.Command {
 		Short:   "Judge calls of the cluster again under a policy in a file",
 		Long:    replayLong,
 		Example: replayExample,
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE: c.Connected(func(ctx context.Context, cluster *cli.Cluster, _ []string) error {
 			return o.run(ctx, cluster)
 		}),

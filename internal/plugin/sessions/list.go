@@ -39,7 +39,7 @@ func newSessionList(c *cli.CLI) *cobra.Command {
 		Long: `List sessions, newest first. The column WORKSPACE shows the size of the volume, if the files of the session lie on one.
 -o wide adds the requester, the number of pods that the session has had, the pod and the node.`,
 		Example: "  kubectl toolcall session list\n  kubectl toolcall session list -A --phase Ready,Suspended\n  kubectl toolcall session list -o name",
-		Args:    cobra.NoArgs,
+		Args:    cli.RequireNothing,
 		RunE:    c.Connected(o.run),
 	}
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
