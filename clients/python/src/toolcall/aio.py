@@ -221,8 +221,9 @@ class AsyncSession(_Wrapper):
     async def __aenter__(self) -> AsyncSession:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.end()
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with self._blocking.noting(error):
+            await self.end()
 
 
 class _Opening:
@@ -243,9 +244,9 @@ class _Opening:
         self._session = await self._open()
         return self._session
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *of: Any) -> None:
         if self._session is not None:
-            await self._session.end()
+            await self._session.__aexit__(*of)
 
 
 class AsyncToolcall(_Wrapper):
