@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from .archives import pack, unpack
 from .calls import Order, settled
 from .errors import FileFailed, ToolcallError, error_of_reason, invalid
-from .local import local_errors
+from .local import local_errors, open_file
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
 from .transfers import Transfers
@@ -183,7 +183,7 @@ class Files:
         With archive=True the file is a tar archive, which is unpacked below the directory `path`.
         """
         to = os.path.basename(os.fspath(local)) if path is None else path
-        with local_errors(os.fspath(local)), open(local, "rb") as file:
+        with local_errors(os.fspath(local)), open_file(local) as file:
             return self._transfers.put(to, file, archive=archive)
 
     def upload_dir(self, local: str | os.PathLike[str], path: str | None = None) -> None:
