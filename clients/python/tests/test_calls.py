@@ -11,7 +11,9 @@ from typing import Any
 from unittest import mock
 
 from tests.scripted import OTHER_UID, UID, Exchange, Scripted, call, session
-from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, ToolcallError, Unauthenticated, Unavailable, calls, interrupts
+from toolcall import (
+    Conflict, Forbidden, InvalidArgument, NotFound, Toolcall, ToolcallError, Unauthenticated, Unavailable, calls, interrupts,
+)
 from toolcall.watches import Events, Watch
 
 SHELL = {"shell": {"command": "true"}}
@@ -453,6 +455,25 @@ class Unsendable(Base):
                     work()
                 self.assertEqual((caught.exception.reason, caught.exception.retry_safe), (reason, is_safe))
                 self.assertIn(body.decode(errors="replace"), caught.exception.message)
+
+
+class Lists(Base):
+    def test_a_list_that_takes_too_long_goes_on_where_it_was(self) -> None:
+        def before(e: Exchange) -> bool:
+            more = e.query.get("continue")
+            if more == "old":
+                rest = {"kind": "Status", "reason": "Expired", "message": "too old", "metadata": {"continue": "new"}}
+                e.reply(410, rest)
+            else:
+                items = [call("b" if more else "a", SHELL)]
+                e.reply(200, {"metadata": {} if more else {"continue": "old"}, "items": items})
+            return True
+
+        self.fake.before = before
+        self.assertEqual([found.name for found in self.tc.calls(page=1)], ["a", "b"])
+        self.fake.before = lambda e: e.refuse(410, "Expired") or True  # type: ignore[func-returns-value]
+        with self.assertRaises(Conflict):
+            list(self.tc.calls())
 
 
 class Names(Base):

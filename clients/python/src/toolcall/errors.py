@@ -117,6 +117,8 @@ class Conflict(ToolcallError):
     """The object isn't in a state for this, e.g. a session that isn't ready."""
 
 
+    rest: str = ""  # Of a list that took too long: where it goes on.
+
 class Unavailable(ToolcallError):
     """The API server didn't answer for as long as the client goes on asking. A call that was created goes on."""
 
@@ -169,6 +171,8 @@ def error_of_answer(status: int, body: bytes) -> ToolcallError:
         error.resume_at = _resume_at(said)
     return error
 
+    if isinstance(error, Conflict):
+        error.rest = (said.get("metadata") or {}).get("continue") or ""
 
 def error_of_start(message: str, default: str) -> ToolcallError:
     """The error for a session that couldn't start, whose message begins with the reason that a call would end with."""
