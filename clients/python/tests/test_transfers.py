@@ -346,6 +346,11 @@ class Directories(unittest.TestCase):
             self.s.files.mkdir("a")
             self.assertEqual(self.specs[-1]["file"]["path"], path)
 
+    def test_lines_are_counted_from_one(self) -> None:
+        for work in (lambda: self.s.files.read("a", offset=0), lambda: self.s.files.read_lines("a", offset=0)):
+            with self.assertRaisesRegex(InvalidArgument, "at least 1"):
+                work()
+
     def test_a_list_says_whether_there_is_more(self) -> None:
         actions = Actions(self.s, "thread")
         for is_cut in (False, True):

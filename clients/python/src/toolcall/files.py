@@ -65,7 +65,7 @@ class Files:
         As text, bytes that aren't UTF-8 are U+FFFD; format="bytes" gives all bytes as they are.
         """
         if offset is not None or limit is not None:
-            return "".join(call["status"].get("stdout", "") for call in self._parts(path, offset or 1, limit))
+            return "".join(call["status"].get("stdout", "") for call in self._parts(path, 1 if offset is None else offset, limit))
         if format == "bytes":
             return self._get_bytes(path)
         call = self._call("Read", path, {"unit": "Bytes"})
@@ -80,7 +80,7 @@ class Files:
         """Lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before."""
         text = ""
         try:
-            for call in self._parts(path, offset or 1, limit):
+            for call in self._parts(path, offset, limit):
                 text += call["status"].get("stdout", "")
                 is_binary = bool((call["status"].get("file") or {}).get("binary"))
                 if is_binary or not text:

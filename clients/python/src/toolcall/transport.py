@@ -251,7 +251,7 @@ def _encoded(query: Mapping[str, str]) -> str:
 
 def _sendable(body: JSON) -> bytes:
     try:
-        return json.dumps(body, separators=(",", ":")).encode()
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid(f"an argument can't be sent as JSON: {error}") from error
 
