@@ -42,13 +42,14 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 class Passing(Exception):
     """Something that may pass: a broken connection, or an answer that asks for patience.
 
-    retry_after: seconds that the server asks to wait, or None; headers: of the answer, if there was one; broke_off: an
-    answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was just nothing to read for as
-    long as the request waits; unreached_since: when the request began, if the server has never answered any.
+    reason: of the answer, or Unavailable; retry_after: seconds that the server asks to wait, or None; headers: of the answer, if
+    there was one; broke_off: an answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was
+    just nothing to read for as long as the request waits; unreached_since: when the request began, if the server has never answered any.
     """
 
     def __init__(self, why: str, retry_after: float | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(why)
+        self.reason = "Unavailable"
         self.retry_after = retry_after
         self.headers: Mapping[str, str] = headers or {}
         self.broke_off = False
@@ -86,7 +87,7 @@ class Patience:
             self._since = now
         self._failures += 1
         if now - self._since >= seconds:
-            raise Unavailable("Unavailable", f"no answer for {seconds:.0f} s: {error}") from error
+            raise Unavailable(error.reason, f"no answer for {seconds:.0f} s: {error}") from error
         pause = min(0.05 * 2 ** min(self._failures - 1, 6), _LONGEST_PAUSE)
         interrupts.sleep(max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE)))
 
@@ -272,11 +273,12 @@ def _raise(answer: Answer) -> None:
     with answer:
         headers = dict(answer.headers)
         body = answer.read()
+    error = error_of_answer(answer.status, body)
     if answer.status in _PASSING:
-        passing = Passing(str(error_of_answer(answer.status, body)), _seconds(headers.get("Retry-After")), headers)
+        passing = Passing(str(error), _seconds(headers.get("Retry-After")), headers)
+        passing.reason = error.reason
         passing.unsent = answer.status == 429
         raise passing
-    error = error_of_answer(answer.status, body)
     error.headers = headers
     raise error
 
