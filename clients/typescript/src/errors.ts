@@ -162,6 +162,8 @@ export class ApiError extends Error {
     readonly status: ApiStatus,
     readonly headers: Record<string, string | string[] | undefined>,
   ) {
+  /** Of a list that took too long: where it goes on. */
+  metadata?: { continue?: string };
     super(status.message ?? `the API answered with status ${code}`);
   }
 

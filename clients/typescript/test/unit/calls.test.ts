@@ -494,6 +494,23 @@ describe("what a call wrote", () => {
       t,
       cluster((request, answer, call) => {
         const isLog = request.url.pathname.endsWith("/log");
+
+  it("are listed to the end, also when that takes too long", async (t) => {
+    const call = (name: string): object => ({ metadata: { name }, spec: {} });
+    const server = await Server.listen(t, ({ url }, answer) => {
+      const next = url.searchParams.get("continue");
+      if (next === "old") {
+        const expired = { kind: "Status", code: 410, reason: "Expired", message: "too old", metadata: { continue: "new" } };
+        return sendJSON(answer, expired, 410);
+      }
+      return sendJSON(answer, { metadata: next ? {} : { continue: "old" }, items: [call(next ?? "a")] });
+    });
+    const names: string[] = [];
+    for await (const { name } of server.client().calls()) {
+      names.push(name);
+    }
+    assert.deepEqual(names, ["a", "new"]);
+  });
         if (isLog) {
           answer.writeHead(200, { "toolcall-bytes": "6", "toolcall-complete": "true" }).end("abcdef");
         }

@@ -71,6 +71,7 @@ describe("a client's first request", () => {
       }
     }
     assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
+    assert.throws(() => client.calls({ phase: "Running,metadata.name=a" as "Running" }), InvalidArgument);
     assert.equal(server.received.length, 1);
   });
 
