@@ -150,6 +150,13 @@ describe("lines of a file", () => {
   });
 
   it("don't pass for all that was asked for", async (t) => {
+  it("aren't written with what isn't UTF-8", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const { files } = await server.client().connect("desk");
+    assert.ok((await rejection(files.write("a", "\ud800"))) instanceof InvalidArgument);
+    assert.equal(server.count("POST", /./), 0);
+  });
+
     const truncated = { ...succeeded, stdout: "one\n", file: { truncated: true } };
     const tooLong = { phase: "Failed", reason: "FileTooLarge", message: "line 2 is too long" };
     for (const [first, second, note] of [
@@ -271,6 +278,7 @@ describe("a background call", () => {
       assert.deepEqual(refusals, []);
     }
     // A call that has ended isn't waited for.
+    assert.ok((await rejection(started.write("\ud800"))) instanceof InvalidArgument);
     refusals = ["toolcalls", "none"];
     assert.ok((await rejection(started.write("a"))) instanceof Conflict);
     assert.deepEqual(refusals, ["none"]);

@@ -104,3 +104,5 @@ describe("an answer that isn't the API server's", () => {
     assert.ok(error instanceof InvalidArgument && error.retrySafe, String(error));
   });
 });
+    const noFunction = await rejection(server.client().run("true", { onStdout: process.stdout as unknown as () => void }));
+    assert.ok(noFunction instanceof InvalidArgument && noFunction.retrySafe, String(noFunction));
