@@ -6,7 +6,7 @@ import { setTrue } from "./create.js";
 import { ApiError, ConnectionLost, OutputNotKept, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import { isFinished, type ToolCall } from "./objects.js";
-import { follow, limitOf, nextKept, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
+import { follow, limitOf, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
 import { errorOfEnd, Result } from "./result.js";
 import { Retries } from "./retries.js";
 import { utf8Of, wholeNumber } from "./spec.js";
@@ -264,7 +264,7 @@ export class BackgroundCall {
 
 // Where a stream goes on behind a part that isn't kept. Throws any other error.
 function skipTo(error: unknown, offset: number): number {
-  const next = error instanceof OutputNotKept && error.cause instanceof ApiError ? nextKept(error.cause) : undefined;
+  const next = error instanceof OutputNotKept ? error.resumeAt : undefined;
   if (next === undefined || next <= offset) {
     throw error;
   }

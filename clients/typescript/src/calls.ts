@@ -160,7 +160,7 @@ export class Calls {
 export async function resultOf(object: ToolCall, live: Live | undefined, check: boolean, signal?: AbortSignal): Promise<Result> {
   const result = new Result(object);
   const unread = await (live && unlessAborted(live.finish(object), signal));
-  const error = errorOfEnd(result, check) ?? (unread && withResult(unread, result));
+  const error = errorOfEnd(result, check) ?? (unread && withDetails(unread, { result }));
   if (error) {
     throw error;
   }

@@ -72,6 +72,12 @@ async function open(api: Api, ref: CallRef, source: Source, query: Query, signal
     ...(query.follow ? { idleMilliseconds: FOLLOW_IDLE_MILLISECONDS } : {}),
   });
   const header = (name: string): string | undefined => body.headers[name] as string | undefined;
+  const begins = header("toolcall-offset") ?? String(query.offset);
+  if (begins !== String(query.offset)) {
+    body.destroy();
+    const message = `asked for offset ${String(query.offset)}, the answer begins at ${begins}`;
+    throw new ToolcallError(message, { reason: "UnexpectedAnswer", call: ref.name });
+  }
   return {
     body,
     bytes: Number(header("toolcall-bytes") ?? 0),
@@ -249,7 +255,7 @@ function outputError(error: unknown, ref: CallRef): unknown {
   if (error instanceof ApiError && error.code === 410) {
     const next = nextKept(error);
     const rest = next === undefined ? "" : `: read on from offset ${next}`;
-    return new OutputNotKept(error.message + rest, { reason: "OutputNotKept", call: ref.name, code: 410, cause: error });
+    return new OutputNotKept(error.message + rest, { reason: "OutputNotKept", call: ref.name, code: 410, cause: error, resumeAt: next });
   }
   return publicError(error, { call: ref.name });
 }

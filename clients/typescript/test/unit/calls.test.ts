@@ -10,6 +10,7 @@ import {
   InvalidArgument,
   NonZeroExit,
   NotFound,
+  OutputNotKept,
   Unauthenticated,
   Unavailable,
   type ToolcallError,
@@ -149,7 +150,6 @@ describe("lines of a file", () => {
     }
   });
 
-  it("don't pass for all that was asked for", async (t) => {
   it("aren't written with what isn't UTF-8", async (t) => {
     const server = await Server.listen(t, cluster(nothing));
     const { files } = await server.client().connect("desk");
@@ -157,6 +157,7 @@ describe("lines of a file", () => {
     assert.equal(server.count("POST", /./), 0);
   });
 
+  it("don't pass for all that was asked for", async (t) => {
     const truncated = { ...succeeded, stdout: "one\n", file: { truncated: true } };
     const tooLong = { phase: "Failed", reason: "FileTooLarge", message: "line 2 is too long" };
     for (const [first, second, note] of [
@@ -277,8 +278,8 @@ describe("a background call", () => {
       await handle.write("a");
       assert.deepEqual(refusals, []);
     }
-    // A call that has ended isn't waited for.
     assert.ok((await rejection(started.write("\ud800"))) instanceof InvalidArgument);
+    // A call that has ended isn't waited for.
     refusals = ["toolcalls", "none"];
     assert.ok((await rejection(started.write("a"))) instanceof Conflict);
     assert.deepEqual(refusals, ["none"]);
@@ -493,15 +494,6 @@ describe("calls by name", () => {
     assert.equal(server.received.at(-1)?.url.searchParams.get("fieldSelector"), "status.phase=Ready");
     assert.throws(() => client.calls({ page: 0 }), InvalidArgument);
   });
-});
-
-describe("what a call wrote", () => {
-  it("is read by its result, its handle or its name", async (t) => {
-    const end = ended(succeeded);
-    const server = await Server.listen(
-      t,
-      cluster((request, answer, call) => {
-        const isLog = request.url.pathname.endsWith("/log");
 
   it("are listed to the end, also when that takes too long", async (t) => {
     const call = (name: string): object => ({ metadata: { name }, spec: {} });
@@ -519,6 +511,15 @@ describe("what a call wrote", () => {
     }
     assert.deepEqual(names, ["a", "new"]);
   });
+});
+
+describe("what a call wrote", () => {
+  it("is read by its result, its handle or its name", async (t) => {
+    const end = ended(succeeded);
+    const server = await Server.listen(
+      t,
+      cluster((request, answer, call) => {
+        const isLog = request.url.pathname.endsWith("/log");
         if (isLog) {
           answer.writeHead(200, { "toolcall-bytes": "6", "toolcall-complete": "true" }).end("abcdef");
         }
@@ -656,5 +657,18 @@ describe("output of a call", () => {
       assert.ok(error instanceof InvalidArgument, `${JSON.stringify(range)}: ${String(error)}`);
     }
     assert.deepEqual(server.received, []);
+  });
+
+  it("isn't taken from another offset", async (t) => {
+    const server = await Server.listen(t, (_, answer) => answer.writeHead(200, { "toolcall-offset": "5", "toolcall-bytes": "6" }).end("f"));
+    const error = (await rejection(server.client().output("call"))) as ToolcallError;
+    assert.deepEqual([error.reason, error.call], ["UnexpectedAnswer", "call"]);
+  });
+
+  it("says where it goes on behind a part that wasn't kept", async (t) => {
+    const details = { causes: [{ reason: "NextOffset", message: "4096" }] };
+    const server = await Server.listen(t, (_, answer) => sendJSON(answer, { reason: "OutputNotKept", message: "gone", details }, 410));
+    const error = await rejection(server.client().output("call", { offset: 7 }));
+    assert.ok(error instanceof OutputNotKept && error.resumeAt === 4096, String(error));
   });
 });
