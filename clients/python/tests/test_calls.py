@@ -366,6 +366,19 @@ class LostAnswers(Base):
         self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
 
 
+    def test_a_call_that_is_there_is_found_when_the_repetition_is_refused(self) -> None:
+        def before(e: Exchange) -> bool:
+            if e.command == "POST" and self.server.count("POST") == 1:
+                self.fake.lose_answer(e)
+            elif e.command == "POST":
+                e.refuse(403, "Forbidden")  # A quota, which the call itself has filled.
+            return e.command == "POST"
+
+        self.fake.before = before
+        self.fake.ended.set()
+        self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
+
+
 class Refused(Base):
     def test_a_conflict_with_others_and_a_name_that_has_just_gone_are_asked_again(self) -> None:
         for reason in ("Conflict", "AlreadyExists"):

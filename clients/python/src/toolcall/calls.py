@@ -141,7 +141,8 @@ class Calls:
                 if sent is None and not error.unsent:
                     sent = now
             except ToolcallError as error:
-                there = self._there(order) if error.reason == "AlreadyExists" else None
+                # A refusal says nothing of the requests before it: what is there does.
+                there = self._there(order) if error.reason == "AlreadyExists" or sent is not None else None
                 if there is not None:
                     return there
                 if error.reason == "AlreadyExists" and order.call and sent is not None:
@@ -264,11 +265,7 @@ class Calls:
 
     def _found(self, order: Order) -> JSON:
         """The call whose create request isn't repeated any more, if it is there."""
-        try:
-            there = self._there(order)
-        except Unavailable as error:
-            error.call = order.call
-            raise
+        there = self._there(order)
         if there is None:
             message = f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and the call isn't there: whether it ran isn't known"
             raise Unavailable("Unavailable", message, call=order.call)
@@ -280,6 +277,9 @@ class Calls:
             return self._checked(order, self.fetch(f"{self._objects(order)}/{order.name}"))
         except NotFound:
             return None
+        except ToolcallError as error:
+            error.call = order.call
+            raise
 
     def _objects(self, order: Order) -> str:
         """The path of the objects of the kind."""

@@ -26,7 +26,7 @@ CONNECT_TIMEOUT = 10.0
 UNREACHED_SECONDS = 10.0
 READ_TIMEOUT = 60.0
 # Answers after which the same request may succeed.
-_PASSING = frozenset({429, 500, 502, 503, 504})
+_PASSING = frozenset({429, *range(500, 600)} - {501, 507})
 _LONGEST_PAUSE = 2.0
 # An answer that broke off sooner is asked for again in longer and longer pauses.
 _LASTED = 1.0
