@@ -332,7 +332,7 @@ def _on_loop(options: RunOptions) -> None:
 
         return hear
 
-    if options.get("on_stdout") is not None:
+    if callable(options.get("on_stdout")):
         options["on_stdout"] = on_loop(options["on_stdout"])
-    if options.get("on_stderr") is not None:
+    if callable(options.get("on_stderr")):
         options["on_stderr"] = on_loop(options["on_stderr"])
