@@ -1,6 +1,7 @@
 """What options become: pure functions, without a cluster."""
 
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ class CallSpec(unittest.TestCase):
         self.assertEqual(spec, {"tool": {"name": "bash", "arguments": {"command": "ls"}}})
 
     def test_a_mapping_that_is_none(self) -> None:
-        for work in (lambda: call_spec("true", {"env": ["A=1"]}), lambda: metadata_of("k", {"labels": ["a"]})):  # type: ignore[typeddict-item]
+        works: list[Callable[[], object]] = [
+            lambda: call_spec("true", {"env": ["A=1"]}),  # type: ignore[typeddict-item]
+            lambda: metadata_of("k", {"labels": ["a"]}),  # type: ignore[misc, arg-type]
+        ]
+        for work in works:
             with self.assertRaisesRegex(InvalidArgument, "of the type list: give a mapping"):
                 work()
 

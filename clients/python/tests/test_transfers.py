@@ -347,7 +347,8 @@ class Directories(unittest.TestCase):
             self.assertEqual(self.specs[-1]["file"]["path"], path)
 
     def test_lines_are_counted_from_one(self) -> None:
-        for work in (lambda: self.s.files.read("a", offset=0), lambda: self.s.files.read_lines("a", offset=0)):
+        works: list[Callable[[], object]] = [lambda: self.s.files.read("a", offset=0), lambda: self.s.files.read_lines("a", offset=0)]
+        for work in works:
             with self.assertRaisesRegex(InvalidArgument, "at least 1"):
                 work()
 
