@@ -70,6 +70,7 @@ describe("a client's first request", () => {
         assert.ok(error instanceof InvalidArgument && error.retrySafe && error.message.includes(JSON.stringify(name)), String(error));
       }
     }
+    assert.throws(() => server.client({ namespace: ".." }), InvalidArgument);
     assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
     assert.throws(() => client.calls({ phase: "Running,metadata.name=a" as "Running" }), InvalidArgument);
     assert.equal(server.received.length, 1);
