@@ -132,7 +132,8 @@ async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, s
   }
   const data = Buffer.concat(parts);
   if (sha256 !== undefined && range.offset === undefined && range.limit === undefined && sha256 !== sha256Of(data)) {
-    throw new ToolcallError(`what was read of ${ref.name} hasn't the SHA-256 ${sha256} of the stream`, { call: ref.name });
+    const message = `what was read of ${ref.name} hasn't the SHA-256 ${sha256} of the stream`;
+    throw new ToolcallError(message, { reason: "UnexpectedAnswer", call: ref.name });
   }
   return data;
 }

@@ -659,10 +659,12 @@ describe("output of a call", () => {
     assert.deepEqual(server.received, []);
   });
 
-  it("isn't taken from another offset", async (t) => {
-    const server = await Server.listen(t, (_, answer) => answer.writeHead(200, { "toolcall-offset": "5", "toolcall-bytes": "6" }).end("f"));
-    const error = (await rejection(server.client().output("call"))) as ToolcallError;
-    assert.deepEqual([error.reason, error.call], ["UnexpectedAnswer", "call"]);
+  it("isn't taken from another offset, or with another hash", async (t) => {
+    for (const headers of [{ "toolcall-offset": "5" }, { "toolcall-sha256": "0".repeat(64) }]) {
+      const server = await Server.listen(t, (_, answer) => answer.writeHead(200, { "toolcall-bytes": "1", ...headers }).end("f"));
+      const error = (await rejection(server.client().output("call"))) as ToolcallError;
+      assert.deepEqual([error.reason, error.call], ["UnexpectedAnswer", "call"]);
+    }
   });
 
   it("says where it goes on behind a part that wasn't kept", async (t) => {
