@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.scripted import NAMESPACE, Exchange, Scripted, session
 from tests.test_calls import Calls
-from toolcall import AsyncSession, AsyncToolcall, Unavailable
+from toolcall import AsyncSession, AsyncToolcall, InvalidArgument, Unavailable
 
 
 class Cancelling(unittest.TestCase):
@@ -54,6 +54,14 @@ class Cancelling(unittest.TestCase):
             self.assertEqual(raised.exception.reason, "ClientClosed")
 
         asyncio.run(work())
+
+    def test_a_callback_that_is_none(self) -> None:
+        async def work() -> None:
+            async with AsyncToolcall(NAMESPACE, api_client=self.server.api_client()) as tc:
+                await tc.run("true", on_stdout=self.server)  # type: ignore[arg-type]
+
+        with self.assertRaisesRegex(InvalidArgument, "give a function"):
+            asyncio.run(work())
 
     def test_a_background_start(self) -> None:
         self.on_post(self.fake.create)

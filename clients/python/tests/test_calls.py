@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import threading
 import time
 import unittest
@@ -11,7 +13,10 @@ from typing import Any
 from unittest import mock
 
 from tests.scripted import OTHER_UID, UID, Exchange, Scripted, call, session
-from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, ToolcallError, Unauthenticated, Unavailable, calls, interrupts
+from toolcall import (
+    Conflict, Denied, Forbidden, InvalidArgument, NotFound, TimedOut, Toolcall, ToolcallError, Unauthenticated, Unavailable, calls,
+    interrupts,
+)
 from toolcall.watches import Events, Watch
 
 SHELL = {"shell": {"command": "true"}}
@@ -100,6 +105,59 @@ class LiveOutput(Base):
                 self.tc.run("true", key=f"k-{status}", on_stdout=print)
             assert caught.exception.result is not None
             self.assertEqual((caught.exception.result.phase, self.fake.cancelled), ("Succeeded", []))
+
+    def end(self, phase: str, **status: Any) -> None:
+        """Has calls end so, and their output refused."""
+        def before(e: Exchange) -> bool:
+            if e.command == "POST":
+                made = e.json()
+                name = made["metadata"]["name"]
+                self.fake.calls[name] = call(name, made["spec"], phase, **status)
+                e.reply(201, self.fake.calls[name])
+            return e.command == "POST"
+
+        self.fake.before = before
+
+    def hear(self, key: str, background: bool) -> str:
+        """All that a callback for the output of a call gets."""
+        heard: list[str] = []
+        if background:
+            self.tc.connect("s").commands.run("x", key=key, background=True, on_stdout=heard.append).wait()
+        else:
+            self.tc.run("x", key=key, on_stdout=heard.append)
+        return "".join(heard)
+
+    def test_output_that_cannot_be_followed_is_taken_from_the_result(self) -> None:
+        def log(e: Exchange) -> None:
+            if self.server.count("GET", "/log") % 2:
+                e.begin({"Toolcall-Offset": "0"})
+                e.part("aü€".encode()[:-1])
+                e.end()
+            else:
+                e.refuse(404, "NotFound")
+
+        self.fake.log = log
+        said = {"bytes": 6, "truncated": False, "invalidUTF8": False}
+        self.end("Succeeded", stdout="aü€", streams={"stdout": said})
+        self.assertEqual([self.hear("k-1", False), self.hear("k-2", True)], ["aü€", "aü€"])
+        self.end("Succeeded", stdout="aü€", streams={"stdout": {**said, "bytes": 9, "truncated": True}})
+        for background in (False, True):
+            with self.subTest(background), self.assertRaises(NotFound) as caught:
+                self.hear(f"k-{background}".lower(), background)
+            assert caught.exception.result is not None
+            self.assertEqual(caught.exception.result.stdout, "aü€")
+
+    def test_an_end_says_more_than_output_that_cannot_be_followed(self) -> None:
+        for phase, reason, kind in (("Denied", "ShellDisabled", Denied), ("Failed", "TimedOut", TimedOut)):
+            self.end(phase, reason=reason)
+            for background in (False, True):
+                with self.subTest(reason), self.assertRaises(kind):
+                    self.hear(f"k-{reason}-{background}".lower(), background)
+
+    def test_a_callback_that_is_none_is_refused_before_anything_is_sent(self) -> None:
+        with self.assertRaisesRegex(InvalidArgument, "on_stdout .* give a function"):
+            self.tc.run("true", on_stdout=sys.stdout)  # type: ignore[arg-type]
+        self.assertEqual(self.server.count("POST"), 0)
 
     def test_what_a_callback_raises_cancels_the_call_whatever_it_is(self) -> None:
         def log(e: Exchange) -> None:
@@ -308,6 +366,19 @@ class LostAnswers(Base):
         self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
 
 
+    def test_a_call_that_is_there_is_found_when_the_repetition_is_refused(self) -> None:
+        def before(e: Exchange) -> bool:
+            if e.command == "POST" and self.server.count("POST") == 1:
+                self.fake.lose_answer(e)
+            elif e.command == "POST":
+                e.refuse(403, "Forbidden")  # A quota, which the call itself has filled.
+            return e.command == "POST"
+
+        self.fake.before = before
+        self.fake.ended.set()
+        self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
+
+
 class Refused(Base):
     def test_a_conflict_with_others_and_a_name_that_has_just_gone_are_asked_again(self) -> None:
         for reason in ("Conflict", "AlreadyExists"):
@@ -453,6 +524,58 @@ class Unsendable(Base):
                     work()
                 self.assertEqual((caught.exception.reason, caught.exception.retry_safe), (reason, is_safe))
                 self.assertIn(body.decode(errors="replace"), caught.exception.message)
+
+
+class Output(Base):
+    def test_the_hash_of_a_whole_stream_is_compared(self) -> None:
+        def log(e: Exchange) -> None:
+            offset = e.query["offset"]
+            sha256 = hashlib.sha256(b"abcdef").hexdigest()
+            e.begin({"Toolcall-Offset": offset, "Toolcall-Bytes": "6", "Toolcall-Complete": "true", "Toolcall-Sha256": sha256})
+            e.part(sent[int(offset):])
+            e.end()
+
+        self.fake.log, sent = log, b"abcdef"
+        self.assertEqual([self.tc.output("k"), self.tc.artifact("k", "a")], [sent, sent])
+        sent = b"abcdeX"
+        self.assertEqual(self.tc.output("k", offset=2), b"cdeX")
+        reads: list[Callable[[], object]] = [lambda: self.tc.output("k"), lambda: self.tc.artifact("k", "a")]
+        for read in reads:
+            with self.assertRaisesRegex(ToolcallError, "SHA-256") as caught:
+                read()
+            self.assertEqual(caught.exception.call, "k")
+
+    def test_each_error_about_a_call_names_it(self) -> None:
+        handle = self.tc.connect("s").commands.run("cat", background=True, key="k")
+        del self.fake.calls["k"]
+        self.fake.before = lambda e: e.path.endswith("/input") and not e.refuse(404, "NotFound")  # type: ignore[func-returns-value]
+        works: list[Callable[[], object]] = [
+            lambda: self.tc.output("k"), lambda: self.tc.artifact("k", "a"), handle.read, lambda: next(handle.lines()),
+            lambda: handle.write("a"), lambda: self.tc.connect("s").commands.connect("k"), handle.wait,
+        ]
+        for number, work in enumerate(works):
+            with self.subTest(number), self.assertRaises(NotFound) as caught:
+                work()
+            self.assertEqual(caught.exception.call, "k")
+
+
+class Lists(Base):
+    def test_a_list_that_takes_too_long_goes_on_where_it_was(self) -> None:
+        def before(e: Exchange) -> bool:
+            more = e.query.get("continue")
+            if more == "old":
+                rest = {"kind": "Status", "reason": "Expired", "message": "too old", "metadata": {"continue": "new"}}
+                e.reply(410, rest)
+            else:
+                items = [call("b" if more else "a", SHELL)]
+                e.reply(200, {"metadata": {} if more else {"continue": "old"}, "items": items})
+            return True
+
+        self.fake.before = before
+        self.assertEqual([found.name for found in self.tc.calls(page=1)], ["a", "b"])
+        self.fake.before = lambda e: e.refuse(410, "Expired") or True  # type: ignore[func-returns-value]
+        with self.assertRaises(Conflict):
+            list(self.tc.calls())
 
 
 class Names(Base):

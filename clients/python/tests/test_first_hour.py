@@ -19,7 +19,9 @@ from kubernetes import client
 
 from tests.scripted import NAMESPACE, Exchange, Scripted, session
 from tests.test_calls import Calls
-from toolcall import AsyncToolcall, InvalidArgument, NotStarted, SessionOptions, Toolcall, Unauthenticated, Unavailable, interrupts, transport
+from toolcall import (
+    AsyncToolcall, Forbidden, InvalidArgument, NotStarted, SessionOptions, Toolcall, Unauthenticated, Unavailable, interrupts, transport,
+)
 
 
 class Connecting(unittest.TestCase):
@@ -73,6 +75,7 @@ class Opening(unittest.TestCase):
         self.status: dict[str, Any] = {"phase": "Pending", "reason": "TooManySessions", "message": "the environment has 2 of 2"}
         self.made: dict[str, Any] = {}
         self.refusals: list[str] = []
+        self.may_not_end = False
         self.server = self.enterContext(Scripted(self.answer))
         self.tc = self.enterContext(self.server.toolcall())
 
@@ -86,6 +89,8 @@ class Opening(unittest.TestCase):
             self.made = e.json()
             self.made["metadata"].update(uid="u", resourceVersion="5", creationTimestamp="2026-01-01T00:00:00Z")
             e.reply(201, self.made)
+        elif e.command == "PATCH" and self.may_not_end:
+            e.refuse(403, "Forbidden")
         else:
             e.reply(200, {**self.made, "status": self.status})
 
@@ -94,6 +99,29 @@ class Opening(unittest.TestCase):
             self.tc.session("repo", wait=0.1)
         self.assertEqual((raised.exception.reason, raised.exception.retry_safe), ("TooManySessions", True))
         self.assertEqual(self.server.count("PATCH"), 1)
+
+    def test_one_that_cannot_be_ended_does_not_hide_why_it_was_left(self) -> None:
+        def enter(error: BaseException | None) -> None:
+            with self.tc.session("repo"):
+                if error is not None:
+                    raise error
+
+        async def enter_async(error: BaseException) -> None:
+            async with AsyncToolcall(NAMESPACE, api_client=self.server.api_client()) as tc, tc.session("repo"):
+                raise error
+
+        self.may_not_end = True
+        with self.assertRaises(NotStarted) as raised:
+            self.tc.session("repo", wait=0.1)
+        self.status = {"phase": "Ready"}
+        with self.assertRaises(KeyboardInterrupt) as left:
+            enter(KeyboardInterrupt())
+        with self.assertRaises(ZeroDivisionError) as awaited:
+            asyncio.run(enter_async(ZeroDivisionError()))
+        for error in (raised.exception, left.exception, awaited.exception):
+            self.assertRegex(error.__notes__[0], "couldn't be ended.*Forbidden")
+        with self.assertRaises(Forbidden):
+            enter(None)
 
     def test_one_with_a_key_stays_for_the_next_attempt(self) -> None:
         self.status = {}

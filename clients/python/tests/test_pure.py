@@ -14,7 +14,7 @@ from toolcall import errors, interrupts
 from toolcall.calls import settled
 from toolcall.errors import ToolcallError, error_of_answer, error_of_call
 from toolcall.files import entries_of
-from toolcall.results import Result, is_finished, result_of, session_info
+from toolcall.results import Result, call_info, is_finished, result_of, session_info
 from toolcall.sessions import check_ended
 from toolcall.streams import Piece, texts
 from toolcall.transport import Passing, Patience
@@ -70,6 +70,9 @@ class Reasons(unittest.TestCase):
                 check_ended({"metadata": {"name": "s"}, "status": {"phase": "Ended", "reason": "StartFailed", "message": message}})
             self.assertEqual((type(raised.exception).__name__, raised.exception.reason), (kind, reason))
             self.assertTrue(message.endswith(raised.exception.message))
+
+    def test_an_end_of_which_nothing_is_said_has_a_message(self) -> None:
+        self.assertEqual(error_of_call("Failed", call("Failed", "TimedOut")).message, "the call ended as Failed: TimedOut")
 
     def test_the_result_is_there_by_type(self) -> None:
         def stdout_of(error: ToolcallError) -> str:
@@ -173,9 +176,10 @@ class Results(unittest.TestCase):
             self.assertEqual(is_finished({"status": {"conditions": conditions}}), finished)
         self.assertFalse(is_finished({}))
 
-    def test_a_session_that_the_operator_has_not_seen_yet_is_pending(self) -> None:
+    def test_what_the_operator_has_not_seen_yet_is_pending(self) -> None:
         for status, phase in (("", "Pending"), ("Ready", "Ready")):
-            self.assertEqual(session_info({"metadata": {"name": "s"}, "status": {"phase": status} if status else {}}).phase, phase)
+            thing = {"metadata": {"name": "s"}, "spec": {}, "status": {"phase": status} if status else {}}
+            self.assertEqual((session_info(thing).phase, call_info(thing).phase), (phase, phase))
 
 
 class Pieces(unittest.TestCase):
@@ -212,6 +216,13 @@ class Waits(unittest.TestCase):
             while True:
                 patience.failed(Passing("away"))
         self.assertTrue(0.2 <= time.monotonic() - began < 2)
+
+    def test_the_reason_is_that_of_the_last_answer(self) -> None:
+        passing = Passing("full")
+        passing.reason = "TooManyRequests"
+        with self.assertRaises(errors.Unavailable) as caught:
+            Patience(0).failed(passing)
+        self.assertEqual(caught.exception.reason, "TooManyRequests")
 
     def test_what_works_begins_it_anew(self) -> None:
         patience = Patience(0.2)

@@ -1,6 +1,8 @@
 """What options become: pure functions, without a cluster."""
 
 import unittest
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from toolcall.errors import InvalidArgument
@@ -27,6 +29,15 @@ class CallSpec(unittest.TestCase):
     def test_a_tool_as_the_model_called_it(self) -> None:
         spec = call_spec(None, {"tool": "bash", "arguments": {"command": "ls"}})
         self.assertEqual(spec, {"tool": {"name": "bash", "arguments": {"command": "ls"}}})
+
+    def test_a_mapping_that_is_none(self) -> None:
+        works: list[Callable[[], object]] = [
+            lambda: call_spec("true", {"env": ["A=1"]}),  # type: ignore[typeddict-item]
+            lambda: metadata_of("k", {"labels": ["a"]}),  # type: ignore[misc, arg-type]
+        ]
+        for work in works:
+            with self.assertRaisesRegex(InvalidArgument, "of the type list: give a mapping"):
+                work()
 
     def test_an_empty_command_is_sent_so_that_the_policy_answers(self) -> None:
         self.assertEqual(call_spec("", {}), {"shell": {"command": ""}})
@@ -94,9 +105,9 @@ class Keys(unittest.TestCase):
         self.assertRegex(names.pop(), "^call-[0-9a-f]{16}$")
 
     def test_what_is_no_name(self) -> None:
-        for key in ("", "Step", "a_b", "-a", "a-", "a..b", "a.-b", "a-.b", "a" * 254, "ä", "a\n"):
+        for key in (7, "", "Step", "a_b", "-a", "a-", "a..b", "a.-b", "a-.b", "a" * 254, "ä", "a\n"):
             with self.subTest(key), self.assertRaisesRegex(InvalidArgument, "key .* letters"):
-                name_for(key, "call")
+                name_for(key, "call")  # type: ignore[arg-type]
 
     def test_key_of_makes_valid_keys_that_differ(self) -> None:
         keys = [key_of("call_1"), key_of("call_2"), key_of("a", "bc"), key_of("ab", "c"), key_of("abc"), key_of("a", "")]
@@ -175,9 +186,9 @@ class Paths(unittest.TestCase):
         self.assertEqual(join_path("src", "/a"), "/a")
         self.assertEqual(join_path("", "a"), "a")
         self.assertEqual([join_path("src", p) for p in ("~", "~/a", "~a")], ["~", "~/a", "src/~a"])
-        for wrong in ("", "a\0b"):
+        for wrong in ("", "a\0b", Path("a")):
             with self.assertRaises(InvalidArgument):
-                join_path("src", wrong)
+                join_path("src", wrong)  # type: ignore[arg-type]
 
     def test_whole_seconds(self) -> None:
         self.assertEqual([whole_seconds(s) for s in (0.1, 1, 1.0, 1.01, 60)], [1, 1, 1, 2, 60])

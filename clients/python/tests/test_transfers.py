@@ -268,13 +268,24 @@ class Transfers(unittest.TestCase):
                 s.files.upload_dir(tree)
         self.assertEqual(server.count("PUT"), 0)
 
+    def test_an_archive_without_its_end_is_not_whole(self) -> None:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo("a"))
+        s, _ = self.session(lambda e: e.reply(200, made.getvalue()[:tarfile.BLOCKSIZE]))
+        with self.assertRaisesRegex(FileFailed, "no end"):
+            s.files.download_dir("tree", Path(self.folder, "copy"))
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_errors_of_local_files_are_the_librarys_own(self) -> None:
         s, _ = self.session(lambda e: e.reply(200, DATA, tag(DATA)))
         file = Path(self.folder, "file")
         file.write_text("x")
+        os.mkfifo(Path(self.folder, "pipe"))
         cases: list[tuple[Callable[[], object], type[ToolcallError], str]] = [
             (lambda: s.files.upload(Path(self.folder, "nope")), NotFound, "FileNotFound"),
             (lambda: s.files.upload(self.folder), FileFailed, "IsDirectory"),
+            (lambda: s.files.upload(Path(self.folder, "pipe")), FileFailed, "FileError"),
             (lambda: s.files.upload_dir(file), FileFailed, "NotDirectory"),
             (lambda: s.files.upload_dir(Path(self.folder, "nope")), NotFound, "FileNotFound"),
             (lambda: s.files.download("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
@@ -290,7 +301,7 @@ class Transfers(unittest.TestCase):
             with self.subTest(reason), self.assertRaisesRegex(kind, self.folder) as raised:
                 work()
             self.assertEqual((raised.exception.reason, raised.exception.retry_safe), (reason, True))
-        self.assertEqual(os.listdir(self.folder), ["file"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["file", "pipe"])
 
 
 class Directories(unittest.TestCase):
@@ -334,6 +345,12 @@ class Directories(unittest.TestCase):
             self.s.cwd = cwd
             self.s.files.mkdir("a")
             self.assertEqual(self.specs[-1]["file"]["path"], path)
+
+    def test_lines_are_counted_from_one(self) -> None:
+        works: list[Callable[[], object]] = [lambda: self.s.files.read("a", offset=0), lambda: self.s.files.read_lines("a", offset=0)]
+        for work in works:
+            with self.assertRaisesRegex(InvalidArgument, "at least 1"):
+                work()
 
     def test_a_list_says_whether_there_is_more(self) -> None:
         actions = Actions(self.s, "thread")

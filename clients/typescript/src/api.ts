@@ -348,7 +348,7 @@ function isStream(body: ApiRequest["body"]): body is AsyncIterable<Uint8Array> {
 export function parsed<T>(text: string): T {
   try {
     const object: unknown = JSON.parse(text);
-    if (typeof object === "object" && object !== null) {
+    if (typeof object === "object" && object !== null && !Array.isArray(object)) {
       return object as T;
     }
   } catch {

@@ -6,10 +6,10 @@ import { setTrue } from "./create.js";
 import { ApiError, ConnectionLost, OutputNotKept, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import { isFinished, type ToolCall } from "./objects.js";
-import { follow, limitOf, nextKept, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
+import { follow, limitOf, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
 import { errorOfEnd, Result } from "./result.js";
 import { Retries } from "./retries.js";
-import { wholeNumber } from "./spec.js";
+import { utf8Of, wholeNumber } from "./spec.js";
 
 /** What a read of a running call's output takes. */
 export interface ReadOptions extends Range {
@@ -118,8 +118,8 @@ export class BackgroundCall {
    * Writes to the standard input of a call that was given no `stdin`. Each byte arrives once, whatever breaks. With `eof` the
    * input is closed behind the text. Let one handle at a time write to a call.
    */
-  write(text: string | Uint8Array, options: { eof?: boolean; signal?: AbortSignal } = {}): Promise<void> {
-    const data = typeof text === "string" ? Buffer.from(text, "utf8") : Buffer.from(text);
+  async write(text: string | Uint8Array, options: { eof?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+    const data = typeof text === "string" ? utf8Of("the text", text) : Buffer.from(text);
     const written = this.#writes.then(() => this.writeAll(data, options));
     this.#writes = written.catch(() => {});
     return written;
@@ -264,7 +264,7 @@ export class BackgroundCall {
 
 // Where a stream goes on behind a part that isn't kept. Throws any other error.
 function skipTo(error: unknown, offset: number): number {
-  const next = error instanceof OutputNotKept && error.cause instanceof ApiError ? nextKept(error.cause) : undefined;
+  const next = error instanceof OutputNotKept ? error.resumeAt : undefined;
   if (next === undefined || next <= offset) {
     throw error;
   }

@@ -3,7 +3,7 @@
 import type { Api } from "./api.js";
 import { BackgroundCall } from "./background.js";
 import { create, setTrue, type Meant } from "./create.js";
-import { ApiError, Cancelled, publicError, ToolcallError, Unavailable, withResult } from "./errors.js";
+import { ApiError, Cancelled, invalid, publicError, ToolcallError, Unavailable, withDetails } from "./errors.js";
 import { Live, type OutputCallbacks } from "./live.js";
 import { isFinished, type AnyObject, type Plural, type ToolCall, type ToolCallSpec } from "./objects.js";
 import { errorOfEnd, Result } from "./result.js";
@@ -46,7 +46,7 @@ export class Calls {
   async run(spec: ToolCallSpec, options: RunOptions): Promise<Result> {
     const { signal, check = false } = options;
     const name = nameFor(options.key, "call");
-    refuseAborted(signal);
+    refuseBefore(options);
     const waiting = this.tracker.finished(name, signal);
     const attempt: Attempt = { name, spec, options, signal };
     waiting.call.then((call) => (attempt.seen = call)).catch(() => {});
@@ -68,7 +68,7 @@ export class Calls {
 
   /** Creates a call and returns a handle on it. */
   async start(spec: ToolCallSpec, options: RunOptions): Promise<BackgroundCall> {
-    refuseAborted(options.signal);
+    refuseBefore(options);
     const name = nameFor(options.key, "call");
     const attempt: Attempt = { name, spec, options, signal: options.signal };
     try {
@@ -160,7 +160,7 @@ export class Calls {
 export async function resultOf(object: ToolCall, live: Live | undefined, check: boolean, signal?: AbortSignal): Promise<Result> {
   const result = new Result(object);
   const unread = await (live && unlessAborted(live.finish(object), signal));
-  const error = errorOfEnd(result, check) ?? (unread && withResult(unread, result));
+  const error = errorOfEnd(result, check) ?? (unread && withDetails(unread, { result }));
   if (error) {
     throw error;
   }
@@ -190,7 +190,13 @@ function meant(call: ToolCall): Meant {
   return { plural: "toolcalls", name: call.metadata.name, uid: call.metadata.uid };
 }
 
-function refuseAborted(signal: AbortSignal | undefined): void {
+// Throws for what would only be noticed once the call is there.
+function refuseBefore({ signal, onStdout, onStderr }: RunOptions): void {
+  for (const callback of [onStdout, onStderr]) {
+    if (callback !== undefined && typeof callback !== "function") {
+      throw invalid(`a callback for output is of type ${typeof callback}: give a function`);
+    }
+  }
   if (signal?.aborted) {
     throw new Cancelled("the call wasn't created: its signal is aborted", { retrySafe: true, cause: signal.reason });
   }

@@ -15,6 +15,8 @@ export interface ErrorDetails {
   code?: number;
   /** The result of a call that has ended, with the output so far. */
   result?: Result | undefined;
+  /** Of OutputNotKept: the offset of the next byte that is kept. */
+  resumeAt?: number | undefined;
   cause?: unknown;
 }
 
@@ -78,7 +80,15 @@ export class InvalidArgument extends ToolcallError {}
 /** The object isn't in a state for this, for example a session that isn't ready. */
 export class Conflict extends ToolcallError {}
 /** A part of the output wasn't kept. */
-export class OutputNotKept extends ToolcallError {}
+export class OutputNotKept extends ToolcallError {
+  /** Offset of the next byte that is kept; undefined where nothing is. */
+  readonly resumeAt: number | undefined;
+
+  constructor(message: string, details: ErrorDetails = {}) {
+    super(message, details);
+    this.resumeAt = details.resumeAt;
+  }
+}
 /** The API can't be reached, or has failed, for longer than the library tries. */
 export class Unavailable extends ToolcallError {}
 
@@ -152,6 +162,8 @@ export function invalid(message: string): InvalidArgument {
 export interface ApiStatus {
   message?: string;
   reason?: string;
+  /** Of a list that took too long: where it goes on. */
+  metadata?: { continue?: string };
   details?: { kind?: string; retryAfterSeconds?: number; causes?: { reason?: string; message?: string; field?: string }[] };
 }
 
@@ -202,11 +214,11 @@ export class ClientClosed extends NothingSent {
   }
 }
 
-/** The same error, with the result of the call that it is about. */
-export function withResult(error: ToolcallError, result: Result): ToolcallError {
+/** The same error, with more of the call that it is about. */
+export function withDetails(error: ToolcallError, more: Pick<ErrorDetails, "call" | "result">): ToolcallError {
   const Class = error.constructor as ErrorClass;
   const { reason, retrySafe, call, code, cause } = error;
-  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), cause, result });
+  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), cause, ...more });
 }
 
 /**
@@ -227,6 +239,9 @@ export function publicError(error: unknown, details: ErrorDetails = {}): unknown
   }
   if (error instanceof ConnectionLost || error instanceof NothingSent) {
     return new Unavailable(error.message, { cause: error, ...details });
+  }
+  if (error instanceof ToolcallError && error.call === undefined && details.call !== undefined) {
+    return withDetails(error, { call: details.call });
   }
   return error;
 }

@@ -6,7 +6,7 @@ import { FileFailed, Forbidden, invalid } from "./errors.js";
 import type { FileAction, FileStatus } from "./objects.js";
 import type { Result } from "./result.js";
 import type { Session } from "./session.js";
-import { fileSpec, isInHome, joinPath, wholeNumber } from "./spec.js";
+import { fileSpec, isInHome, joinPath, utf8Of, wholeNumber } from "./spec.js";
 import { Transfer, type Transferred } from "./transfer.js";
 
 /** What all operations on files take. */
@@ -146,7 +146,7 @@ export class Files {
 
   /** Writes a file whole, or not at all, and makes the directories above it. */
   async write(path: string, data: string | Uint8Array, options: WriteFileOptions = {}): Promise<FileChange> {
-    const bytes = typeof data === "string" ? Buffer.from(data, "utf8") : data;
+    const bytes = typeof data === "string" ? utf8Of("the data", data) : data;
     const { mode, ifSHA256, signal } = options;
     if (bytes.length <= MAX_CALL_BYTES) {
       const content = typeof data === "string" ? { content: data } : { contentBase64: Buffer.from(data).toString("base64") };

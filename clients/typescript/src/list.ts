@@ -1,7 +1,7 @@
 // Lists of calls and sessions, page by page.
 
 import type { Api, ApiRequest } from "./api.js";
-import { publicError } from "./errors.js";
+import { ApiError, invalid, publicError } from "./errors.js";
 import type { CallPhase, Plural, SessionPhase, ToolCall, ToolSession } from "./objects.js";
 import { checkedName, wholeNumber } from "./spec.js";
 
@@ -54,9 +54,12 @@ interface Query {
   signal?: AbortSignal;
 }
 
-/** Reads a list page by page as its items are asked for. One that goes on for too long throws Conflict: begin again. */
+/** Reads a list page by page as its items are asked for. After a long time the rest is read as it is then. */
 export function list<T extends ToolCall | ToolSession, I>(api: Api, plural: Plural, query: Query, infoOf: (object: T) => I): AsyncGenerator<I, void> {
   const { session, phase, page = 200, signal } = query;
+  if (phase && !/^[A-Za-z]+$/.test(phase)) {
+    throw invalid(`phase is ${JSON.stringify(phase)}: it is one word, such as "Running"`);
+  }
   const fields = [...(phase ? [`status.phase=${phase}`] : []), ...(session ? [`spec.sessionRef.name=${checkedName("session", session)}`] : [])];
   const parameters = { limit: wholeNumber("page", page, 1), fieldSelector: fields.length > 0 ? fields.join(",") : undefined };
   return items();
@@ -64,7 +67,7 @@ export function list<T extends ToolCall | ToolSession, I>(api: Api, plural: Plur
   async function* items(): AsyncGenerator<I, void> {
     let next: string | undefined;
     do {
-      const found: Page<T> = await read({ method: "GET", path: api.objects(plural), query: { ...parameters, continue: next }, signal });
+      const found = await read({ method: "GET", path: api.objects(plural), query: { ...parameters, continue: next }, signal });
       yield* found.items.map(infoOf);
       next = found.metadata.continue || undefined;
     } while (next);
@@ -74,6 +77,10 @@ export function list<T extends ToolCall | ToolSession, I>(api: Api, plural: Plur
     try {
       return await api.repeated(() => api.json<Page<T>>(request), signal);
     } catch (error) {
+      const rest = error instanceof ApiError && error.code === 410 ? error.status.metadata?.continue : undefined;
+      if (rest) {
+        return { metadata: { continue: rest }, items: [] };
+      }
       throw publicError(error);
     }
   }

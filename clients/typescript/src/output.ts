@@ -72,6 +72,12 @@ async function open(api: Api, ref: CallRef, source: Source, query: Query, signal
     ...(query.follow ? { idleMilliseconds: FOLLOW_IDLE_MILLISECONDS } : {}),
   });
   const header = (name: string): string | undefined => body.headers[name] as string | undefined;
+  const begins = header("toolcall-offset") ?? String(query.offset);
+  if (begins !== String(query.offset)) {
+    body.destroy();
+    const message = `asked for offset ${String(query.offset)}, the answer begins at ${begins}`;
+    throw new ToolcallError(message, { reason: "UnexpectedAnswer", call: ref.name });
+  }
   return {
     body,
     bytes: Number(header("toolcall-bytes") ?? 0),
@@ -126,7 +132,8 @@ async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, s
   }
   const data = Buffer.concat(parts);
   if (sha256 !== undefined && range.offset === undefined && range.limit === undefined && sha256 !== sha256Of(data)) {
-    throw new ToolcallError(`what was read of ${ref.name} hasn't the SHA-256 ${sha256} of the stream`, { call: ref.name });
+    const message = `what was read of ${ref.name} hasn't the SHA-256 ${sha256} of the stream`;
+    throw new ToolcallError(message, { reason: "UnexpectedAnswer", call: ref.name });
   }
   return data;
 }
@@ -249,7 +256,7 @@ function outputError(error: unknown, ref: CallRef): unknown {
   if (error instanceof ApiError && error.code === 410) {
     const next = nextKept(error);
     const rest = next === undefined ? "" : `: read on from offset ${next}`;
-    return new OutputNotKept(error.message + rest, { reason: "OutputNotKept", call: ref.name, code: 410, cause: error });
+    return new OutputNotKept(error.message + rest, { reason: "OutputNotKept", call: ref.name, code: 410, cause: error, resumeAt: next });
   }
   return publicError(error, { call: ref.name });
 }

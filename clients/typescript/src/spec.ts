@@ -66,11 +66,11 @@ export function commandSpec(command: Command, options: CallOptions, place: Place
   if (options.env !== undefined && Object.keys(options.env).length > 0) {
     spec.env = envOf(options.env);
   }
-  if (options.stdin !== undefined) {
-    spec.stdin = text("stdin", options.stdin);
+  if (options.stdin !== undefined && text("stdin", options.stdin) !== "") {
+    spec.stdin = options.stdin;
   }
   if (options.collect !== undefined && options.collect.length > 0) {
-    spec.collect = options.collect.map((glob) => text("collect", glob));
+    spec.collect = textList("collect", options.collect);
   }
   if (options.networkHosts !== undefined) {
     spec.network = { hosts: hostsOf(options.networkHosts) };
@@ -112,7 +112,15 @@ export function keyOf(...parts: string[]): string {
   }
   // The length before each text keeps ("ab", "c") and ("a", "bc") apart.
   const whole = parts.map((part) => `${[...part].length}:${part}`).join("");
-  return `key-${createHash("sha256").update(whole).digest("hex").slice(0, 40)}`;
+  return `key-${createHash("sha256").update(utf8Of("a text of the key", whole)).digest("hex").slice(0, 40)}`;
+}
+
+/** The bytes of a text. Throws InvalidArgument for half of a surrogate pair, which would become another character. */
+export function utf8Of(what: string, text: string): Buffer {
+  if (/\p{Surrogate}/u.test(text)) {
+    throw invalid(`${what} has half of a surrogate pair, which UTF-8 doesn't have: leave it out`);
+  }
+  return Buffer.from(text, "utf8");
 }
 
 /** Joins a directory of a session and a path in it, as a POSIX path. Undefined when neither is given. */
@@ -173,19 +181,23 @@ export function textsOf(field: string, texts: Record<string, string>): Record<st
 
 function actionOf(command: Command): ToolCallSpec {
   if (typeof command === "string") {
-    return { shell: { command: notEmpty("command", command) } };
+    return { shell: { command: text("command", command) } };
   }
   if (typeof command === "object" && command !== null) {
+    const given = ["program", "code", "tool"].filter((name) => name in command);
+    if (given.length > 1) {
+      throw invalid(`give exactly one of program, code and tool: ${given.join(" and ")} are there`);
+    }
     if ("program" in command) {
-      const args = (command.args ?? []).map((arg) => text("args", arg));
-      return { structured: { binary: notEmpty("program", command.program), ...(args.length > 0 ? { args } : {}) } };
+      const args = textList("args", command.args ?? []);
+      return { structured: { binary: text("program", command.program), ...(args.length > 0 ? { args } : {}) } };
     }
     if ("code" in command) {
       const network = command.networkAccess === undefined ? {} : { networkAccess: command.networkAccess };
-      return { code: { language: notEmpty("language", command.language), source: notEmpty("code", command.code), ...network } };
+      return { code: { language: text("language", command.language), source: text("code", command.code), ...network } };
     }
     if ("tool" in command) {
-      return { tool: { name: notEmpty("tool", command.tool), arguments: command.arguments ?? {} } };
+      return { tool: { name: text("tool", command.tool), arguments: command.arguments ?? {} } };
     }
   }
   throw invalid("the command is neither a command line nor an object with program, code or tool");
@@ -210,6 +222,13 @@ function text(name: string, value: unknown): string {
   return value;
 }
 
+function textList(name: string, values: readonly string[]): string[] {
+  if (!Array.isArray(values)) {
+    throw invalid(`${name} is of type ${typeof values}: give a list of strings`);
+  }
+  return values.map((value) => text(name, value));
+}
+
 // An empty list would narrow nothing, which nobody means who gives one.
 function hostsOf(hosts: readonly string[]): string[] {
   if (!Array.isArray(hosts) || hosts.length === 0 || hosts.includes("")) {
@@ -217,14 +236,7 @@ function hostsOf(hosts: readonly string[]): string[] {
       `networkHosts is ${JSON.stringify(hosts)}: give a list of hosts, such as ["packages.example.com"], or leave it out for all that the policy allows`,
     );
   }
-  return hosts.map((host) => text("networkHosts", host));
-}
-
-function notEmpty(name: string, value: unknown): string {
-  if (text(name, value) === "") {
-    throw invalid(`${name} is empty: say what to run`);
-  }
-  return value as string;
+  return textList("networkHosts", hosts);
 }
 
 // Fields that admission and later requests set, and the values that the API server sets where a field is absent.

@@ -10,7 +10,7 @@ import type { ToolSession, ToolSessionSpec } from "./objects.js";
 import { readArtifact, readOutput, type OutputOptions, type SomeCall } from "./output.js";
 import type { Result } from "./result.js";
 import { checkedWait, Session, type SessionOptions } from "./session.js";
-import { commandSpec, envOf, nameFor, wholeNumber, wholeSeconds, type Command } from "./spec.js";
+import { checkedName, commandSpec, envOf, nameFor, wholeNumber, wholeSeconds, type Command } from "./spec.js";
 
 /** Options of the client. */
 export interface ToolcallOptions {
@@ -43,7 +43,7 @@ export class Toolcall {
     if (!namespace) {
       throw invalid("no namespace: give one, as in new Toolcall({ namespace: \"agents\" }), or set it in the kubeconfig's context");
     }
-    this.namespace = namespace;
+    this.namespace = checkedName("namespace", namespace);
     this.#api = new Api(config, namespace, wholeSeconds("patience", options.patience ?? 120, 0) * 1_000);
     this.#calls = new Calls(this.#api);
   }

@@ -2,7 +2,7 @@
 
 import { createHash, randomBytes, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { lstat, mkdir, mkdtemp, open, readdir, rename, rm } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { partsOf, readAll, type Api, type ApiRequest } from "./api.js";
 import { ApiError, Cancelled, ConnectionLost, FileFailed, NotFound, publicError } from "./errors.js";
@@ -86,6 +86,11 @@ export class Transfer {
     const hash = createHash("sha256");
     let bytes = 0;
     await inLocal(local, async () => {
+      const found = await stat(local);
+      if (!found.isFile() && !found.isDirectory()) {
+        const message = `the local file ${local} is neither a file nor a directory: copy what it has to a file`;
+        throw new FileFailed(message, { reason: "FileError", retrySafe: true });
+      }
       for await (const part of createReadStream(local)) {
         hash.update(part as Buffer);
         bytes += (part as Buffer).length;

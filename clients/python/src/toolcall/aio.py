@@ -221,8 +221,9 @@ class AsyncSession(_Wrapper):
     async def __aenter__(self) -> AsyncSession:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.end()
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with self._blocking.noting(error):
+            await self.end()
 
 
 class _Opening:
@@ -243,9 +244,9 @@ class _Opening:
         self._session = await self._open()
         return self._session
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *of: Any) -> None:
         if self._session is not None:
-            await self._session.end()
+            await self._session.__aexit__(*of)
 
 
 class AsyncToolcall(_Wrapper):
@@ -331,7 +332,7 @@ def _on_loop(options: RunOptions) -> None:
 
         return hear
 
-    if options.get("on_stdout") is not None:
+    if callable(options.get("on_stdout")):
         options["on_stdout"] = on_loop(options["on_stdout"])
-    if options.get("on_stderr") is not None:
+    if callable(options.get("on_stderr")):
         options["on_stderr"] = on_loop(options["on_stderr"])

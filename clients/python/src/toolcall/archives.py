@@ -91,6 +91,10 @@ def _unpack(archive: IO[bytes], directory: str) -> None:
                 links.append(member)
             else:
                 _write(members, member, _place(member, directory))
+        # Where an archive broke off between two members, tarfile says nothing.
+        archive.seek(members.offset)
+        if archive.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("it has no end")
     _make_links(links, directory)
 
 

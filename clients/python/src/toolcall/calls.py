@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from . import interrupts
-from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallError, Unavailable, error_of_call
-from .results import Result, is_finished, result_of
+from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallError, Unavailable, about, error_of_call, invalid
+from .results import Result, is_finished, result_of, unheard
 from .specs import JSON, RunOptions, is_same, is_same_session, metadata_of, named
 from .streams import GROUP, STREAMS, Live, Log
 from .transport import READ_TIMEOUT, UNEXPECTED, Passing, Patience, Transport
@@ -59,6 +59,9 @@ def order_of(name: str, spec: JSON, options: RunOptions) -> Order:
     """An order with what `options` say about waiting."""
     given = {"stdout": options.get("on_stdout"), "stderr": options.get("on_stderr")}
     live = {stream: callback for stream, callback in given.items() if callback is not None}
+    for stream, callback in live.items():
+        if not callable(callback):
+            raise invalid(f"on_{stream} is {callback!r}: give a function, e.g. the write method of a file")
     return Order(name, spec, options.get("check", False), live, metadata_of(name, options))
 
 
@@ -138,7 +141,8 @@ class Calls:
                 if sent is None and not error.unsent:
                     sent = now
             except ToolcallError as error:
-                there = self._there(order) if error.reason == "AlreadyExists" else None
+                # A refusal says nothing of the requests before it: what is there does.
+                there = self._there(order) if error.reason == "AlreadyExists" or sent is not None else None
                 if there is not None:
                     return there
                 if error.reason == "AlreadyExists" and order.call and sent is not None:
@@ -157,7 +161,8 @@ class Calls:
 
     def get(self, name: str) -> JSON:
         """A call as it is now."""
-        return self.fetch(self.path_of(name))
+        with about(name):
+            return self.fetch(self.path_of(name))
 
     def path_of(self, name: str) -> str:
         """The path of a call. Raises InvalidArgument for what can't be a name."""
@@ -174,7 +179,8 @@ class Calls:
 
     def cancel(self, name: str, uid: str = "") -> None:
         """Asks the operator to stop a call. One that has ended or is gone is left as it is, and with `uid` any other one."""
-        self.change(self.path_of(name), {"cancel": True}, uid)
+        with about(name):
+            self.change(self.path_of(name), {"cancel": True}, uid)
 
     def change(self, path: str, spec: JSON, uid: str = "", seconds: float | None = None) -> None:
         """Sets fields of an object's spec. Nothing when the object is gone, or its name has become another one's.
@@ -259,11 +265,7 @@ class Calls:
 
     def _found(self, order: Order) -> JSON:
         """The call whose create request isn't repeated any more, if it is there."""
-        try:
-            there = self._there(order)
-        except Unavailable as error:
-            error.call = order.call
-            raise
+        there = self._there(order)
         if there is None:
             message = f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and the call isn't there: whether it ran isn't known"
             raise Unavailable("Unavailable", message, call=order.call)
@@ -275,6 +277,9 @@ class Calls:
             return self._checked(order, self.fetch(f"{self._objects(order)}/{order.name}"))
         except NotFound:
             return None
+        except ToolcallError as error:
+            error.call = order.call
+            raise
 
     def _objects(self, order: Order) -> str:
         """The path of the objects of the kind."""
@@ -301,25 +306,26 @@ class Calls:
         except BaseException as error:
             self.give_up(order.name, uid, error)
             raise
-        _raise_lost(lost, result_of(finished))
+        raise_lost(lost, order.live, result_of(finished))
         return finished
 
     def _end(
         self, call: JSON, events: Events, live: dict[str, Callable[[str], object]]
-    ) -> tuple[JSON, list[ToolcallError]]:
+    ) -> tuple[JSON, list[Lost]]:
         """The call when it has ended and all of its live output has been heard, and why some can't be. Raises _EndUnknown."""
-        open_streams = set(live)
-        lost: list[ToolcallError] = []
+        open_streams, heard = set(live), dict.fromkeys(live, 0)
+        lost: list[Lost] = []
         finished = call if is_finished(call) else None
         while finished is None or open_streams:
             what, thing = events.get()
             if what in STREAMS:
                 if isinstance(thing, str):
+                    heard[what] += len(thing.encode())
                     live[what](thing)
                     continue
                 open_streams.discard(what)
                 if thing is not None:  # Following failed, which says nothing about the call.
-                    lost.append(_stream_error(thing))
+                    lost.append(Lost(what, heard[what], thing))
             elif what == "interrupted":
                 raise interrupts.Interrupted
             elif finished is None:
@@ -384,11 +390,25 @@ class _EndUnknown(Exception):
         self.error = error
 
 
-def _raise_lost(lost: list[ToolcallError], result: Result) -> None:
-    """Raises that live output can't be had, unless the call's end says more: that of a lost pod, or of one that never ran."""
-    if lost and (result.phase == "Succeeded" or result.reason in _COMMANDS_OWN):
-        lost[0].call, lost[0].result = result.call, result
-        raise lost[0]
+class Lost(NamedTuple):
+    """Live output that couldn't be followed to its end: of which stream, behind how many bytes, and why."""
+
+    stream: str
+    heard: int
+    error: Exception
+
+
+def raise_lost(lost: list[Lost], callbacks: Mapping[str, Callable[[str], object]], result: Result) -> None:
+    """Hands on what the result has of lost live output. Raises why the rest can't be had, unless the call's end says more: that
+    of a lost pod, or of one that never ran."""
+    for stream, heard, why in lost:
+        rest = unheard(result, stream, heard)
+        if rest:
+            callbacks[stream](rest)
+        if rest is None and (result.phase == "Succeeded" or result.reason in _COMMANDS_OWN):
+            error = _stream_error(why)
+            error.call, error.result = result.call, result
+            raise error
 
 
 def _stream_error(error: Exception) -> ToolcallError:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from .calls import API, Calls
 from .commands import Commands
-from .errors import invalid
+from .errors import Conflict, invalid
 from .results import CallInfo, Result, SessionInfo, SomeCall, call_info, session_info
 from .sessions import Session, open_session
 from .specs import JSON, RunOptions, SessionOptions, check_options, named
@@ -108,7 +108,13 @@ class Toolcall:
 
     def _items(self, path: str, query: dict[str, str]) -> Iterator[JSON]:
         while True:
-            found = self._calls.fetch(path, query)
+            try:
+                found = self._calls.fetch(path, query)
+            except Conflict as error:
+                if not error.rest:
+                    raise
+                query = {**query, "continue": error.rest}
+                continue
             yield from found["items"]
             more = found["metadata"].get("continue")
             if not more:

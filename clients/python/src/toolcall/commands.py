@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, Protocol, Unpack, overload
 
-from .calls import Calls, Order, order_of
-from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, error_of_call, invalid
+from .calls import Calls, Lost, Order, order_of, raise_lost
+from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, about, error_of_call, invalid
 from .results import Output, Result, SomeCall, is_finished, result_of
 from .specs import JSON, RunOptions, as_utf8, call_spec, check_options, name_for
 from .streams import GROUP, Live, Log
@@ -92,12 +92,14 @@ class Commands:
         `call` is a result, a background call, or a call's name. Raises OutputNotKept for bytes that aren't kept.
         """
         name, uid = _named(call)
-        return self._place.calls.log(name, uid, stream).read_all(offset, limit)
+        with about(name):
+            return self._place.calls.log(name, uid, stream).read_all(offset, limit)
 
     def artifact(self, call: SomeCall | str, path: str) -> bytes:
         """A file that a call kept: `path` is one of its result's `artifacts`. Raises NotFound."""
         name, uid = _named(call)
-        return self._place.calls.log(name, uid, None, path).read_all(0)
+        with about(name):
+            return self._place.calls.log(name, uid, None, path).read_all(0)
 
     def connect(self, call: str) -> BackgroundCall:
         """A background call that is there, by its name, e.g. after the agent was restarted."""
@@ -125,12 +127,13 @@ class BackgroundCall:
 
     def __init__(self, place: Place, order: Order, call: JSON) -> None:
         self._place = place
-        self._order = Order(order.name, order.spec, order.check)
+        self._order = order
         # Unknown until the pod was asked: another handle may have written before.
         self._input_offset: int | None = None
         self.call: str = order.name
         self.uid: str = call["metadata"]["uid"]
         self._failure: Exception | None = None
+        self._lost: list[Lost] = []
         self._live = [self._hear(stream, callback) for stream, callback in order.live.items()]
 
     def read(
@@ -141,9 +144,10 @@ class BackgroundCall:
         wait_for: seconds to wait until there is something at `offset` or the stream is complete; without it `read`
         returns what is there now. A call that was denied, or couldn't start, raises that.
         """
-        if wait_for is not None:
-            self._log(stream).wait_for_more(offset, wait_for)
-        output = self._log(stream).read(offset, limit)
+        with about(self.call):
+            if wait_for is not None:
+                self._log(stream).wait_for_more(offset, wait_for)
+            output = self._log(stream).read(offset, limit)
         if output.complete and output.next_offset == 0:
             self._raise_if_nothing_ran()
         return output
@@ -176,7 +180,8 @@ class BackgroundCall:
         data = as_utf8("the text", text) if isinstance(text, str) else text
         while True:
             part, data = data[:_INPUT_BYTES], data[_INPUT_BYTES:]
-            self._send(part, eof and not data)
+            with about(self.call):
+                self._send(part, eof and not data)
             if not data:
                 return
 
@@ -188,11 +193,11 @@ class BackgroundCall:
             result = self._place.calls.wait(self._order, watch, self.uid)
         except ToolcallError as error:
             if error.result is not None:
-                self._finish_live()
+                self._finish_live(error.result)
             raise
         finally:
             watch.close()
-        self._finish_live()
+        self._finish_live(result)
         return result
 
     def cancel(self) -> None:
@@ -213,10 +218,14 @@ class BackgroundCall:
         return self._place.calls.log(self.call, self.uid, stream)
 
     def _hear(self, stream: str, callback: Callable[[str], object]) -> Live:
+        heard = 0
+
         def take(piece: str | Exception | None) -> None:
+            nonlocal heard
             if isinstance(piece, Exception):
-                self._failure = piece
+                self._lost.append(Lost(stream, heard, piece))
             elif piece is not None and self._failure is None:
+                heard += len(piece.encode())
                 try:
                     callback(piece)
                 except Exception as error:  # The caller's own; `wait` raises it.
@@ -226,12 +235,13 @@ class BackgroundCall:
 
         return Live(self._log(stream), take)
 
-    def _finish_live(self) -> None:
-        """Waits until all live output was heard, and raises what a callback raised."""
+    def _finish_live(self, result: Result) -> None:
+        """Waits until all live output was heard, and raises what a callback raised, or why some can't be heard."""
         for live in self._live:
             live.join()
         if self._failure is not None:
             raise self._failure
+        raise_lost(self._lost, self._order.live, result)
 
     def _raise_if_nothing_ran(self) -> None:
         call = self._place.calls.get(self.call)

@@ -7,7 +7,8 @@ Every error is a ToolcallError with `reason`, `message`, `retry_safe`, `call` an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ._reasons import CLASS_NAMES
@@ -116,6 +117,8 @@ class InvalidArgument(ToolcallError, ValueError):
 class Conflict(ToolcallError):
     """The object isn't in a state for this, e.g. a session that isn't ready."""
 
+    rest: str = ""  # Of a list that took too long: where it goes on.
+
 
 class Unavailable(ToolcallError):
     """The API server didn't answer for as long as the client goes on asking. A call that was created goes on."""
@@ -152,7 +155,8 @@ def error_of_call(phase: str, result: Result) -> ToolcallError:
         kind = Denied
     if phase == "Cancelled":
         kind = Cancelled
-    error = kind(result.reason, result.message, retry_safe=result.retry_safe, call=result.call)
+    message = result.message or f"the call ended as {phase}: {result.reason}"
+    error = kind(result.reason, message, retry_safe=result.retry_safe, call=result.call)
     error.result = result
     return error
 
@@ -167,7 +171,19 @@ def error_of_answer(status: int, body: bytes) -> ToolcallError:
     error = (by_code if issubclass(kind, CallEnded) else kind)(reason, message)
     if isinstance(error, OutputNotKept):
         error.resume_at = _resume_at(said)
+    if isinstance(error, Conflict):
+        error.rest = (said.get("metadata") or {}).get("continue") or ""
     return error
+
+
+@contextmanager
+def about(call: str) -> Iterator[None]:
+    """Names the call in an error that doesn't."""
+    try:
+        yield
+    except ToolcallError as error:
+        error.call = error.call or call
+        raise
 
 
 def error_of_start(message: str, default: str) -> ToolcallError:

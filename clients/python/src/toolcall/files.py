@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from .archives import pack, unpack
 from .calls import Order, settled
 from .errors import FileFailed, ToolcallError, error_of_reason, invalid
-from .local import local_errors
+from .local import local_errors, open_file
 from .results import FileChange, FileInfo, Lines, Listing, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, as_utf8, is_in_home, join_path, name_for
 from .transfers import Transfers
@@ -65,7 +65,7 @@ class Files:
         As text, bytes that aren't UTF-8 are U+FFFD; format="bytes" gives all bytes as they are.
         """
         if offset is not None or limit is not None:
-            return "".join(call["status"].get("stdout", "") for call in self._parts(path, offset or 1, limit))
+            return "".join(call["status"].get("stdout", "") for call in self._parts(path, 1 if offset is None else offset, limit))
         if format == "bytes":
             return self._get_bytes(path)
         call = self._call("Read", path, {"unit": "Bytes"})
@@ -80,7 +80,7 @@ class Files:
         """Lines of a file for a model, which is told in a `note` why there are none: the file isn't text, is empty, or ends before."""
         text = ""
         try:
-            for call in self._parts(path, offset or 1, limit):
+            for call in self._parts(path, offset, limit):
                 text += call["status"].get("stdout", "")
                 is_binary = bool((call["status"].get("file") or {}).get("binary"))
                 if is_binary or not text:
@@ -183,7 +183,7 @@ class Files:
         With archive=True the file is a tar archive, which is unpacked below the directory `path`.
         """
         to = os.path.basename(os.fspath(local)) if path is None else path
-        with local_errors(os.fspath(local)), open(local, "rb") as file:
+        with local_errors(os.fspath(local)), open_file(local) as file:
             return self._transfers.put(to, file, archive=archive)
 
     def upload_dir(self, local: str | os.PathLike[str], path: str | None = None) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from .errors import ToolcallError, error_of_reason, invalid
 
@@ -33,6 +36,15 @@ def local_errors(path: str) -> Iterator[None]:
         if isinstance(error, ToolcallError):
             raise
         raise invalid(f"the local path {path!r} can't be used: {error}") from error
+
+
+def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Opens a file of this machine to send it. Raises FileFailed for a pipe, which could be waited for forever, and for a device."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        message = f"the local file {os.fspath(path)} is neither a file nor a directory: copy what it has to a file"
+        raise error_of_reason("FileError", message)
+    return open(path, "rb")
 
 
 def local_error(error: OSError, path: str) -> ToolcallError:

@@ -179,7 +179,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class CallInfo:
-    """A ToolCall in a list. phase and reason are "" before the operator has said anything; session is "" without one."""
+    """A ToolCall in a list. reason is "" before the operator has said anything; session is "" without one."""
 
     name: str
     phase: str
@@ -227,6 +227,15 @@ def result_of(call: JSON) -> Result:
         artifacts=[artifact["path"] for artifact in status.get("artifacts") or []],
         denied_hosts=[_denied_host(said) for said in (status.get("network") or {}).get("denied") or []],
     )
+
+
+def unheard(result: Result, stream: str, heard: int) -> str | None:
+    """What a result has of a stream behind its first bytes, of which so many were heard; None where it hasn't all of the stream."""
+    whole = (result.stdout if stream == "stdout" else result.stderr).encode(errors="replace")
+    said = result.streams.get(stream)
+    if said is None or said.truncated or said.invalid_utf8 or said.bytes != len(whole):
+        return None
+    return whole[heard:].decode(errors="replace")
 
 
 def _denied_host(said: JSON) -> DeniedHost:
@@ -280,7 +289,7 @@ def call_info(call: JSON) -> CallInfo:
     status, session = call.get("status") or {}, call["spec"].get("sessionRef") or {}
     return CallInfo(
         name=call["metadata"]["name"],
-        phase=status.get("phase", ""),
+        phase=status.get("phase") or "Pending",
         reason=status.get("reason", ""),
         session=session.get("name", ""),
         created=call["metadata"].get("creationTimestamp", ""),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
@@ -48,8 +50,9 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with self.noting(error):
+            self.end()
 
     def __repr__(self) -> str:
         return f"Session({self.name!r})"
@@ -59,6 +62,16 @@ class Session:
         self._watch.close()
         self.calls.change(self._path(), {"end": True}, self.uid)
         self._is_ended = True
+
+    @contextmanager
+    def noting(self, error: BaseException | None) -> Iterator[None]:
+        """Notes on an error that is on its way that the session couldn't be ended: it says more, and may be an interrupt."""
+        try:
+            yield
+        except ToolcallError as failed:
+            if error is None:
+                raise
+            error.add_note(f"session {self.name} couldn't be ended, and may go on: {failed}")
 
     def give_up(self) -> None:
         """Ends the session that `open_session` has made, unless it has a key: nobody waits for it any more."""
@@ -73,8 +86,9 @@ class Session:
             self.wait_until_ready(or_suspended=True, wait=wait)
         except Unavailable:
             raise
-        except BaseException:
-            self.give_up()
+        except BaseException as error:
+            with self.noting(error):
+                self.give_up()
             raise
         return self
 

@@ -150,7 +150,7 @@ def named(what: str, name: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    is_wrong = len(text) > _KEY_LENGTH or ".." in text or ".-" in text or "-." in text
+    is_wrong = not isinstance(text, str) or len(text) > _KEY_LENGTH or ".." in text or ".-" in text or "-." in text
     return not is_wrong and _NAME.fullmatch(text) is not None
 
 
@@ -225,7 +225,7 @@ def metadata_of(name: str, options: RunOptions | SessionOptions) -> JSON:
     """The metadata of an object that is created."""
     metadata: JSON = {"name": name}
     for field, texts in (("labels", options.get("labels")), ("annotations", options.get("annotations"))):
-        for key, value in (texts or {}).items():
+        for key, value in _mapping(field, texts or {}).items():
             if not isinstance(value, str):
                 raise invalid(f"{field} has {key} with a value of the type {type(value).__name__}: values are strings")
         if texts:
@@ -235,7 +235,7 @@ def metadata_of(name: str, options: RunOptions | SessionOptions) -> JSON:
 
 def env_list(env: Mapping[str, str]) -> list[JSON]:
     """Variables as the API has them, sorted, so that the same variables make the same spec."""
-    for name, value in env.items():
+    for name, value in _mapping("env", env).items():
         if not isinstance(name, str):
             raise invalid(f"a variable has a name of the type {type(name).__name__}: names are strings")
         if not isinstance(value, str):
@@ -252,6 +252,12 @@ def host_list(hosts: Sequence[str]) -> list[str]:
             f"network_hosts is {hosts!r}: give hosts, e.g. ['packages.example.com'], or leave it out for all that the "
             "policy allows"
         )
+    return given
+
+
+def _mapping(option: str, given: Mapping[str, str]) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise invalid(f"{option} is of the type {type(given).__name__}: give a mapping of names to values")
     return given
 
 
@@ -310,7 +316,7 @@ def _session_arguments(spec: JSON) -> JSON:
 
 def join_path(base: str, path: str) -> str:
     """A path below the client's own directory; an absolute one, and one in the home directory, stays as it is."""
-    if not path or "\0" in path:
+    if not isinstance(path, str) or not path or "\0" in path:
         raise invalid(f"path is {path!r}: give a path without NUL characters, e.g. 'notes.txt'")
     return posixpath.join(base, path) if base and not is_in_home(path) else path
 

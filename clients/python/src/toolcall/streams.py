@@ -6,6 +6,7 @@ restarted, loses and doubles nothing.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ class Log:
         self._read_timeout = READ_TIMEOUT
         self._stopped = threading.Event()
         self._answer: Answer | None = None
+        self._sha256 = ""  # Of the whole stream, as the last answer says it.
 
     def read(self, offset: int, limit: int | None = None) -> Output:
         """What there is from `offset` on, at most `limit` bytes. It ends before a part that wasn't kept.
@@ -72,13 +74,20 @@ class Log:
                 patience.failed(error)
 
     def read_all(self, offset: int, limit: int | None = None) -> bytes:
-        """All bytes from `offset` to the end of what was written so far, at most `limit`. Raises OutputNotKept at a gap."""
+        """All bytes from `offset` to the end of what was written so far, at most `limit`. Raises OutputNotKept at a gap.
+
+        The SHA-256 of a complete stream is compared.
+        """
         data = bytearray()
         while True:
             piece = self.read(offset + len(data), None if limit is None else limit - len(data))
             data += piece.data
             if piece.complete or limit is not None and len(data) >= limit or not piece.data:
-                return bytes(data)
+                break
+        is_whole = piece.complete and offset == 0
+        if is_whole and self._sha256 and hashlib.sha256(data).hexdigest() != self._sha256:
+            raise ToolcallError(UNEXPECTED, f"what was read hasn't the SHA-256 {self._sha256} of the stream")
+        return bytes(data)
 
     def wait_for_more(self, offset: int, seconds: float) -> None:
         """Returns when there is a byte at `offset`, when the stream is complete, or after `seconds`."""
@@ -155,6 +164,7 @@ class Log:
         if follow:
             query["follow"] = "true"
         answer = self._transport.open(Request("GET", self._path, query, read_timeout=self._read_timeout))
+        self._sha256 = answer.headers.get("Toolcall-Sha256", "")
         begins = answer.headers.get("Toolcall-Offset")
         if begins != str(offset):
             answer.close()

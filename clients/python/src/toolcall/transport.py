@@ -26,7 +26,7 @@ CONNECT_TIMEOUT = 10.0
 UNREACHED_SECONDS = 10.0
 READ_TIMEOUT = 60.0
 # Answers after which the same request may succeed.
-_PASSING = frozenset({429, 500, 502, 503, 504})
+_PASSING = frozenset({429, *range(500, 600)} - {501, 507})
 _LONGEST_PAUSE = 2.0
 # An answer that broke off sooner is asked for again in longer and longer pauses.
 _LASTED = 1.0
@@ -42,13 +42,14 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 class Passing(Exception):
     """Something that may pass: a broken connection, or an answer that asks for patience.
 
-    retry_after: seconds that the server asks to wait, or None; headers: of the answer, if there was one; broke_off: an
-    answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was just nothing to read for as
-    long as the request waits; unreached_since: when the request began, if the server has never answered any.
+    reason: of the answer, or Unavailable; retry_after: seconds that the server asks to wait, or None; headers: of the answer, if
+    there was one; broke_off: an answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was
+    just nothing to read for as long as the request waits; unreached_since: when the request began, if the server has never answered any.
     """
 
     def __init__(self, why: str, retry_after: float | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(why)
+        self.reason = "Unavailable"
         self.retry_after = retry_after
         self.headers: Mapping[str, str] = headers or {}
         self.broke_off = False
@@ -86,7 +87,7 @@ class Patience:
             self._since = now
         self._failures += 1
         if now - self._since >= seconds:
-            raise Unavailable("Unavailable", f"no answer for {seconds:.0f} s: {error}") from error
+            raise Unavailable(error.reason, f"no answer for {seconds:.0f} s: {error}") from error
         pause = min(0.05 * 2 ** min(self._failures - 1, 6), _LONGEST_PAUSE)
         interrupts.sleep(max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE)))
 
@@ -251,7 +252,7 @@ def _encoded(query: Mapping[str, str]) -> str:
 
 def _sendable(body: JSON) -> bytes:
     try:
-        return json.dumps(body, separators=(",", ":")).encode()
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid(f"an argument can't be sent as JSON: {error}") from error
 
@@ -272,11 +273,12 @@ def _raise(answer: Answer) -> None:
     with answer:
         headers = dict(answer.headers)
         body = answer.read()
+    error = error_of_answer(answer.status, body)
     if answer.status in _PASSING:
-        passing = Passing(str(error_of_answer(answer.status, body)), _seconds(headers.get("Retry-After")), headers)
+        passing = Passing(str(error), _seconds(headers.get("Retry-After")), headers)
+        passing.reason = error.reason
         passing.unsent = answer.status == 429
         raise passing
-    error = error_of_answer(answer.status, body)
     error.headers = headers
     raise error
 

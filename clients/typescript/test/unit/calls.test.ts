@@ -10,6 +10,7 @@ import {
   InvalidArgument,
   NonZeroExit,
   NotFound,
+  OutputNotKept,
   Unauthenticated,
   Unavailable,
   type ToolcallError,
@@ -149,6 +150,13 @@ describe("lines of a file", () => {
     }
   });
 
+  it("aren't written with what isn't UTF-8", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const { files } = await server.client().connect("desk");
+    assert.ok((await rejection(files.write("a", "\ud800"))) instanceof InvalidArgument);
+    assert.equal(server.count("POST", /./), 0);
+  });
+
   it("don't pass for all that was asked for", async (t) => {
     const truncated = { ...succeeded, stdout: "one\n", file: { truncated: true } };
     const tooLong = { phase: "Failed", reason: "FileTooLarge", message: "line 2 is too long" };
@@ -270,6 +278,7 @@ describe("a background call", () => {
       await handle.write("a");
       assert.deepEqual(refusals, []);
     }
+    assert.ok((await rejection(started.write("\ud800"))) instanceof InvalidArgument);
     // A call that has ended isn't waited for.
     refusals = ["toolcalls", "none"];
     assert.ok((await rejection(started.write("a"))) instanceof Conflict);
@@ -485,6 +494,23 @@ describe("calls by name", () => {
     assert.equal(server.received.at(-1)?.url.searchParams.get("fieldSelector"), "status.phase=Ready");
     assert.throws(() => client.calls({ page: 0 }), InvalidArgument);
   });
+
+  it("are listed to the end, also when that takes too long", async (t) => {
+    const call = (name: string): object => ({ metadata: { name }, spec: {} });
+    const server = await Server.listen(t, ({ url }, answer) => {
+      const next = url.searchParams.get("continue");
+      if (next === "old") {
+        const expired = { kind: "Status", code: 410, reason: "Expired", message: "too old", metadata: { continue: "new" } };
+        return sendJSON(answer, expired, 410);
+      }
+      return sendJSON(answer, { metadata: next ? {} : { continue: "old" }, items: [call(next ?? "a")] });
+    });
+    const names: string[] = [];
+    for await (const { name } of server.client().calls()) {
+      names.push(name);
+    }
+    assert.deepEqual(names, ["a", "new"]);
+  });
 });
 
 describe("what a call wrote", () => {
@@ -631,5 +657,20 @@ describe("output of a call", () => {
       assert.ok(error instanceof InvalidArgument, `${JSON.stringify(range)}: ${String(error)}`);
     }
     assert.deepEqual(server.received, []);
+  });
+
+  it("isn't taken from another offset, or with another hash", async (t) => {
+    for (const headers of [{ "toolcall-offset": "5" }, { "toolcall-sha256": "0".repeat(64) }]) {
+      const server = await Server.listen(t, (_, answer) => answer.writeHead(200, { "toolcall-bytes": "1", ...headers }).end("f"));
+      const error = (await rejection(server.client().output("call"))) as ToolcallError;
+      assert.deepEqual([error.reason, error.call], ["UnexpectedAnswer", "call"]);
+    }
+  });
+
+  it("says where it goes on behind a part that wasn't kept", async (t) => {
+    const details = { causes: [{ reason: "NextOffset", message: "4096" }] };
+    const server = await Server.listen(t, (_, answer) => sendJSON(answer, { reason: "OutputNotKept", message: "gone", details }, 410));
+    const error = await rejection(server.client().output("call", { offset: 7 }));
+    assert.ok(error instanceof OutputNotKept && error.resumeAt === 4096, String(error));
   });
 });

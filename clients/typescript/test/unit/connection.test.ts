@@ -70,7 +70,9 @@ describe("a client's first request", () => {
         assert.ok(error instanceof InvalidArgument && error.retrySafe && error.message.includes(JSON.stringify(name)), String(error));
       }
     }
+    assert.throws(() => server.client({ namespace: ".." }), InvalidArgument);
     assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
+    assert.throws(() => client.calls({ phase: "Running,metadata.name=a" as "Running" }), InvalidArgument);
     assert.equal(server.received.length, 1);
   });
 
@@ -84,14 +86,16 @@ describe("an answer that isn't the API server's", () => {
     for (const [code, body, reason] of [
       [200, "<html>Sign in</html>", "UnexpectedAnswer"],
       [200, "null", "UnexpectedAnswer"],
+      [200, "[]", "UnexpectedAnswer"],
       [302, "elsewhere", "HTTP302"],
     ] as const) {
       const server = await Server.listen(t, (_, answer) => answer.writeHead(code).end(body));
       const client = server.client();
-      for (const work of [client.connect("desk"), client.run("true", { key: "k" })]) {
-        const error = await rejection(work);
+      for (const [work, call] of [[() => client.connect("desk"), undefined], [() => client.run("true", { key: "k" }), "k"]] as const) {
+        const error = await rejection(work());
         assert.ok(error instanceof ToolcallError && error.reason === reason && error.message.includes(body), String(error));
         assert.ok(!error.retrySafe || code === 302);
+        assert.equal(error.call, call);
       }
       assert.equal(server.count("POST", /./), 1);
     }
@@ -101,5 +105,7 @@ describe("an answer that isn't the API server's", () => {
     const server = await Server.listen(t, () => assert.fail("it was sent"));
     const error = await rejection(server.client().run({ tool: "t", arguments: { n: 1n } }));
     assert.ok(error instanceof InvalidArgument && error.retrySafe, String(error));
+    const noFunction = await rejection(server.client().run("true", { onStdout: process.stdout as unknown as () => void }));
+    assert.ok(noFunction instanceof InvalidArgument && noFunction.retrySafe, String(noFunction));
   });
 });

@@ -80,7 +80,7 @@ describe("the class of an error", () => {
     const error = invalid("wrong");
     assert.ok(error instanceof lib.InvalidArgument);
     assert.deepEqual([error.reason, error.retrySafe], ["InvalidArgument", true]);
-    assert.throws(() => commandSpec("", {}, {}), { name: "InvalidArgument", retrySafe: true });
+    assert.throws(() => commandSpec("a\0", {}, {}), { name: "InvalidArgument", retrySafe: true });
   });
 
   it("is public, with reason, code and call", () => {

@@ -19,6 +19,10 @@ describe("the spec of a call", () => {
       [{ code: "1", language: "python", networkAccess: true }, { code: { language: "python", source: "1", networkAccess: true } }],
       [{ tool: "bash", arguments: { command: "ls" } }, { tool: { name: "bash", arguments: { command: "ls" } } }],
       [{ tool: "bash" }, { tool: { name: "bash", arguments: {} } }],
+      // The policy answers.
+      ["", { shell: { command: "" } }],
+      [{ program: "" }, { structured: { binary: "" } }],
+      [{ code: "", language: "python" }, { code: { language: "python", source: "" } }],
     ];
     for (const [command, spec] of specs) {
       assert.deepEqual(commandSpec(command, {}, {}), spec);
@@ -43,13 +47,14 @@ describe("the spec of a call", () => {
       shell: { command: "x" },
       network: { hosts: ["a.example.com", "*.b.example.com"] },
     });
-    assert.deepEqual(commandSpec("x", { env: {}, collect: [] }, {}), { shell: { command: "x" } });
+    assert.deepEqual(commandSpec("x", { env: {}, collect: [], stdin: "" }, {}), { shell: { command: "x" } });
     assert.deepEqual(fileSpec({ operation: "Stat", path: "a" }, { session }), { file: { operation: "Stat", path: "a" }, sessionRef: session });
   });
 
   it("is refused with what would be right", () => {
-    refused(() => commandSpec("", {}, {}), /command is empty/);
-    refused(() => commandSpec({ program: "" }, {}, {}), /program is empty/);
+    refused(() => commandSpec({ program: "a", code: "1", language: "python" }, {}, {}), /program and code are there/);
+    refused(() => commandSpec({ program: "a", args: "-l" as unknown as string[] }, {}, {}), /args is of type string: give a list/);
+    refused(() => commandSpec("a", { collect: "*.png" as unknown as string[] }, {}), /collect is of type string: give a list/);
     refused(() => commandSpec({} as Command, {}, {}), /program, code or tool/);
     refused(() => commandSpec(undefined as unknown as Command, {}, {}), /program, code or tool/);
     refused(() => commandSpec({ program: "a", args: [1 as unknown as string] }, {}, {}), /args is of type number/);
@@ -93,6 +98,7 @@ describe("keys", () => {
     }
     assert.deepEqual(keys.slice(0, 2), ["key-d81145f660644023112eb62dc8454420b3b95a21", "key-d774e92051a1ccb6585c3e1a142ca9c7c88e793c"]);
     refused(() => keyOf(), /at least one text/);
+    refused(() => keyOf("\ud800"), /half of a surrogate pair/);
   });
 });
 

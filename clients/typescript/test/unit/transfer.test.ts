@@ -262,9 +262,11 @@ it("errors of local files are the library's own", async (t) => {
   const server = await Server.listen(t, serving(Buffer.from("data")));
   const { files } = await server.client().connect("desk");
   await writeFile(join(folder, "file"), "x");
+  await promisify(execFile)("mkfifo", [join(folder, "pipe")]);
   const cases: [() => Promise<unknown>, new (message: string) => ToolcallError, string][] = [
     [() => files.upload(join(folder, "nope")), NotFound, "FileNotFound"],
     [() => files.upload(folder), FileFailed, "IsDirectory"],
+    [() => files.upload(join(folder, "pipe")), FileFailed, "FileError"],
     [() => files.uploadDir(join(folder, "file")), FileFailed, "NotDirectory"],
     [() => files.uploadDir(join(folder, "nope")), NotFound, "FileNotFound"],
     [() => files.download("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
