@@ -129,7 +129,7 @@ func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) err
 	if err != nil {
 		return err
 	}
-	c.rules.roots = []string{made.Path}
+	c.rules.roots, c.unpacks = []string{made.Path}, true
 	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
 	for entries := 0; ; entries++ {
 		h, err := archive.Next()

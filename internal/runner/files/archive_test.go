@@ -107,7 +107,7 @@ func TestNoEntryOfAnArchiveLeadsOutOfItsDirectory(t *testing.T) {
 
 func TestAnArchiveIsUnpackedAgain(t *testing.T) {
 	root := t.TempDir()
-	entries := []tar.Header{{Typeflag: tar.TypeReg, Name: "a", Size: 2}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}}
+	entries := []tar.Header{{Typeflag: tar.TypeReg, Name: "a", Size: 2, Mode: 0o444}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}}
 	for range 2 {
 		if err := unpackInto(t, root, root, archiveOf(t, entries...)); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,7 @@ func (c *call) edit(p *place) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := p.needReplaceable(want); err != nil {
+	if err := cmp.Or(p.needReplaceable(want), p.needWritable()); err != nil {
 		return Result{}, err
 	}
 	content, err := c.readWhole(p)
