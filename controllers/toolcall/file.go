@@ -35,6 +35,8 @@ func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
 		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d.", *f.NextOffset))
 	case f.NextOffset != nil:
 		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d with unit Bytes.", *f.NextOffset))
+	case f.Truncated && f.Matches == nil:
+		paragraphs = append(paragraphs, "Only parts of this were found after the pod was lost: read the file again.")
 	case f.Truncated:
 		paragraphs = append(paragraphs, "There are more results than these: narrow the search.")
 	}

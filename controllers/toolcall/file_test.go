@@ -32,6 +32,11 @@ func TestAFileActionsResultBecomesTheCallsEnd(t *testing.T) {
 			v1alpha1.PhaseSucceeded, "one\n\nThere is more: read on from offset 2.\n\nThe file was written to while it was read: this may never have been its content.",
 			v1alpha1.FileStatus{Lines: ptr.To(int64(1)), Truncated: true, NextOffset: ptr.To(int64(2)), Changed: true},
 		},
+		"the compact copy of one": {
+			file(result.Completed, "read", "one\n", result.File{Bytes: new(int64(9)), Truncated: true}),
+			v1alpha1.PhaseSucceeded, "one\n\nOnly parts of this were found after the pod was lost: read the file again.",
+			v1alpha1.FileStatus{Bytes: ptr.To(int64(9)), Truncated: true},
+		},
 		"a part in bytes": {
 			file(result.Completed, "read", "on", result.File{Truncated: true, NextOffset: new(int64(2))}),
 			v1alpha1.PhaseSucceeded, "on\n\nThere is more: read on from offset 2 with unit Bytes.",

@@ -244,10 +244,11 @@ var transientSigns = []string{
 }
 
 // pullSigns are parts of what the kubelet says of an image that it may well get the next time: the registry or its name server
-// doesn't answer, or has too much to do, or the kubelet itself has.
+// can't be reached, doesn't answer, or has too much to do, or the kubelet itself has; or the node's disk is full, which the kubelet frees.
 var pullSigns = []string{
 	"pull QPS exceeded", "i/o timeout", "TLS handshake timeout", "server misbehaving", "toomanyrequests", "Too Many Requests",
 	"Internal Server Error", "Bad Gateway", "Service Unavailable", "Gateway Timeout", "Gateway Time-out",
+	"no route to host", "network is unreachable", "Temporary failure in name resolution", "no space left on device",
 }
 
 // mayPullLater says that the kubelet may get an image when it tries again. It pauses between, and some kubelets don't repeat why: each

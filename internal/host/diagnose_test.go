@@ -301,8 +301,10 @@ func TestAPullThatMayPassIsWaitedFor(t *testing.T) {
 		"net/http: TLS handshake timeout": false, "unexpected status: 429 Too Many Requests": false,
 		"toomanyrequests: You have reached your pull rate limit": false, "received unexpected HTTP status: 500 Internal Server Error": false,
 		"502 Bad Gateway": false, "503 Service Unavailable": false, "504 Gateway Timeout": false,
-		"lookup registry on 10.0.0.2:53: server misbehaving": false,
-		"lookup registry: no such host":                      true, "manifest unknown": true, `"app:500": not found`: true,
+		"lookup registry on 10.0.0.2:53: server misbehaving": false, "lookup registry: Temporary failure in name resolution": false,
+		"dial tcp 10.0.0.1:443: connect: no route to host": false, "dial tcp 10.0.0.1:443: connect: network is unreachable": false,
+		"failed to extract layer: write /usr/lib/a.so: no space left on device": false,
+		"lookup registry: no such host":                                         true, "manifest unknown": true, `"app:500": not found`: true,
 		"unexpected status: 401 Unauthorized": true, "": true,
 	} {
 		for _, said := range []corev1.ContainerState{

@@ -245,6 +245,9 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return fmt.Sprintf("read %d bytes of %s", *f.Bytes, f.Path)
 	case spec.OperationWrite:
+		if !f.Created {
+			return fmt.Sprintf("wrote %d bytes to %s, in place of its content", *f.Bytes, f.Path)
+		}
 		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path)
 	case spec.OperationEdit:
 		return fmt.Sprintf("edited %s in %d places", f.Path, *f.Replaced)

@@ -41,7 +41,8 @@ func TestFilesAreReadAndWrittenWithoutAProcess(t *testing.T) {
 		{spec.File{Operation: "MakeDirectory", Path: "d"}, "", func(f *result.File) bool { return f.Created }, "made the directory"},
 		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool {
 			return f.Created && *f.Bytes == 14 && len(f.SHA256) == 64 && f.Path == e.WorkingDir+"/d/a"
-		}, "wrote 14 bytes"},
+		}, "wrote 14 bytes to " + e.WorkingDir + "/d/a"},
+		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool { return !f.Created }, "in place of its content"},
 		{spec.File{Operation: "Read", Path: "d/a", Limit: 2}, "one\ntwo\n", func(f *result.File) bool {
 			return f.Truncated && *f.NextOffset == 3 && *f.Lines == 2 && *f.Bytes == 8 && f.SHA256 == ""
 		}, "read 8 bytes"},

@@ -129,7 +129,7 @@ func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) err
 	if err != nil {
 		return err
 	}
-	c.rules.roots = []string{made.Path}
+	c.rules.roots, c.unpacks = []string{made.Path}, true
 	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
 	for entries := 0; ; entries++ {
 		h, err := archive.Next()
@@ -173,6 +173,9 @@ func (c *call) unpackEntry(h *tar.Header, content io.Reader) error {
 			return sys.NewError(reason.PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", sys.Quote(h.Name), sys.Quote(h.Linkname))
 		}
 		err = c.makeLink(h.Linkname)
+	case tar.TypeLink:
+		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s is a hard link: pack the file itself, as with --hard-dereference.",
+			sys.Quote(h.Name))
 	default:
 		return sys.NewError(reason.PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", sys.Quote(h.Name))
 	}
@@ -184,10 +187,12 @@ func (c *call) unpackEntry(h *tar.Header, content io.Reader) error {
 
 // entryName is the name of an entry below its archive's directory, or "." for that itself.
 func entryName(h *tar.Header) (string, error) {
+	isSparse := h.Typeflag == tar.TypeGNUSparse
 	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse") {
-			return "", sys.NewError(reason.NotSupported, "The archive's entry %s is sparse, which isn't supported.", sys.Quote(h.Name))
-		}
+		isSparse = isSparse || strings.HasPrefix(key, "GNU.sparse")
+	}
+	if isSparse {
+		return "", sys.NewError(reason.NotSupported, "The archive's entry %s is sparse: pack it without --sparse.", sys.Quote(h.Name))
 	}
 	if strings.ContainsRune(h.Name, 0) || !filepath.IsLocal(h.Name) {
 		return "", sys.NewError(reason.PathNotAllowed, "The archive's entry %s has a name that leads out of its directory: leave it out.", sys.Quote(h.Name))

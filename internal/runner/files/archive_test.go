@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,7 +108,7 @@ func TestNoEntryOfAnArchiveLeadsOutOfItsDirectory(t *testing.T) {
 
 func TestAnArchiveIsUnpackedAgain(t *testing.T) {
 	root := t.TempDir()
-	entries := []tar.Header{{Typeflag: tar.TypeReg, Name: "a", Size: 2}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}}
+	entries := []tar.Header{{Typeflag: tar.TypeReg, Name: "a", Size: 2, Mode: 0o444}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}}
 	for range 2 {
 		if err := unpackInto(t, root, root, archiveOf(t, entries...)); err != nil {
 			t.Fatal(err)
@@ -124,6 +125,22 @@ func TestAnArchiveIsUnpackedAgain(t *testing.T) {
 	mustBe(t, unpackInto(t, root, root, archiveOf(t, entries[1])), reason.FileExists)
 	if list, err := os.ReadDir(root); err != nil || len(list) != 2 {
 		t.Errorf("left are %v, %v", list, err)
+	}
+}
+
+func TestAnArchiveIsToBePackedOtherwise(t *testing.T) {
+	sparse := map[string]string{"GNU.sparse.major": "1"}
+	for _, h := range []tar.Header{
+		{Typeflag: tar.TypeGNUSparse, Name: "--sparse"}, {Typeflag: tar.TypeReg, PAXRecords: sparse, Name: "--sparse"},
+		{Typeflag: tar.TypeLink, Name: "--hard-dereference"},
+	} {
+		c, err := newCall(t.Context(), &Rules{FileRules: spec.FileRules{WritePaths: []string{"/"}}}, &spec.File{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = c.unpackEntry(&h, nil); err == nil || strings.Count(err.Error(), h.Name) != 2 {
+			t.Errorf("%c: %v", h.Typeflag, err)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func conditionOf(r *spec.File) (condition, error) {
 // needsFile says that the condition can only hold where a file is.
 func (c condition) needsFile() bool { return c.sha256 != "" || c.present }
 
-// needReplaceable refuses what can't become a file, and a file that the user may not write to: a rename would not ask.
+// needReplaceable refuses what can't become a file.
 func (p *place) needReplaceable(condition condition) error {
 	switch {
 	case p.isRoot():
@@ -65,10 +65,15 @@ func (p *place) needReplaceable(condition condition) error {
 	if condition.absent {
 		return p.existsAlready()
 	}
-	if err := unix.Faccessat(p.dir, p.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return sys.FileError("write", p.path, err)
-	}
 	return nil
+}
+
+// needWritable refuses a file that the user may not write to: a rename would not ask.
+func (p *place) needWritable() error {
+	if !p.exists() {
+		return nil
+	}
+	return sys.FileError("write", p.path, unix.Faccessat(p.dir, p.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW))
 }
 
 // existsAlready refuses to replace what a request may only make.

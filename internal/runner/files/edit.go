@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,7 @@ func (c *call) edit(p *place) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := p.needReplaceable(want); err != nil {
+	if err := cmp.Or(p.needReplaceable(want), p.needWritable()); err != nil {
 		return Result{}, err
 	}
 	content, err := c.readWhole(p)
@@ -152,6 +153,9 @@ func inFile(content []byte, e *spec.Replacement) (old, with []byte) {
 
 // whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
 func whyNotFound(content []byte, old string, hides bool) string {
+	if len(content) == 0 {
+		return "the file is empty: use Write"
+	}
 	if head := content[:min(len(content), headBytes)]; isBinary(head) {
 		return "the file " + describeBinary(head, int64(len(content)))
 	}

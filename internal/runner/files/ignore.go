@@ -134,7 +134,8 @@ func (i *ignored) read(dir int, above, below string) (patterns []ignorePattern) 
 
 // parseIgnore reads a line; nil for one without a pattern, or with one that can't match.
 func parseIgnore(line string) *ignorePattern {
-	line = strings.TrimRight(line, "\r\n")
+	// The names of macOS end with a carriage return of their own: Icon is another file.
+	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]
 	}

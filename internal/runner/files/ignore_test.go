@@ -14,13 +14,13 @@ func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
 	w := newWorld(t)
 	for name, content := range map[string]string{
 		"repo/.git/HEAD":      "ref: refs/heads/main\n",
-		"repo/.gitignore":     "# builds\n\n*.log\n!keep.log\nnode_modules/\n/dist\nsrc/gen/**\ntmp\\ x\n*.{a,b}\ntrailing   \nfile-or-dir/\n[Tt]emp?\n**/deep/out\r\n",
+		"repo/.gitignore":     "# builds\n\n*.log\n!keep.log\nnode_modules/\n/dist\nsrc/gen/**\ntmp\\ x\n*.{a,b}\ntrailing   \nfile-or-dir/\n[Tt]emp?\n**/deep/out\r\nIcon\r\r\n",
 		"repo/src/.gitignore": "!debug.log\nlocal.txt\n",
 		".gitignore":          "*.go\n",
 		"repo/a.go":           "x", "repo/a.log": "x", "repo/keep.log": "x", "repo/src/debug.log": "x", "repo/src/other.log": "x", "repo/src/local.txt": "x",
 		"repo/local.txt": "x", "repo/node_modules/m/index.js": "x", "repo/src/node_modules/n.js": "x", "repo/dist/a.js": "x", "repo/src/dist/a.js": "x",
 		"repo/src/gen/x/y.go": "x", "repo/tmp x": "x", "repo/c.{a,b}": "x", "repo/c.a": "x", "repo/trailing": "x", "repo/file-or-dir": "x", "repo/sub/file-or-dir/f": "x",
-		"repo/temp1": "x", "repo/temp": "x", "repo/sub/deep/out/f": "x",
+		"repo/temp1": "x", "repo/temp": "x", "repo/sub/deep/out/f": "x", "repo/Icon/index.js": "x",
 	} {
 		w.file(name, content)
 	}
@@ -39,11 +39,11 @@ func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
 		}
 		return got
 	}
-	want := []string{"a.go", "c.a", "file-or-dir", "keep.log", "local.txt", "src/debug.log", "src/dist/a.js", "temp"}
+	want := []string{"Icon/index.js", "a.go", "c.a", "file-or-dir", "keep.log", "local.txt", "src/debug.log", "src/dist/a.js", "temp"}
 	if got := find("repo", true); !slices.Equal(got, want) {
 		t.Errorf("it finds %q, want %q", got, want)
 	}
-	if got := find("repo", false); len(got) != 21 {
+	if got := find("repo", false); len(got) != 22 {
 		t.Errorf("without it: %d, %q", len(got), got)
 	}
 	// The files above a directory count too.

@@ -8,6 +8,14 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
+func TestAMoveMakesNoDirectories(t *testing.T) {
+	w := newWorld(t)
+	w.file("a", "x")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "new/a"}, reason.FileNotFound, "MakeDirectory")
+	w.must(spec.File{Operation: spec.OperationMakeDirectory, Path: "new"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "new/a"})
+}
+
 func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Link(w.file("a", "x"), w.root+"/b"); err != nil {

@@ -71,6 +71,8 @@ type call struct {
 	rules *compiledRules
 	req   *spec.File
 	out   []byte
+	// unpacks lets a read-only file be replaced, as tar does: otherwise a repository, whose objects are read-only, unpacks only once.
+	unpacks bool
 	// redacted becomes that of the result.
 	redacted map[string]int64
 }

@@ -80,7 +80,11 @@ func (c *call) openTarget() (*Target, error) {
 		mode = p.st.Mode & 0o777
 	}
 	t := c.newTarget(p, mode, condition)
-	if err = p.needReplaceable(condition); err == nil {
+	err = p.needReplaceable(condition)
+	if err == nil && !c.unpacks {
+		err = p.needWritable()
+	}
+	if err == nil {
 		err = t.create()
 	}
 	if err != nil {
