@@ -245,7 +245,7 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return fmt.Sprintf("read %d bytes of %s", *f.Bytes, f.Path)
 	case spec.OperationWrite:
-		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path)
+		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path) + newOrReplaced(f)
 	case spec.OperationEdit:
 		return fmt.Sprintf("edited %s in %d places", f.Path, *f.Replaced)
 	case spec.OperationStat:
@@ -258,7 +258,7 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return "made the directory " + f.Path
 	case spec.OperationMove:
-		return "moved to " + f.Path
+		return "moved to " + f.Path + newOrReplaced(f)
 	default:
 		found := fmt.Sprintf("found %d results in %s", *f.Matches, f.Path)
 		if note != "" {
@@ -266,4 +266,12 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return found
 	}
+}
+
+// newOrReplaced says whether there was a file before.
+func newOrReplaced(f *result.File) string {
+	if f.Created {
+		return ", which is new"
+	}
+	return ", in place of the file that was there"
 }
