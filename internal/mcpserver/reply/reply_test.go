@@ -121,6 +121,8 @@ func TestOwnWords(t *testing.T) {
 		`Shell calls are disabled (shell.enabled is false): use a structured call, with binary and args`: `Shell calls are disabled (shell.enabled is false): use run_program`,
 		`Can't find "/List or Glob": check the path, or look with List or Glob for what is there.`:       `Can't find "/List or Glob": check the path, or look with list_files for what is there.`,
 		`Compare it with what Read returns, white space included.`:                                       `Compare it with what read_file returns, white space included.`,
+		`Can't write "/a": permission denied: Stat shows its mode, and its directory's.`:                 `Can't write "/a": permission denied: ls -ld shows its mode, and its directory's.`,
+		`"ls|wc" was not found in PATH (/bin). No shell reads it: use a shell call.`:                     `"ls|wc" was not found in PATH (/bin). No shell reads it: use run_command.`,
 		`12 binary files`:                             `12 binary files`,
 		`/src/oldString.go is empty`:                  `/src/oldString.go is empty`,
 		`Background needs sessionRef: only a pod`:     `Background needs session: only a pod`,

@@ -46,7 +46,7 @@ var ownPhrases = map[string]string{
 	"List or Glob":                            "list_files",
 	"what Read returns":                       "what read_file returns",
 	"which Read shows":                        "which read_file shows",
-	"Stat shows the file's mode":              "ls -l shows the file's mode",
+	"Stat shows its mode":                     "ls -ld shows its mode",
 	"A structured call's binary":              "Program",
 	"; binary is one program":                 "; program is one program",
 	"leave out ifSHA256 to replace it, or give the checksum": "leave out create_only to replace it, or give if_sha256 instead, the checksum",

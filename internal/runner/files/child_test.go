@@ -72,7 +72,7 @@ func TestPermissions(t *testing.T) {
 		{Operation: spec.OperationMove, Path: "fixed/f", Destination: "f"},
 		{Operation: spec.OperationMove, Path: "readonly", Destination: "fixed/f", Overwrite: true},
 	} {
-		w.refused(r, reason.PermissionDenied, "permission")
+		w.refused(r, reason.PermissionDenied, "Stat shows its mode, and its directory's")
 	}
 	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "text"})
 	if number(result.Matches) != 2 || result.Skipped.Unreadable != 2 {

@@ -152,6 +152,9 @@ func inFile(content []byte, e *spec.Replacement) (old, with []byte) {
 
 // whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
 func whyNotFound(content []byte, old string, hides bool) string {
+	if len(content) == 0 {
+		return "the file is empty; use Write to fill it"
+	}
 	if head := content[:min(len(content), headBytes)]; isBinary(head) {
 		return "the file " + describeBinary(head, int64(len(content)))
 	}

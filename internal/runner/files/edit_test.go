@@ -81,6 +81,7 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"typographic quotes and a dash", "one\nsay \u201chello\u201d \u2014 ok\n", `say "hello" - ok`, "from line 2 on, the file has it with other white space, quotes or dashes"},
 		{"escapes of a line end and a tab", "if x {\n\treturn\n", `if x {\n\treturn`, `oldString has escapes such as \n`},
 		{"a line end for its escape", `printf("a\n");` + "\n", "printf(\"a\n\");", `the file has escapes such as \n`},
+		{"an empty file", "", "one", "the file is empty; use Write to fill it"},
 		{"nothing but white space", "one\ntwo\n", "\t \n", "compare it with what Read returns"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {
