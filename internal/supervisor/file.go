@@ -118,7 +118,7 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared) 
 }
 
 // fileDir is the directory that paths are relative to. One that isn't there is given as it is written: an operation may be to
-// make it, and finds out itself that it is missing.
+// make it, and finds out itself that it is missing. Nobody means a new one that is called "~".
 func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 	request := plan.DirRequest(e.WorkingDir)
 	opened, dir, err := realdir.OpenDir(request)
@@ -126,7 +126,7 @@ func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 	case err == nil:
 		_ = opened.Close()
 		return dir, nil
-	case dirReason(err) != result.WorkingDirNotFound:
+	case dirReason(err) != result.WorkingDirNotFound, strings.HasPrefix(request.WorkingDir, "~"):
 		return "", err
 	case path.IsAbs(request.WorkingDir):
 		return path.Clean(request.WorkingDir), nil

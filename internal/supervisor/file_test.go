@@ -308,6 +308,11 @@ func TestAFileActionInADirectoryThatIsNotThere(t *testing.T) {
 	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotAllowed {
 		t.Errorf("one that isn't allowed: %+v", o)
 	}
+	a = fileCall(e, spec.File{Operation: "Write", Path: "a"})
+	a.Environment.WorkingDir = "~/repo"
+	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotFound || !strings.Contains(o.Message, "not the home directory") {
+		t.Errorf("one that begins like the home directory: %+v", o)
+	}
 }
 
 func TestATildeIsTheHomeOfTheCallsProcess(t *testing.T) {
