@@ -251,19 +251,22 @@ func diagnoseRunner(pod *corev1.Pod) *Problem {
 	return nil
 }
 
-// transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
-// container runtime breaks, because that was restarted.
+// transientSigns are parts of the kubelet's messages. The second line is what it says when its connection to the container runtime
+// breaks, because that was restarted; the last one when the runtime still makes the container that the kubelet gave up on, and asks
+// for again.
 var transientSigns = []string{
 	"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found",
 	"error reading from server", "EOF", "connection reset", "broken pipe", "transport is closing", "ttrpc: closed",
 	"code = Unavailable", "context canceled", "dial unix",
+	"failed to reserve container name", "name is already in use",
 }
 
 // pullSigns are parts of what the kubelet says of an image that it may well get the next time: the registry or its name server
-// doesn't answer, or has too much to do, or the kubelet itself has.
+// doesn't answer, or has too much to do, or the kubelet itself has, or it removes other images to make room.
 var pullSigns = []string{
 	"pull QPS exceeded", "i/o timeout", "TLS handshake timeout", "server misbehaving", "toomanyrequests", "Too Many Requests",
 	"Internal Server Error", "Bad Gateway", "Service Unavailable", "Gateway Timeout", "Gateway Time-out",
+	"no route to host", "network is unreachable", "no space left on device",
 }
 
 // mayPullLater says that the kubelet may get an image when it tries again. It pauses between, and some kubelets don't repeat why: each

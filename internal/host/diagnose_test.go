@@ -138,6 +138,10 @@ func podCases() map[string]struct {
 			podOf("a", call(waiting("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"))),
 			passing(v1alpha1.ReasonInvalidEnvironment, "the container can't be made: CreateContainerConfigError: failed to sync secret cache: timed out waiting for the condition"),
 		},
+		"a runtime that is busy": {
+			podOf("a", call(waiting("CreateContainerError", `failed to reserve container name "x": name "x" is reserved for "y"`))),
+			passing(v1alpha1.ReasonInvalidEnvironment, `the container can't be made: CreateContainerError: failed to reserve container name "x": name "x" is reserved for "y"`),
+		},
 		"a program that isn't in the image": {
 			podOf("a", inPhase(corev1.PodFailed), call(terminated("StartError", "no such file"))), final(v1alpha1.ReasonInvalidEnvironment, "the container can't be started: StartError: no such file"),
 		},
@@ -303,8 +307,9 @@ func TestAPullThatMayPassIsWaitedFor(t *testing.T) {
 		"net/http: TLS handshake timeout": false, "unexpected status: 429 Too Many Requests": false,
 		"toomanyrequests: You have reached your pull rate limit": false, "received unexpected HTTP status: 500 Internal Server Error": false,
 		"502 Bad Gateway": false, "503 Service Unavailable": false, "504 Gateway Timeout": false,
-		"lookup registry on 10.0.0.2:53: server misbehaving": false,
-		"lookup registry: no such host":                      true, "manifest unknown": true, `"app:500": not found`: true,
+		"lookup registry on 10.0.0.2:53: server misbehaving": false, "dial tcp 10.0.0.1:443: connect: no route to host": false,
+		"dial tcp 10.0.0.1:443: connect: network is unreachable": false, "write /var/lib/x: no space left on device": false,
+		"lookup registry: no such host": true, "manifest unknown": true, `"app:500": not found`: true,
 		"unexpected status: 401 Unauthorized": true, "": true,
 	} {
 		for _, said := range []corev1.ContainerState{
