@@ -19,6 +19,9 @@ func (c *call) move() (Result, error) {
 	}
 	defer from.close()
 	to, err := c.resolve(c.req.Destination, how{itself: true, missing: true})
+	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == reason.FileNotFound {
+		return Result{}, known.With(known.Message + " The destination's directory has to be there: MakeDirectory makes it.")
+	}
 	if err != nil {
 		return Result{}, err
 	}

@@ -19,3 +19,11 @@ func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 		t.Error("the content is gone")
 	}
 }
+
+func TestAMoveSaysWhichOfTheTwoIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("a", "x")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "none", Destination: "b"}, reason.FileNotFound, "look with List or Glob for what is there.")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "none/b"}, reason.FileNotFound, "MakeDirectory makes it.")
+}
