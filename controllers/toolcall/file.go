@@ -24,10 +24,11 @@ func fileStatus(f *result.File) *v1alpha1.FileStatus {
 }
 
 // fileOutput is one text for a model: what was read or found, then what it has to know about it.
-func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
+func fileOutput(stdout string, s *v1alpha1.ToolCallStatus) string {
+	f := s.File
 	paragraphs := []string{strings.TrimSuffix(stdout, "\n")}
 	if strings.TrimSpace(stdout) == "" || f.Binary {
-		paragraphs[0] = message
+		paragraphs[0] = s.Message
 	}
 	switch {
 	case f.Binary && f.Lines != nil:
@@ -42,6 +43,9 @@ func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
 	}
 	if f.Changed {
 		paragraphs = append(paragraphs, "The file was written to while it was read: this may never have been its content.")
+	}
+	if f.Lines != nil && !f.Binary && s.Streams.Stdout.InvalidUTF8 {
+		paragraphs = append(paragraphs, result.NotUTF8)
 	}
 	if left := leftOut(f.Skipped); left != "" {
 		paragraphs = append(paragraphs, "Left out: "+left+".")

@@ -59,6 +59,16 @@ func TestAFileActionsResultBecomesTheCallsEnd(t *testing.T) {
 			file(result.Completed, "read 4 bytes of /w/a", " \t\n\n", result.File{Bytes: new(int64(4)), Lines: new(int64(2))}),
 			v1alpha1.PhaseSucceeded, "Read 4 bytes of /w/a", v1alpha1.FileStatus{Bytes: ptr.To(int64(4)), Lines: ptr.To(int64(2))},
 		},
+		"a part that isn't UTF-8": {
+			file(result.Completed, "read", "caf\xe9\n", result.File{Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2))}),
+			v1alpha1.PhaseSucceeded, "caf\uFFFD\n\nThere is more: read on from offset 2.\n\n" + result.NotUTF8,
+			v1alpha1.FileStatus{Lines: ptr.To(int64(1)), Truncated: true, NextOffset: ptr.To(int64(2))},
+		},
+		"bytes that end inside a character": {
+			file(result.Completed, "read", "\u00e9"[:1], result.File{Truncated: true, NextOffset: new(int64(1))}),
+			v1alpha1.PhaseSucceeded, "\uFFFD\n\nThere is more: read on from offset 1 with unit Bytes.",
+			v1alpha1.FileStatus{Truncated: true, NextOffset: ptr.To(int64(1))},
+		},
 		"a search": {
 			file(result.Completed, "found", `{"path":"a"}`+"\n", result.File{Matches: new(int64(1)), Truncated: true, Skipped: result.SkippedFiles{Binary: 2, Denied: 3}}),
 			v1alpha1.PhaseSucceeded, `{"path":"a"}` + "\n\nThere are more results than these: narrow the search.\n\nLeft out: 2 binary files, 3 that the policy denies.",

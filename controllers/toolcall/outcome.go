@@ -124,7 +124,7 @@ func setStreams(s *v1alpha1.ToolCallStatus, call *v1alpha1.ToolCall, outcome *re
 	s.Stdout, s.Stderr = stdout, stderr
 	s.Streams = &v1alpha1.StreamsStatus{Stdout: streamStatus(&outcome.Stdout, cutOut), Stderr: streamStatus(&outcome.Stderr, cutErr)}
 	if s.File != nil {
-		s.Output = fileOutput(stdout, s.Message, s.File)
+		s.Output = fileOutput(stdout, s)
 		return
 	}
 	s.Output = result.Output(outcome, outcome.Shown(limit, call.Namespace, call.Name), s.Message)

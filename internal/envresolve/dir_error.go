@@ -27,6 +27,10 @@ func (e *DirError) Unwrap() error { return e.cause }
 
 func (r DirRequest) notFound(cause error) *DirError {
 	message := fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s", quotePath(r.path()), describe(cause), list(r.allowed()))
+	if strings.HasPrefix(r.WorkingDir, "~") {
+		message += `; here "~" is a name like others, and not the home directory`
+		return &DirError{result.WorkingDirNotFound, message, cause}
+	}
 	isAllowed := slices.ContainsFunc(r.allowed(), func(root string) bool { return within(root, path.Clean(r.path())) })
 	if isAllowed && errors.Is(cause, fs.ErrNotExist) {
 		message += ", or, in a session, make it with the file action MakeDirectory"

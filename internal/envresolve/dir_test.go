@@ -98,6 +98,8 @@ func TestDirErrorsSayWhatWouldBeRight(t *testing.T) {
 			`working directory "/workspace/none/x" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/workspace"` + orMakeIt},
 		{"not found, outside", "none/x", []string{"/tmp"},
 			`working directory "/workspace/none/x" can't be used: "/workspace/none": no such file or directory; choose an existing directory in "/tmp"`},
+		{"a tilde", "~/x", []string{"/workspace"},
+			`working directory "/workspace/~/x" can't be used: "/workspace/~": no such file or directory; choose an existing directory in "/workspace"; here "~" is a name like others, and not the home directory`},
 		{"a file", "/workspace/file/x", []string{"/tmp"},
 			`working directory "/workspace/file/x" can't be used: "/workspace/file": not a directory; choose an existing directory in "/tmp"`},
 		{"a loop", "/workspace/self", []string{"/tmp"},

@@ -75,8 +75,8 @@ func MayStart(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (b
 func diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
 		found := DiagnosePod(pod, job.Name)
-		if found == nil && !isNew(pod, now) && isBeingSetUp(pod) {
-			return heldUp(ctx, objects, pod)
+		if found == nil && !isNew(pod, now) && isBeingStarted(pod) {
+			return waitsFor(ctx, objects, pod)
 		}
 		return found, nil
 	}
@@ -120,22 +120,34 @@ func isNew(pod *corev1.Pod, now time.Time) bool {
 	return now.Sub(pod.CreationTimestamp.Time) < setUpWait
 }
 
-// isBeingSetUp says that a pod has its node, and not yet all that its containers need before their images: volumes, and a sandbox.
-func isBeingSetUp(pod *corev1.Pod) bool {
-	isSetUp := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+// isBeingStarted says that a pod has its node, and not yet all its containers.
+func isBeingStarted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
+}
+
+// isSetUp says that a pod has what its containers need before their images: volumes, and a sandbox.
+func isSetUp(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
 	})
-	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !isSetUp
 }
 
 // setUpReasons are of the Events in which alone the kubelet and the controller of volumes say why a pod isn't set up. They try again.
 var setUpReasons = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
 
-// heldUp says why a pod isn't set up; nil when nobody says it.
-func heldUp(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
-	last, err := LastEvent(ctx, objects, pod, setUpReasons...)
-	if err != nil || last == nil {
+// pulling and pulled are the reasons of the kubelet's Events around the pull of an image, during which the pod's status says nothing.
+const pulling, pulled = "Pulling", "Pulled"
+
+// waitsFor says what a pod waits for on its node; nil when nobody says it.
+func waitsFor(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
+	last, err := LastEvent(ctx, objects, pod, append([]string{pulling, pulled}, setUpReasons...)...)
+	switch {
+	case err != nil || last == nil || last.Reason == pulled:
 		return nil, err
+	case last.Reason == pulling:
+		return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod waits for an image", last.Message, "")}, nil
+	case isSetUp(pod):
+		return nil, nil
 	}
 	return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod's start is held up", last.Reason, last.Message)}, nil
 }
@@ -177,8 +189,12 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 		return ended
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		switch {
+		case c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse:
+		case c.Reason == corev1.PodReasonUnschedulable:
 			return &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}
+		default:
+			return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod waits for a node", c.Reason, c.Message)}
 		}
 	}
 	return nil
@@ -235,12 +251,14 @@ func diagnoseRunner(pod *corev1.Pod) *Problem {
 	return nil
 }
 
-// transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
-// container runtime breaks, because that was restarted.
+// transientSigns are parts of the kubelet's messages. The second line is what it says when its connection to the container runtime
+// breaks, because that was restarted; the last one when the runtime still makes the container that the kubelet gave up on, and asks
+// for again.
 var transientSigns = []string{
 	"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found",
 	"error reading from server", "EOF", "connection reset", "broken pipe", "transport is closing", "ttrpc: closed",
 	"code = Unavailable", "context canceled", "dial unix",
+	"failed to reserve container name", "name is already in use",
 }
 
 // pullSigns are parts of what the kubelet says of an image that it may well get the next time: the registry or its name server

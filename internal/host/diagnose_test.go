@@ -138,6 +138,10 @@ func podCases() map[string]struct {
 			podOf("a", call(waiting("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"))),
 			passing(v1alpha1.ReasonInvalidEnvironment, "the container can't be made: CreateContainerConfigError: failed to sync secret cache: timed out waiting for the condition"),
 		},
+		"a runtime that is busy": {
+			podOf("a", call(waiting("CreateContainerError", `failed to reserve container name "x": name "x" is reserved for "y"`))),
+			passing(v1alpha1.ReasonInvalidEnvironment, `the container can't be made: CreateContainerError: failed to reserve container name "x": name "x" is reserved for "y"`),
+		},
 		"a program that isn't in the image": {
 			podOf("a", inPhase(corev1.PodFailed), call(terminated("StartError", "no such file"))), final(v1alpha1.ReasonInvalidEnvironment, "the container can't be started: StartError: no such file"),
 		},
@@ -157,8 +161,10 @@ func podCases() map[string]struct {
 		"a pod that no node takes": {
 			podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, "0/3 nodes")), passing(v1alpha1.ReasonUnschedulable, "no node takes the pod: 0/3 nodes"),
 		},
-		"a pod that is held back from the scheduler": {podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonSchedulingGated, "x")), nil},
-		"a pod that has its node":                    {podOf("a", condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")), nil},
+		"a pod that is held back from the scheduler": {
+			podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonSchedulingGated, "gates")), passing(v1alpha1.ReasonNotStarted, "the pod waits for a node: SchedulingGated: gates"),
+		},
+		"a pod that has its node": {podOf("a", condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")), nil},
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 
 const replacement = "\uFFFD"
 
+// NotUTF8 says of a text that was read from a file that it isn't all that the file has.
+const NotUTF8 = "Bytes that aren't UTF-8 are shown as U+FFFD: writing this text to the file would lose them."
+
 // costFunc says how many bytes a sequence takes in what is being written.
 type costFunc func(seq []byte, valid bool) int
 

@@ -56,15 +56,20 @@ func lookProgram(argv, env []string, domain *sandbox.Domain) (string, error) {
 // builtins are commands of shells which are mostly no programs too.
 var builtins = []string{"cd", "export", "source", "alias", "ulimit", "umask", "set", "eval"}
 
+// shellSyntax are characters that mean something to shells, and are hardly ever part of a program's name.
+const shellSyntax = "|&;<>()$`'\"\\*?~="
+
 // wordsHint helps who wrote a whole command line, or a command of shells, where a program belongs; empty for any other word.
 func wordsHint(program string) string {
 	switch {
 	case slices.Contains(builtins, program):
 		return " It is a command of shells: use a shell call."
-	case len(strings.Fields(program)) < 2:
-		return ""
+	case len(strings.Fields(program)) > 1:
+		return " A structured call's binary is one program, and args are its arguments."
+	case strings.ContainsAny(program, shellSyntax):
+		return " No shell reads it: use a shell call."
 	}
-	return " A structured call's binary is one program, and args are its arguments."
+	return ""
 }
 
 func notInPath(name, path, refused string) string {

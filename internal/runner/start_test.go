@@ -42,6 +42,8 @@ func TestWhatCannotBeStartedHasNoExitCode(t *testing.T) {
 		"a directory by its path":      {inPath(dir + "/directory"), result.CommandNotFound, "permission denied"},
 		"a path that doesn't exist":    {inPath(dir + "/nothing"), result.CommandNotFound, "does not exist"},
 		"a command line":               {inPath("ls -la"), result.CommandNotFound, "args are its arguments"},
+		"a pipe":                       {inPath("ls|wc"), result.CommandNotFound, "No shell reads it: use a shell call."},
+		"a variable in a path":         {inPath("$HOME/bin/x"), result.CommandNotFound, "No shell reads it: use a shell call."},
 		"a file as directory":          {inPath(dir + "/plain/x"), result.CommandNotFound, "does not exist"},
 		"a script without #!":          {inPath("noexec"), result.CommandNotFound, "no #! line"},
 		"an empty script":              {inPath("empty"), result.CommandNotFound, "no #! line"},

@@ -118,7 +118,7 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared) 
 }
 
 // fileDir is the directory that paths are relative to. One that isn't there is given as it is written: an operation may be to
-// make it, and finds out itself that it is missing.
+// make it, and finds out itself that it is missing. Nobody means a new one that is called "~".
 func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 	request := plan.DirRequest(e.WorkingDir)
 	opened, dir, err := realdir.OpenDir(request)
@@ -126,7 +126,7 @@ func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
 	case err == nil:
 		_ = opened.Close()
 		return dir, nil
-	case dirReason(err) != result.WorkingDirNotFound:
+	case dirReason(err) != result.WorkingDirNotFound, strings.HasPrefix(request.WorkingDir, "~"):
 		return "", err
 	case path.IsAbs(request.WorkingDir):
 		return path.Clean(request.WorkingDir), nil
@@ -245,10 +245,7 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return fmt.Sprintf("read %d bytes of %s", *f.Bytes, f.Path)
 	case spec.OperationWrite:
-		if !f.Created {
-			return fmt.Sprintf("wrote %d bytes to %s, in place of its content", *f.Bytes, f.Path)
-		}
-		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path)
+		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path) + newOrReplaced(f)
 	case spec.OperationEdit:
 		return fmt.Sprintf("edited %s in %d places", f.Path, *f.Replaced)
 	case spec.OperationStat:
@@ -261,7 +258,7 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return "made the directory " + f.Path
 	case spec.OperationMove:
-		return "moved to " + f.Path
+		return "moved to " + f.Path + newOrReplaced(f)
 	default:
 		found := fmt.Sprintf("found %d results in %s", *f.Matches, f.Path)
 		if note != "" {
@@ -269,4 +266,12 @@ func describeFile(operation spec.Operation, f *result.File, note string) string 
 		}
 		return found
 	}
+}
+
+// newOrReplaced says whether there was a file before.
+func newOrReplaced(f *result.File) string {
+	if f.Created {
+		return ", which is new"
+	}
+	return ", in place of the file that was there"
 }

@@ -41,8 +41,8 @@ func TestFilesAreReadAndWrittenWithoutAProcess(t *testing.T) {
 		{spec.File{Operation: "MakeDirectory", Path: "d"}, "", func(f *result.File) bool { return f.Created }, "made the directory"},
 		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool {
 			return f.Created && *f.Bytes == 14 && len(f.SHA256) == 64 && f.Path == e.WorkingDir+"/d/a"
-		}, "wrote 14 bytes to " + e.WorkingDir + "/d/a"},
-		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool { return !f.Created }, "in place of its content"},
+		}, "d/a, which is new"},
+		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool { return !f.Created }, "d/a, in place of the file that was there"},
 		{spec.File{Operation: "Read", Path: "d/a", Limit: 2}, "one\ntwo\n", func(f *result.File) bool {
 			return f.Truncated && *f.NextOffset == 3 && *f.Lines == 2 && *f.Bytes == 8 && f.SHA256 == ""
 		}, "read 8 bytes"},
@@ -51,7 +51,10 @@ func TestFilesAreReadAndWrittenWithoutAProcess(t *testing.T) {
 		{spec.File{Operation: "Grep", Path: ".", Pattern: "^t"}, `{"path":"d/a","lineNumber":3,"column":1,"line":"three"}` + "\n", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
 		{spec.File{Operation: "Glob", Path: ".", Pattern: "**"}, "", func(f *result.File) bool { return *f.Matches == 2 }, "found 2 results"},
 		{spec.File{Operation: "List", Path: "d"}, "", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
-		{spec.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Path == e.WorkingDir+"/b" }, "moved to"},
+		{spec.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Path == e.WorkingDir+"/b" }, "/b, which is new"},
+		{spec.File{Operation: "Write", Path: "d/a"}, "", func(f *result.File) bool { return f.Created }, "wrote 0 bytes"},
+		{spec.File{Operation: "Move", Path: "b", Destination: "d/a", Overwrite: true}, "", func(f *result.File) bool { return !f.Created }, "d/a, in place of the file that was there"},
+		{spec.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Created }, "which is new"},
 		{spec.File{Operation: "Stat", Path: "b"}, "", func(f *result.File) bool { return *f.Bytes == 12 }, "looked at"},
 		{spec.File{Operation: "Delete", Path: "d", Recursive: true}, "", func(f *result.File) bool { return *f.Matches == 1 }, "deleted"},
 	}
@@ -304,6 +307,11 @@ func TestAFileActionInADirectoryThatIsNotThere(t *testing.T) {
 	a.Environment.WorkingDir = "/etc"
 	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotAllowed {
 		t.Errorf("one that isn't allowed: %+v", o)
+	}
+	a = fileCall(e, spec.File{Operation: "Write", Path: "a"})
+	a.Environment.WorkingDir = "~/repo"
+	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotFound || !strings.Contains(o.Message, "not the home directory") {
+		t.Errorf("one that begins like the home directory: %+v", o)
 	}
 }
 

@@ -82,16 +82,19 @@ func (f *privateFiles) link(dir *os.File) {
 			_ = f.own.Symlink(path.Join(dir.Name(), name), name)
 		}
 	}
-	if slices.Contains(names, packages) {
-		return
+	if !slices.Contains(names, packages) {
+		_ = f.own.Symlink(path.Join(packagesAbove(dir.Name()), packages), packages)
 	}
-	for at := dir.Name(); ; at = path.Dir(at) {
+}
+
+// packagesAbove returns the closest directory above dir that has packages, or dir where none has: the snippet may install some there.
+func packagesAbove(dir string) string {
+	for at := dir; ; at = path.Dir(at) {
 		if _, err := os.Stat(path.Join(at, packages)); err == nil {
-			_ = f.own.Symlink(path.Join(at, packages), packages)
-			return
+			return at
 		}
 		if at == path.Dir(at) {
-			return
+			return dir
 		}
 	}
 }

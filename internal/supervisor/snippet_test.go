@@ -101,6 +101,15 @@ func TestASnippetFindsThePackagesAboveItsDirectory(t *testing.T) {
 	}
 }
 
+func TestASnippetFindsThePackagesThatItInstalls(t *testing.T) {
+	temporary(t)
+	e := executor(t)
+	const install = `mkdir -p node_modules/pack && echo 42 > node_modules/pack/index.js && cat "${0%/*}/node_modules/pack/index.js"`
+	if r := execute(t, e, snippet(e, "javascript", "", "sh", "-c", install)); string(r.Outcome.Stdout.Head) != "42\n" {
+		t.Errorf("%q, %s", r.Outcome.Stdout.Head, r.Outcome.Stderr.Head)
+	}
+}
+
 func TestTheFileOfASnippetHasTheSuffixOfItsLanguage(t *testing.T) {
 	temporary(t)
 	e := executor(t)
@@ -129,7 +138,7 @@ func TestWhatIsBesideASnippetIsOfTheDirectoryThatWasLookedUp(t *testing.T) {
 	if err := errors.Join(os.Rename(where, where+"-moved"), unix.Mkfifo(where, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := supervisor.LinkedFrom(dir); err != nil || !slices.Equal(names, []string{"module.js"}) {
+	if names, err := supervisor.LinkedFrom(dir); err != nil || !slices.Equal(names, []string{"module.js", "node_modules"}) {
 		t.Errorf("%q, %v", names, err)
 	}
 }

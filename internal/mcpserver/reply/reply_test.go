@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/result"
 )
 
 // ended is a call that ended, with its action.
@@ -120,6 +121,8 @@ func TestOwnWords(t *testing.T) {
 		`Shell calls are disabled (shell.enabled is false): use a structured call, with binary and args`: `Shell calls are disabled (shell.enabled is false): use run_program`,
 		`Can't find "/List or Glob": check the path, or look with List or Glob for what is there.`:       `Can't find "/List or Glob": check the path, or look with list_files for what is there.`,
 		`Compare it with what Read returns, white space included.`:                                       `Compare it with what read_file returns, white space included.`,
+		`Can't write "/a": permission denied: Stat shows the mode of the file and of its directory.`:     `Can't write "/a": permission denied: ls -ld shows the mode of the file and of its directory.`,
+		`"ls|wc" was not found in PATH (/bin). No shell reads it: use a shell call.`:                     `"ls|wc" was not found in PATH (/bin). No shell reads it: use run_command.`,
 		`12 binary files`:                             `12 binary files`,
 		`/src/oldString.go is empty`:                  `/src/oldString.go is empty`,
 		`Background needs sessionRef: only a pod`:     `Background needs session: only a pod`,
@@ -234,6 +237,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	redacted.Status.File.Bytes = new(int64(len(redacted.Status.Stdout) + 7))
 	redactedLines := file(v1alpha1.FileAction{Operation: v1alpha1.FileRead}, numbered(5000))
 	redactedLines.Status.File.Lines = new(int64(5002))
+	latin := file(v1alpha1.FileAction{Operation: v1alpha1.FileRead}, numbered(5000))
+	latin.Status.Output += "\n\n" + result.NotUTF8
 	command := ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil)
 	command.Status.Output, command.Status.Streams = numbered(5000)+"\nTook 1.0s", &v1alpha1.StreamsStatus{}
 	hostile := ended(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, nil)
@@ -252,6 +257,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		"a long line":     {file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Offset: new(int64(3))}, strings.Repeat("x", 1<<20)), "This is a part of line 3, which is longer than an answer: read it with unit bytes."},
 		"bytes of a file": {file(v1alpha1.FileAction{Operation: v1alpha1.FileRead, Unit: v1alpha1.UnitBytes, Offset: new(int64(7))}, strings.Repeat("x", 1<<20)), " and unit bytes."},
 		"redacted bytes":  {redacted, "There is more: ask for less at a time with limit."},
+		"not all UTF-8":   {latin, ".\n\n" + result.NotUTF8},
 		"redacted lines":  {redactedLines, "There is more: ask for less at a time with limit."},
 		"a list of files": {file(v1alpha1.FileAction{Operation: v1alpha1.FileList}, strings.Repeat(`{"path":"a/b/c","type":"File","size":1}`+"\n", 5000)), "narrow the search with path, pattern or max_results."},
 	} {

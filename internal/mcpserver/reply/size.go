@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/result"
 )
 
 // An answer has at most so many characters by default. Less than the smallest limit leaves no room for what the server itself says.
@@ -18,7 +19,7 @@ const (
 
 // noteLength is how many characters are left for the note on where the rest of a file is, growth how much longer that makes the last line.
 const (
-	noteLength = 200
+	noteLength = 300
 	growth     = 80
 )
 
@@ -70,7 +71,10 @@ func firstLines(text string, room int) string {
 
 // cutFile shows the beginning of a part of a file, and has the next read go on there.
 func (r *Result) cutFile(asked *v1alpha1.FileAction, text string, room int) {
-	shown, first := firstLines(text, room), ptr.Deref(asked.Offset, 0)
+	shown, first, warning := firstLines(text, room), ptr.Deref(asked.Offset, 0), ""
+	if strings.HasSuffix(r.Output, result.NotUTF8) {
+		warning = "\n\n" + result.NotUTF8
+	}
 	r.File.NextOffset, r.File.Truncated = nil, true
 	inBytes := asked.Unit == v1alpha1.UnitBytes
 	next, unit := max(first, 1)+int64(strings.Count(shown, "\n"))+1, ""
@@ -87,6 +91,7 @@ func (r *Result) cutFile(asked *v1alpha1.FileAction, text string, room int) {
 		r.Output = shown + fmt.Sprintf("\n\nThere is more: read on from offset %d%s.", next, unit)
 		r.File.NextOffset = &next
 	}
+	r.Output += warning
 }
 
 // isExact reports whether places in a text are places in its file. They aren't where values are redacted, and for bytes where characters stand

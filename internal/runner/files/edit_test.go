@@ -81,7 +81,7 @@ func TestAnEditThatFindsNothingSaysWhy(t *testing.T) {
 		{"typographic quotes and a dash", "one\nsay \u201chello\u201d \u2014 ok\n", `say "hello" - ok`, "from line 2 on, the file has it with other white space, quotes or dashes"},
 		{"escapes of a line end and a tab", "if x {\n\treturn\n", `if x {\n\treturn`, `oldString has escapes such as \n`},
 		{"a line end for its escape", `printf("a\n");` + "\n", "printf(\"a\n\");", `the file has escapes such as \n`},
-		{"an empty file", "", "one", "the file is empty: use Write"},
+		{"an empty file", "", "one", "the file is empty; use Write to fill it"},
 		{"nothing but white space", "one\ntwo\n", "\t \n", "compare it with what Read returns"},
 		{"another accent", "caf\u00e9 one\n", "caf\u00e8 one", "compare it with what Read returns"},
 	} {
@@ -104,6 +104,7 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	both := edit(spec.Replacement{OldString: "one", NewString: "1"})
 	both.OldString = "two"
 	w.refused(both, reason.InvalidRequest, "one form")
+	w.refused(edit(spec.Replacement{OldString: "zwei", NewString: "two\nthree"}), reason.EditNotFound, "newString is there, from line 3 on, so that the change may have been made already")
 	w.refused(edit(make([]spec.Replacement, MaxEdits+1)...), reason.InvalidRequest, "at most")
 	if w.content("f") != content {
 		t.Fatalf("a refused edit has changed the file: %q", w.content("f"))

@@ -8,14 +8,6 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-func TestAMoveMakesNoDirectories(t *testing.T) {
-	w := newWorld(t)
-	w.file("a", "x")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "new/a"}, reason.FileNotFound, "MakeDirectory")
-	w.must(spec.File{Operation: spec.OperationMakeDirectory, Path: "new"})
-	w.must(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "new/a"})
-}
-
 func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Link(w.file("a", "x"), w.root+"/b"); err != nil {
@@ -26,4 +18,12 @@ func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 	if w.content("a") != "x" || w.content("b") != "x" {
 		t.Error("the content is gone")
 	}
+}
+
+func TestAMoveSaysWhichOfTheTwoIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("a", "x")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "none", Destination: "b"}, reason.FileNotFound, "look with List or Glob for what is there.")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "none/b"}, reason.FileNotFound, "MakeDirectory makes it.")
 }
