@@ -218,7 +218,8 @@ export class ClientClosed extends NothingSent {
 export function withDetails(error: ToolcallError, more: Pick<ErrorDetails, "call" | "result">): ToolcallError {
   const Class = error.constructor as ErrorClass;
   const { reason, retrySafe, call, code, cause } = error;
-  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), cause, ...more });
+  const resumeAt = error instanceof OutputNotKept ? error.resumeAt : undefined;
+  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), resumeAt, cause, ...more });
 }
 
 /**
