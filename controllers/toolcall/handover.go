@@ -187,11 +187,16 @@ func (o *observation) saysRunning() effects {
 // call ends.
 func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effects, error) {
 	lost, err := toolsession.Gone(ctx, r.Objects, o.session.Session)
-	if err != nil {
+	switch {
+	case err != nil:
 		return effects{}, err
-	}
-	if lost != nil {
-		return effects{status: o.lostWithSession(lost)}, nil
+	case lost != nil && lost.OutOfMemory:
+		return effects{status: killedForMemory(o)}, nil
+	case lost != nil && o.call.Spec.Cancel:
+		message := "the call was cancelled, and " + lost.Why + "; how far the command came is not known"
+		return effects{status: o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, message)}, nil
+	case lost != nil:
+		return effects{status: o.fail(v1alpha1.ReasonPodLost, lost.Why+" and left no result; the command may have run")}, nil
 	}
 	e := effects{}
 	if o.session.Host.HasSaidHello {
@@ -199,18 +204,6 @@ func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effe
 	}
 	e.wakeIn(host.RetryPause)
 	return e, nil
-}
-
-// lostWithSession ends a call whose session's process is gone.
-func (o *observation) lostWithSession(lost *toolsession.Loss) *v1alpha1.ToolCallStatus {
-	switch {
-	case lost.OutOfMemory:
-		return o.killedForMemory()
-	case o.call.Spec.Cancel:
-		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled, and "+lost.Why+"; how far the command came is not known")
-	default:
-		return o.fail(v1alpha1.ReasonPodLost, lost.Why+" and left no result; the command may have run")
-	}
 }
 
 // watchKnown looks after a call of which the process says that its result was acknowledged. The cache may be behind.

@@ -249,7 +249,7 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	name := o.call.Status.Pod
 	switch {
 	case host.WasKilledForMemory(pod):
-		return o.killedForMemory()
+		return killedForMemory(o)
 	case o.call.Spec.Cancel:
 		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled and its pod removed; how far the command came is not known")
 	case pod == nil:
@@ -262,7 +262,8 @@ func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha
 	}
 }
 
-func (o *observation) killedForMemory() *v1alpha1.ToolCallStatus {
+// killedForMemory ends a call whose container the kernel killed.
+func killedForMemory(o *observation) *v1alpha1.ToolCallStatus {
 	s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the runner with it: raise resources.limits.memory of the environment")
 	s.Signal = "SIGKILL"
 	return s
