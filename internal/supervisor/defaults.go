@@ -68,9 +68,8 @@ func (v *variables) set(name, value string) {
 // setHome sets a home directory that can be written to, unless a source other than the image sets one.
 func (v *variables) setHome(writePaths []string) {
 	home, source := v.get(homeVariable)
-	isHeld := !liesIn(home, writePaths) && liesIn(temporaryDir, writePaths)
-	mayReplace := source == "" || source == envresolve.SourceImage && (isHeld || !isWritable(home))
-	if own := path.Join(temporaryDir, fallbackHome); mayReplace && makeHome(own) {
+	isFree := source == "" || source == envresolve.SourceImage && (!isWritable(home) || !liesIn(home, writePaths) && liesIn(temporaryDir, writePaths))
+	if own := path.Join(temporaryDir, fallbackHome); isFree && makeHome(own) {
 		v.set(homeVariable, own)
 	}
 }
