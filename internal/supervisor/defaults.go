@@ -3,7 +3,6 @@ package supervisor
 import (
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,14 +16,13 @@ import (
 const fallbackHome = ".home"
 
 // addDefaults sets what processes expect and no source sets: output that isn't kept back in a buffer, a home directory that
-// can be written to, and that git trusts the directories of other owners. They count as variables of the image. writePaths are
-// the policy's, nil for none.
-func addDefaults(plan *envresolve.Plan, r *envresolve.Resolved, writePaths []string) {
+// can be written to, and that git trusts the directories of other owners. They count as variables of the image.
+func addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
 	v := newVariables(plan, r)
 	if _, source := v.get("PYTHONUNBUFFERED"); source == "" {
 		v.set("PYTHONUNBUFFERED", "1")
 	}
-	v.setHome(writePaths)
+	v.setHome()
 	v.trustDirectories()
 }
 
@@ -66,21 +64,12 @@ func (v *variables) set(name, value string) {
 }
 
 // setHome sets a home directory that can be written to, unless a source other than the image sets one.
-func (v *variables) setHome(writePaths []string) {
-	home, source := v.get(homeVariable)
-	isFree := source == "" || source == envresolve.SourceImage && (!isWritable(home) || !liesIn(home, writePaths) && liesIn(temporaryDir, writePaths))
-	if own := path.Join(temporaryDir, fallbackHome); isFree && makeHome(own) {
-		v.set(homeVariable, own)
+func (v *variables) setHome() {
+	if home, source := v.get(homeVariable); source == "" || source == envresolve.SourceImage && !isWritable(home) {
+		if own := path.Join(temporaryDir, fallbackHome); makeHome(own) {
+			v.set(homeVariable, own)
+		}
 	}
-}
-
-// liesIn says whether a directory lies in what a policy allows, links followed. Nil allows everything.
-func liesIn(dir string, allowed []string) bool {
-	real, _ := filepath.EvalSymlinks(dir)
-	return allowed == nil || slices.ContainsFunc(allowed, func(root string) bool {
-		root, err := filepath.EvalSymlinks(root)
-		return err == nil && (root == "/" || isBelow(real, root))
-	})
 }
 
 // Variables through which git gets configuration that comes on top of its files.

@@ -74,7 +74,7 @@ func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, fi
 		}
 	}
 	if err == nil {
-		addDefaults(&plan, &resolved, givenWritePaths(a))
+		addDefaults(&plan, &resolved)
 	}
 	return resolved, files, err
 }

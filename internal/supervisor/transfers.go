@@ -296,7 +296,7 @@ func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *spec.File, er
 	if rules.MaxWriteBytes == 0 {
 		rules.MaxWriteBytes = math.MaxInt64
 	}
-	return rules, &spec.File{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment, t.Rules.WritePaths)}, nil
+	return rules, &spec.File{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment)}, nil
 }
 
 // TransferMessage is what is shown of a message about a transfer: nothing of the values that one about a call doesn't show. It can

@@ -70,24 +70,13 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 	return runner.Variable(resolved.Env, homeVariable)
 }
 
-// givenWritePaths are those of a call's policy, nil for none.
-func givenWritePaths(a *wire.Assignment) []string {
-	switch {
-	case a.File != nil:
-		return a.File.Rules.WritePaths
-	case a.Rules != nil:
-		return a.Rules.WritePaths
-	}
-	return nil
-}
-
 // callHome is the home directory of a call that sets none.
-func (e *Executor) callHome(plan *envresolve.Plan, writePaths []string) string {
+func (e *Executor) callHome(plan *envresolve.Plan) string {
 	resolved, err := e.resolveHome(plan)
 	if err != nil {
 		return ""
 	}
-	newVariables(plan, &resolved).setHome(writePaths)
+	newVariables(plan, &resolved).setHome()
 	return runner.Variable(resolved.Env, homeVariable)
 }
 
