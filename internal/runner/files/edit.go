@@ -120,7 +120,7 @@ func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int
 	count := bytes.Count(content, old)
 	if count == 0 {
 		return nil, 0, sys.NewError(reason.EditNotFound, "The oldString was found 0 times in %s: %s.", sys.Quote(p.path),
-			whyNotFound(content, e, c.rules.Hidden != nil))
+			whyNotFound(content, e.OldString, c.rules.Hidden != nil))
 	}
 	if first := bytes.Index(content, old); count == 1 && !e.ReplaceAll && bytes.Contains(content[first+1:], old) {
 		// Two occurrences can overlap.
@@ -152,11 +152,10 @@ func inFile(content []byte, e *spec.Replacement) (old, with []byte) {
 }
 
 // whyNotFound says why a text may not be in the file, and what to do. Read may have put marks in place of what it hides.
-func whyNotFound(content []byte, e *spec.Replacement, hides bool) string {
+func whyNotFound(content []byte, old string, hides bool) string {
 	if len(content) == 0 {
 		return "the file is empty; use Write to fill it"
 	}
-	old := e.OldString
 	if head := content[:min(len(content), headBytes)]; isBinary(head) {
 		return "the file " + describeBinary(head, int64(len(content)))
 	}
@@ -191,21 +190,7 @@ func whyNotFound(content []byte, e *spec.Replacement, hides bool) string {
 		return `the file has it with accents that are encoded otherwise ("e\u0301" and "\u00e9" look alike): write them the other way, or ` +
 			"leave the letters with accents out of oldString"
 	}
-	if line := lineOf(content, e); line > 0 {
-		return fmt.Sprintf("newString is there, from line %d on, so that the change may have been made already; compare oldString with what "+
-			"Read returns", line)
-	}
 	return "compare it with what Read returns, white space included"
-}
-
-// lineOf returns the number of the line in which a change's new text begins; 0 if it isn't there.
-func lineOf(content []byte, e *spec.Replacement) int {
-	_, with := inFile(content, e)
-	before, _, found := bytes.Cut(content, with)
-	if !found || len(bytes.TrimSpace(with)) == 0 {
-		return 0
-	}
-	return bytes.Count(before, []byte("\n")) + 1
 }
 
 // escapes are undone once too often, or once too rarely, by who sends a text.
