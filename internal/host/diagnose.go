@@ -75,8 +75,8 @@ func MayStart(ctx context.Context, objects apicache.Reader, job *batchv1.Job) (b
 func diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
 	if pod != nil {
 		found := DiagnosePod(pod, job.Name)
-		if found == nil && !isNew(pod, now) && isBeingStarted(pod) {
-			return waitsFor(ctx, objects, pod)
+		if found == nil && !isNew(pod, now) && isBeingSetUp(pod) {
+			return heldUp(ctx, objects, pod)
 		}
 		return found, nil
 	}
@@ -120,34 +120,22 @@ func isNew(pod *corev1.Pod, now time.Time) bool {
 	return now.Sub(pod.CreationTimestamp.Time) < setUpWait
 }
 
-// isBeingStarted says that a pod has its node, and not yet all its containers.
-func isBeingStarted(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
-}
-
-// isSetUp says that a pod has what its containers need before their images: volumes, and a sandbox.
-func isSetUp(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+// isBeingSetUp says that a pod has its node, and not yet all that its containers need before their images: volumes, and a sandbox.
+func isBeingSetUp(pod *corev1.Pod) bool {
+	isSetUp := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
 	})
+	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !isSetUp
 }
 
 // setUpReasons are of the Events in which alone the kubelet and the controller of volumes say why a pod isn't set up. They try again.
 var setUpReasons = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
 
-// pulling and pulled are the reasons of the kubelet's Events around the pull of an image, during which the pod's status says nothing.
-const pulling, pulled = "Pulling", "Pulled"
-
-// waitsFor says what a pod waits for on its node; nil when nobody says it.
-func waitsFor(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
-	last, err := LastEvent(ctx, objects, pod, append([]string{pulling, pulled}, setUpReasons...)...)
-	switch {
-	case err != nil || last == nil || last.Reason == pulled:
+// heldUp says why a pod isn't set up; nil when nobody says it.
+func heldUp(ctx context.Context, objects apicache.Reader, pod *corev1.Pod) (*Problem, error) {
+	last, err := LastEvent(ctx, objects, pod, setUpReasons...)
+	if err != nil || last == nil {
 		return nil, err
-	case last.Reason == pulling:
-		return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod waits for an image", last.Message, "")}, nil
-	case isSetUp(pod):
-		return nil, nil
 	}
 	return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod's start is held up", last.Reason, last.Message)}, nil
 }
@@ -189,12 +177,8 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 		return ended
 	}
 	for _, c := range pod.Status.Conditions {
-		switch {
-		case c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse:
-		case c.Reason == corev1.PodReasonUnschedulable:
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			return &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}
-		default:
-			return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod waits for a node", c.Reason, c.Message)}
 		}
 	}
 	return nil

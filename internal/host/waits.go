@@ -14,7 +14,7 @@ const podWait = time.Second
 // RetryPause is when to look again at what may change without a word.
 const RetryPause = 10 * time.Second
 
-// setUpWait is how long a pod may take to start until its Events are asked why.
+// setUpWait is how long a pod may take until its Events are asked why.
 const setUpWait = 5 * time.Second
 
 // lookAgain is when to look again at a Job without a runner, for what changes without a word: the Job's own pod, nil for none, says
@@ -25,7 +25,7 @@ func lookAgain(pod *corev1.Pod, found *Problem, now time.Time) time.Duration {
 		return podWait
 	case pod == nil:
 		return RetryPause
-	case !isBeingStarted(pod):
+	case !isBeingSetUp(pod):
 		return 0
 	case isNew(pod, now):
 		return setUpWait - now.Sub(pod.CreationTimestamp.Time)
