@@ -27,7 +27,7 @@ func coreOf(value []byte) []byte {
 
 // formsOf are the forms of a value, nothing for one that is too short.
 func formsOf(value []byte) (all []form) {
-	value = coreOf(value)
+	value, pasted := coreOf(value), bytes.Trim(value, "\r\n")
 	if len(value) < MinLength {
 		return nil
 	}
@@ -58,6 +58,12 @@ func formsOf(value []byte) (all []form) {
 			add(text, len(whole), false)
 		}
 	}
+	if len(pasted) > len(value) {
+		// White space before a value moves what stands in each line.
+		for _, text := range inLines(pasted) {
+			add(text, len(pasted), false)
+		}
+	}
 	return all
 }
 
@@ -74,12 +80,7 @@ func encodings(value []byte) (all [][]byte) {
 			all = append(all, inside, atEnd)
 		}
 	}
-	inside, atEnd := base64At(base64.RawStdEncoding, value, 0)
-	for _, columns := range []int{76, 64} {
-		for _, end := range []string{"\n", "\r\n"} {
-			all = append(all, wrapped(inside, columns, end), wrapped(atEnd, columns, end))
-		}
-	}
+	all = append(all, inLines(value)...)
 	lower := []byte(hex.EncodeToString(value))
 	all = append(all, lower, bytes.ToUpper(lower))
 	for _, kept := range keptInPercent {
@@ -97,6 +98,17 @@ func encodings(value []byte) (all [][]byte) {
 	}
 	gson, dotNET := escapesHTML|escapesAsGson, escapesHTML|escapesNonASCII|upperDigits|escapesAsDotNET
 	return append(all, gson.escaped(value), dotNET.escaped(value), keepsQuotes.escaped(value))
+}
+
+// inLines is base64 of a value alone, in lines as programs wrap it.
+func inLines(value []byte) (all [][]byte) {
+	inside, atEnd := base64At(base64.RawStdEncoding, value, 0)
+	for _, columns := range []int{76, 64} {
+		for _, end := range []string{"\n", "\r\n"} {
+			all = append(all, wrapped(inside, columns, end), wrapped(atEnd, columns, end))
+		}
+	}
+	return all
 }
 
 // base64At are the characters that a value alone decides, phase bytes after the beginning of a group of three: inside of a longer text,

@@ -143,6 +143,19 @@ func expectReplaced(t *testing.T, name, way, text, got string) {
 	}
 }
 
+// White space before a value moves what stands in each line of wrapped base64.
+func TestWrappedBase64OfAPastedValue(t *testing.T) {
+	t.Parallel()
+	value := "  " + strings.Repeat("k3y-", 30) + " \n"
+	m := mustNew(t, []Value{{Name: "pasted", Value: []byte(value)}})
+	for _, columns := range []int{64, 76} {
+		text := wrapAt(base64.StdEncoding.EncodeToString([]byte(value)), columns)
+		if got, _ := m.Text(text); !strings.Contains(got, "[redacted: pasted]") || len(got) > 30 {
+			t.Errorf("in lines of %d: %q", columns, got)
+		}
+	}
+}
+
 // What Python prints, by Python.
 func TestPythonsFormsAreReplaced(t *testing.T) {
 	t.Parallel()
