@@ -79,8 +79,7 @@ func checkContent(file *v1alpha1.FileAction) *Denial {
 	case err != nil:
 		return deny(v1alpha1.ReasonInvalidArguments, "file.contentBase64 is not base64: %s", err.Error())
 	case len(content) > maxWrite:
-		return deny(v1alpha1.ReasonInvalidArguments, "file.content has %d bytes, and a call carries %d at most: write a first part and add the rest "+
-			"with Edit, or write it from a command", len(content), maxWrite)
+		return deny(v1alpha1.ReasonInvalidArguments, "file.content has %d bytes, and a call carries %d at most: write it from a command", len(content), maxWrite)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestFileActionsThatNoFileSystemCouldMakeRight(t *testing.T) {
 		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: ptr(""), ContentBase64: ptr("")}, "exactly one"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: ptr("?")}, "not base64"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: &large}, "524289 bytes"},
-		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: ptr(strings.Repeat("é", maxWrite))}, "has 1048576 bytes, and a call carries 524288 at most: write a first part and add the rest with Edit"},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: ptr(strings.Repeat("é", maxWrite))}, "has 1048576 bytes, and a call carries 524288 at most: write it from a command"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: ptr("")}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", NewString: "b"}, "file.oldString is not set"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b"}, ""},

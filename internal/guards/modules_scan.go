@@ -153,11 +153,16 @@ func (r *scanRun) reportLiteral(i int) bool {
 	return true
 }
 
-// reportScheme records the module of a literal that begins with "node:". Only a module is written like that, so it counts also where the
-// function that imports it has another name.
+// reportScheme reports the module of a literal of JavaScript that begins with "node:", wherever it stands: the function that imports it may
+// have another name. Whether it is imported isn't known.
 func (r *scanRun) reportScheme(start, end int) {
-	if start > 0 && end < len(r.text) && r.text[end] == ':' {
-		r.reportLiteral(start - 1)
+	if !r.dollar || start == 0 || end >= len(r.text) || r.text[end] != ':' || !isQuote(r.text[start-1]) {
+		return
+	}
+	rest := r.text[start:min(len(r.text), start+maxLiteral)]
+	if size := strings.IndexByte(rest, r.text[start-1]); size >= 0 {
+		r.search(size)
+		r.report(r.matchText(rest[:size]))
 	}
 }
 

@@ -156,8 +156,8 @@ type nameChecker struct {
 	weak   bool
 	// functions are those that the script defines, wherever that is.
 	functions map[string]bool
-	// defining is the first command that reads a file or a text, which may define other functions; nil for none.
-	defining *syntax.CallExpr
+	// defined is where the first command ends that reads a file or a text, which may define other functions; 0 for none.
+	defined uint
 	// repeated is where the functions and loops so far end: what is in one may run, or run again, later than it stands.
 	repeated uint
 	refused  *Denial
@@ -172,8 +172,9 @@ func (n *nameChecker) collect(node syntax.Node) bool {
 	case *syntax.CallExpr:
 		if len(node.Args) > 0 {
 			name, written := writtenOut(node.Args[0])
-			if n.defining == nil && written && hasField("eval source . alias enable", name) {
-				n.defining = node
+			defines := written && hasField("eval source . alias enable", name)
+			if end := node.End().Offset(); defines && (n.defined == 0 || end < n.defined) {
+				n.defined = end
 			}
 		}
 	}
@@ -183,7 +184,7 @@ func (n *nameChecker) collect(node syntax.Node) bool {
 // mayBeDefined reports whether a name may be a function of a file or a text that the script reads before the command runs.
 func (n *nameChecker) mayBeDefined(at syntax.Node) bool {
 	start := at.Pos().Offset()
-	return n.defining != nil && (start < n.repeated || start >= n.defining.End().Offset())
+	return n.defined > 0 && (start < n.repeated || start >= n.defined)
 }
 
 func (n *nameChecker) check(node syntax.Node) bool {

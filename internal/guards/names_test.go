@@ -87,7 +87,7 @@ func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
 	for _, script := range []string{
 		"ls", "c=id; $c", "eval id", "eval $x", "python3 -c 'import os'", "bash -c id", "bash script.sh", "f() { ls; }; f", "if true; then f() { ls; }; fi; f", "g; g() { ls; }",
 		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "f() { helper; }; . lib.sh; f", "while read x; do if $y; then helper; else . lib.sh; y=:; fi; done", "for x in a b; do helper; eval \"$x\"; done",
-		"$(. lib.sh; helper)", "./gradlew test", "node_modules/.bin/tsc", "../x", "/opt/tools/lint", "lint .",
+		"$(. lib.sh; helper)", `eval "$(. lib.sh; helper)"`, "source <(. lib.sh; helper)", "out=$(. lib.sh; helper) eval x", "./gradlew test", "node_modules/.bin/tsc", "../x", "/opt/tools/lint", "lint .",
 		"IFS= read -r x", "echo $((x))", "declare -A m; m[a]=1", "ls <(ls)", "cat() { ls; }; cat", "mapfile -t a < f", "shopt -s globstar", "trap 'id' EXIT", "ls \\\n -l", "PATH=$PATH:/x ls", "cat <<E\nx", "ls )", "x=1", "[[ -v x ]]", "\"$x\" y", "${x}id", "i$x", "i*", "{id,x}", "~/bin/x", "$'id'", "coproc ls", "",
 		strings.Repeat("(", 5000), "kill 1", "command -v id", "builtin cd", "type id", "env2=1 ls", "let x=1", "time ls", "export -p PATH", strings.Repeat("ls;", 9000),
 	} {
