@@ -20,7 +20,6 @@ var compilerHelpers = []string{
 // manHelpers: man has others format the page, and show it.
 var manHelpers = []string{
 	"sh", "/usr/libexec/man-db/", "/usr/lib/man-db/", "preconv", "tbl", "nroff", "groff", "troff", "grotty", "col", "locale", "gzip",
-	"pager", "less", "whatis",
 }
 
 // helperTable is what common programs execute themselves, beside what their arguments ask for. A name is that of the
@@ -30,15 +29,13 @@ var helperTable = []struct{ programs, helpers []string }{
 	{[]string{"git"}, gitHelpers},
 	{[]string{"gcc", "g++", "cc", "c++", "cpp", "clang", "clang++"}, compilerHelpers},
 	{[]string{"make", "gmake", "ninja", "perl", "php", "ruby", "node", "nodejs", "awk", "gawk", "mawk", "sort"}, []string{"sh"}},
-	{[]string{"sed", "split", "less", "vim", "sqlite", "ssh"}, []string{"sh"}},
 	// Its library asks ldconfig for shared libraries, and uname for the name of the system.
 	{[]string{"python"}, []string{"sh", "ldconfig", "uname"}},
 	{[]string{"man"}, manHelpers},
 	{[]string{"npm", "npx", "yarn", "pnpm"}, []string{"node", "sh", "env"}},
 	{[]string{"pip"}, []string{"python3", "sh", "ldconfig", "uname"}},
-	// It doesn't build in a repository that git can't tell it about.
 	{[]string{"go"}, []string{
-		"git", "/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/",
+		"/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/",
 	}},
 	{[]string{"cargo"}, []string{"rustc", "cc", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"}},
 	{[]string{"rustc"}, append([]string{"cc", "gcc"}, compilerHelpers...)},
@@ -72,8 +69,7 @@ func helpersOf(entry, real string, own map[string][]string) []string {
 			}
 		}
 		if prefix := ownPrefix(real); prefix != "" && slices.Contains(interpreterNames, name) {
-			// One of them may be all that the call can't write to.
-			helpers = append(helpers, prefix+"/", prefix+"/bin/", prefix+"/libexec/")
+			helpers = append(helpers, prefix+"/bin/", prefix+"/lib/", prefix+"/libexec/")
 		}
 	}
 	return append(helpers, own[entry]...)

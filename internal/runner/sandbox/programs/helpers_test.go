@@ -17,9 +17,9 @@ func TestHelpersByNameAndByFile(t *testing.T) {
 		"a version":       {"python3", "/usr/bin/python3.11", append(slices.Clone(python), "/opt/tool")},
 		"the file's name": {"awk", "/usr/bin/mawk", []string{"sh", "sh"}},
 		"a prefix of its own": {
-			"python3.12", "/opt/python/bin/python3.12", append(slices.Clone(python), "/opt/python/", "/opt/python/bin/", "/opt/python/libexec/"),
+			"python3.12", "/opt/python/bin/python3.12", append(slices.Clone(python), "/opt/python/bin/", "/opt/python/lib/", "/opt/python/libexec/"),
 		},
-		"a JDK":                 {"java", "/opt/jdk/bin/java", []string{"/opt/jdk/", "/opt/jdk/bin/", "/opt/jdk/libexec/"}},
+		"a JDK":                 {"java", "/opt/jdk/bin/java", []string{"/opt/jdk/bin/", "/opt/jdk/lib/", "/opt/jdk/libexec/"}},
 		"a triplet":             {"x86_64-linux-gnu-gcc-12", "/usr/bin/x86_64-linux-gnu-gcc-12", compilerHelpers},
 		"nothing":               {"ls", "/usr/bin/ls", nil},
 		"another program there": {"tool", "/opt/python/bin/tool", nil},
