@@ -177,8 +177,12 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 		return ended
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		switch {
+		case c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse:
+		case c.Reason == corev1.PodReasonUnschedulable:
 			return &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}
+		default:
+			return &Problem{Reason: v1alpha1.ReasonNotStarted, Message: Sentence("the pod waits for a node", c.Reason, c.Message)}
 		}
 	}
 	return nil

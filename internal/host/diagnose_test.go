@@ -161,7 +161,9 @@ func podCases() map[string]struct {
 		"a pod that no node takes": {
 			podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, "0/3 nodes")), passing(v1alpha1.ReasonUnschedulable, "no node takes the pod: 0/3 nodes"),
 		},
-		"a pod that is held back from the scheduler": {podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonSchedulingGated, "x")), nil},
+		"a pod that is held back from the scheduler": {
+			podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonSchedulingGated, "gates")), passing(v1alpha1.ReasonNotStarted, "the pod waits for a node: SchedulingGated: gates"),
+		},
 		"a pod that has its node":                    {podOf("a", condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")), nil},
 	}
 }

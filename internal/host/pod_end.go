@@ -41,10 +41,14 @@ func Terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// WasKilledForMemory says that the kernel killed the container with our runner for memory, and every process in it.
+// killedExit is the exit code of a container whose first process was killed.
+const killedExit = 137
+
+// WasKilledForMemory says that the kernel killed our runner for memory, with every process in its container. The reason alone stays with
+// a container in which the kernel has killed any process, whatever ends it later.
 func WasKilledForMemory(pod *corev1.Pod) bool {
 	terminated := Terminated(pod)
-	return terminated != nil && terminated.Reason == "OOMKilled"
+	return terminated != nil && terminated.Reason == "OOMKilled" && terminated.ExitCode == killedExit && disruption(pod) == nil
 }
 
 // WasTakenAway says that a pod went for a reason that isn't its own, with its node for instance: that says nothing about
