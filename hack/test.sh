@@ -132,14 +132,6 @@ on_node() {
   TOOLCALL_E2E=1 tests "$name" . testname -vet=off -count=1 "$@" || true
 }
 
-# clients tests the client libraries: what needs no cluster, and the scenarios.
-clients() {
-  local language
-  for language in python typescript; do
-    TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
-  done
-}
-
 plan=(programs "${unit_stages[@]}" cluster-up deploy end-to-end client-python client-typescript documentation faults)
 [[ $mode == default ]] || plan=(programs "${unit_stages[@]}" manifests console assets-1.33 api-server-1.33 assets-1.36 api-server-1.36 cluster-up deploy
   end-to-end client-python client-typescript documentation faults install mutations)
@@ -167,10 +159,12 @@ export KUBECONFIG
 stage deploy deploy_all || exit
 # More tests at once than there are processors: a call mostly waits for its pod.
 on_node end-to-end -parallel=6 -timeout=60m ./test/e2e
-# The pages' commands and manifests, the samples, and the example programs. Both these and the clients mostly wait for calls.
-lane clients
+# The client libraries: what needs no cluster, and the scenarios.
+for language in python typescript; do
+  TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
+done
+# The pages' commands and manifests, the samples, and the example programs.
 on_node documentation -timeout=60m ./test/docs
-await_lanes
 if [[ $mode == full ]]; then
   TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
   # Last on the cluster: it removes the operator and puts it back.
