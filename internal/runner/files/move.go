@@ -20,7 +20,7 @@ func (c *call) move() (Result, error) {
 	defer from.close()
 	to, err := c.resolve(c.req.Destination, how{itself: true, missing: true})
 	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == reason.FileNotFound {
-		return Result{}, known.With(known.Message + " The destination's directory has to be there: MakeDirectory makes it.")
+		return Result{}, known.With(known.Message + " A Move makes no directories.")
 	}
 	if err != nil {
 		return Result{}, err

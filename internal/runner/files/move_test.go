@@ -25,5 +25,5 @@ func TestAMoveSaysWhichOfTheTwoIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.file("a", "x")
 	w.refused(spec.File{Operation: spec.OperationMove, Path: "none", Destination: "b"}, reason.FileNotFound, "look with List or Glob for what is there.")
-	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "none/b"}, reason.FileNotFound, "MakeDirectory makes it.")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "none/b"}, reason.FileNotFound, "A Move makes no directories.")
 }
