@@ -11,7 +11,15 @@ readonly sandbox_tests=${SANDBOX_TESTS:-'InEveryWay|TestACommandReachesWhat|Test
 
 [[ $EUID -eq 0 ]] || die "run it as root"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+finish() {
+  trap - EXIT INT TERM HUP
+  kill $(jobs -p) 2>/dev/null || true
+  wait
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 # needs PROGRAM...: all of them are installed.
 needs() {
@@ -79,7 +87,9 @@ boot() {
   local log=$1
   shift
   timeout "${SECONDS_EACH:-1800}" "$1" -accel tcg,thread=multi -smp 2 -m "$memory" -nographic -no-reboot -nodefaults -serial stdio "${@:2}" </dev/null 2>&1 |
-    sed -u 's/\r//g' | tee "$log" | grep --line-buffered -E "$shown" || true
+    sed -u 's/\r//g' | tee "$log" | grep --line-buffered -E "$shown" &
+  # A signal is noticed while the shell waits for what runs in the background.
+  wait $! || true
   grep -q "^$passed" "$log"
 }
 

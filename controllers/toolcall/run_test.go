@@ -164,7 +164,7 @@ func left(phase corev1.PodPhase, reason, message string) *corev1.Pod {
 	meta := metav1.ObjectMeta{Namespace: "ns", OwnerReferences: []metav1.OwnerReference{owner}}
 	return &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: "istio-proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", Message: "forged"}}},
-		{Name: jobspec.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message}}},
+		{Name: jobspec.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message}}},
 	}}}
 }
 
