@@ -168,6 +168,12 @@ func left(phase corev1.PodPhase, reason, message string) *corev1.Pod {
 	}}}
 }
 
+// exitedWith is the pod, the container of which exited with another code. Its reason stays OOMKilled if the kernel killed a process in it before.
+func exitedWith(pod *corev1.Pod, code int32) *corev1.Pod {
+	pod.Status.ContainerStatuses[1].State.Terminated.ExitCode = code
+	return pod
+}
+
 // written is what the runner of a Job leaves for a call.
 func written(token, callUID string, reported *wire.Result) string {
 	return string(wire.NewTerminationMessage(token, callUID, result.EncodeTermination(&reported.Outcome, result.MaxTermination)).Encode())
@@ -203,6 +209,7 @@ func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {
 		"a result of another Job's pod":  {o, elsewhere, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"nothing":                        {o, left(corev1.PodFailed, "Error", ""), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"something else":                 {o, left(corev1.PodFailed, "Error", "Killed"), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
+		"one process too large, earlier": {o, exitedWith(left(corev1.PodFailed, "OOMKilled", ""), 1), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"too little memory":              {o, left(corev1.PodFailed, "OOMKilled", ""), v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, false},
 		"a cancel, and nothing":          {observed(bound, withJob, cancelled), left(corev1.PodFailed, "Error", ""), v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, false},
 		"no pod":                         {o, nil, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
