@@ -164,7 +164,7 @@ func podCases() map[string]struct {
 		"a pod that is held back from the scheduler": {
 			podOf("a", condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonSchedulingGated, "gates")), passing(v1alpha1.ReasonNotStarted, "the pod waits for a node: SchedulingGated: gates"),
 		},
-		"a pod that has its node":                    {podOf("a", condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")), nil},
+		"a pod that has its node": {podOf("a", condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")), nil},
 	}
 }
 
