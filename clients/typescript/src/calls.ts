@@ -193,7 +193,8 @@ function meant(call: ToolCall): Meant {
 // Throws for what would only be noticed once the call is there.
 function refuseBefore({ signal, onStdout, onStderr }: RunOptions): void {
   for (const callback of [onStdout, onStderr]) {
-    if (callback !== undefined && typeof callback !== "function") {
+    // Null is none too, as in `callback ?? null`.
+    if (callback != null && typeof callback !== "function") {
       throw invalid(`a callback for output is of type ${typeof callback}: give a function`);
     }
   }

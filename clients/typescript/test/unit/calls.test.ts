@@ -588,6 +588,15 @@ describe("what a call wrote", () => {
     }
   });
 
+  it("needs no callback: null is none", async (t) => {
+    const server = await Server.listen(t, cluster(ended(succeeded)));
+    const { commands } = await server.client().connect("desk");
+    const none = { onStdout: null, onStderr: null } as object;
+    assert.equal((await commands.run("printf abcdef", none)).phase, "Succeeded");
+    assert.equal((await (await commands.run("printf abcdef", { ...none, background: true })).wait()).phase, "Succeeded");
+    assert.equal(server.count("GET", /log/), 0);
+  });
+
   it("makes run throw what a callback throws, also at the end", async (t) => {
     const text = { ...succeeded, stdout: "abcdef", streams: { stdout: { ...stdout, truncated: false }, stderr: { ...stdout, bytes: 0 } } };
     const server = await Server.listen(t, cluster(ended(text)));
