@@ -90,6 +90,7 @@ export class Calls {
     try {
       return await this.api.repeated(() => this.api.json<T>({ method: "GET", path: this.api.objects(plural, name), signal }), signal);
     } catch (error) {
+      signal?.throwIfAborted();
       throw publicError(error, plural === "toolcalls" ? { call: name } : {});
     }
   }

@@ -245,6 +245,23 @@ describe("a background call", () => {
     assert.deepEqual(JSON.parse(server.received.at(-1)?.body ?? ""), { metadata: { uid: "u1" }, spec: { cancel: true } });
   });
 
+  it("throws the very reason of an abort, whatever is waited for", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const { commands } = await server.client().connect("desk");
+    const handle = await commands.run("sleep 60", { key: "mine", background: true });
+    const reason = new InvalidArgument("another call failed");
+    const signal = AbortSignal.abort(reason);
+    for (const [name, work] of Object.entries({
+      connect: () => commands.connect("mine", { signal }),
+      read: () => handle.read({ signal }),
+      write: () => handle.write("a", { signal }),
+      wait: () => handle.wait({ signal }),
+      cancel: () => handle.cancel({ signal }),
+    })) {
+      assert.equal(await rejection(work()), reason, name);
+    }
+  });
+
   it("is one of a session", async (t) => {
     const server = await Server.listen(t, cluster(nothing));
     const client = server.client();
