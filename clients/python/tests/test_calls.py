@@ -8,6 +8,7 @@ import threading
 import time
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 from unittest import mock
@@ -146,6 +147,42 @@ class LiveOutput(Base):
                 self.hear(f"k-{background}".lower(), background)
             assert caught.exception.result is not None
             self.assertEqual(caught.exception.result.stdout, "aü€")
+
+    def test_what_is_taken_from_the_result_is_handed_on_once(self) -> None:
+        def log(e: Exchange) -> None:
+            if self.server.count("GET", "/log") % 2:
+                e.begin({"Toolcall-Offset": "0"})
+                e.part(b"aa")
+                e.end()
+            else:
+                e.refuse(404, "NotFound")
+
+        def slow(text: str) -> None:
+            time.sleep(0.3 if text == "bb" else 0)
+            heard.append(text)
+
+        def fail(text: str) -> None:
+            heard.append(text)
+            if text == "bb":
+                raise OSError(text)
+
+        self.fake.log = log
+        self.end("Succeeded", stdout="aabb", streams={"stdout": {"bytes": 4, "truncated": False, "invalidUTF8": False}})
+        run = self.tc.connect("s").commands.run
+        heard: list[str] = []
+        handle = run("x", key="k-1", background=True, on_stdout=slow)
+        with ThreadPoolExecutor() as threads:
+            waits = [threads.submit(lambda: (handle.wait().stdout, list(heard))) for _ in range(2)]
+            self.assertEqual([wait.result() for wait in waits], [("aabb", ["aa", "bb"])] * 2)
+        handle.wait()
+        self.assertEqual(heard, ["aa", "bb"])
+
+        heard.clear()
+        handle = run("x", key="k-2", background=True, on_stdout=fail)
+        for _ in range(2):
+            with self.assertRaisesRegex(OSError, "bb"):
+                handle.wait()
+        self.assertEqual(heard, ["aa", "bb"])
 
     def test_an_end_says_more_than_output_that_cannot_be_followed(self) -> None:
         for phase, reason, kind in (("Denied", "ShellDisabled", Denied), ("Failed", "TimedOut", TimedOut)):

@@ -106,6 +106,16 @@ class Reasons(unittest.TestCase):
         gone = error_of_answer(410, status("OutputNotKept", details={"causes": [{"type": "NextOffset", "message": "42"}]}))
         assert isinstance(gone, errors.OutputNotKept)
         self.assertEqual(gone.resume_at, 42)
+        for metadata, rest in (({"continue": "more"}, "more"), ({}, ""), (None, "")):
+            expired = error_of_answer(410, status("Expired", metadata=metadata))
+            assert isinstance(expired, errors.Conflict)
+            self.assertEqual(expired.rest, rest)
+
+    def test_an_error_names_its_call_once(self) -> None:
+        for call, name in ((None, "a"), ("b", "b")):
+            with self.assertRaises(errors.NotFound) as caught, errors.about("a"):
+                raise errors.NotFound("NotFound", "x", call=call)
+            self.assertEqual(caught.exception.call, name)
 
     def test_an_error_reads_well(self) -> None:
         self.assertEqual(str(errors.Denied("ShellDisabled", "no shell", call="c")), "call c: ShellDisabled: no shell")

@@ -227,6 +227,7 @@ export class BackgroundCall {
     } catch (error) {
       const next = offsetOf(error);
       if (next === undefined) {
+        signal?.throwIfAborted();
         throw publicError(error, { call: this.call });
       }
       return next;

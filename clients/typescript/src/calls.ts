@@ -90,6 +90,7 @@ export class Calls {
     try {
       return await this.api.repeated(() => this.api.json<T>({ method: "GET", path: this.api.objects(plural, name), signal }), signal);
     } catch (error) {
+      signal?.throwIfAborted();
       throw publicError(error, plural === "toolcalls" ? { call: name } : {});
     }
   }
@@ -193,7 +194,8 @@ function meant(call: ToolCall): Meant {
 // Throws for what would only be noticed once the call is there.
 function refuseBefore({ signal, onStdout, onStderr }: RunOptions): void {
   for (const callback of [onStdout, onStderr]) {
-    if (callback !== undefined && typeof callback !== "function") {
+    // Null is none too, as in `callback ?? null`.
+    if (callback != null && typeof callback !== "function") {
       throw invalid(`a callback for output is of type ${typeof callback}: give a function`);
     }
   }

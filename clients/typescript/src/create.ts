@@ -159,6 +159,7 @@ export async function setTrue(api: Api, meant: Meant, field: "cancel" | "end", s
     await api.repeated(() => api.json({ method: "PATCH", path: api.objects(plural, name), headers, body, signal }), signal);
   } catch (error) {
     if (!(await isGone(api, meant, error, signal))) {
+      signal?.throwIfAborted();
       throw publicError(error, plural === "toolcalls" ? { call: name } : {});
     }
   }

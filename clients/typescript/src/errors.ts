@@ -217,14 +217,15 @@ export class ClientClosed extends NothingSent {
 /** The same error, with more of the call that it is about. */
 export function withDetails(error: ToolcallError, more: Pick<ErrorDetails, "call" | "result">): ToolcallError {
   const Class = error.constructor as ErrorClass;
-  const { reason, retrySafe, call, code, cause } = error;
+  const { reason, retrySafe, call, code, result, cause } = error;
   const resumeAt = error instanceof OutputNotKept ? error.resumeAt : undefined;
-  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), resumeAt, cause, ...more });
+  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), resumeAt, result, cause, ...more });
 }
 
 /**
- * The public error for whatever a request threw. Errors of other kinds come back as they are. Nothing of it says that no command
- * started: who creates a call knows, and gives `retrySafe`.
+ * The public error for whatever a request threw. One of this library that names no call is copied with it; errors of other kinds
+ * come back as they are. The reason of an abort is the caller's own, and may be either: throw it before. Nothing of the error says
+ * that no command started: who creates a call knows, and gives `retrySafe`.
  */
 export function publicError(error: unknown, details: ErrorDetails = {}): unknown {
   if (error instanceof ApiError) {

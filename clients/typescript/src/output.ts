@@ -96,6 +96,7 @@ export async function readRange(api: Api, ref: CallRef, source: Source, range: R
       return chunk(data, offset, answer.complete && offset + data.length >= answer.bytes);
     }, signal);
   } catch (error) {
+    signal?.throwIfAborted();
     throw outputError(error, ref);
   }
 }

@@ -399,10 +399,13 @@ class Lost(NamedTuple):
 
 
 def raise_lost(lost: list[Lost], callbacks: Mapping[str, Callable[[str], object]], result: Result) -> None:
-    """Hands on what the result has of lost live output. Raises why the rest can't be had, unless the call's end says more: that
-    of a lost pod, or of one that never ran."""
-    for stream, heard, why in lost:
+    """Hands on what the result has of lost live output, and takes it off the list. Raises why the rest can't be had, unless the
+    call's end says more: that of a lost pod, or of one that never ran."""
+    for each in list(lost):
+        stream, heard, why = each
         rest = unheard(result, stream, heard)
+        if rest is not None:
+            lost.remove(each)  # Before its callback, which may raise: no text is handed on twice.
         if rest:
             callbacks[stream](rest)
         if rest is None and (result.phase == "Succeeded" or result.reason in _COMMANDS_OWN):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, Protocol, Unpack, overload
 
+from . import interrupts
 from .calls import Calls, Lost, Order, order_of, raise_lost
 from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, about, error_of_call, invalid
 from .results import Output, Result, SomeCall, is_finished, result_of
@@ -21,6 +23,8 @@ _LINES_SECONDS = 30.0
 _INPUT_OFFSET = "Toolcall-Input-Offset"
 # For how long a session that says it is ready may still refuse.
 _STARTING_SECONDS = 10.0
+# How often a wait for another wait looks whether it was given up.
+_LOOK = 0.1
 
 
 class Place(Protocol):
@@ -134,6 +138,7 @@ class BackgroundCall:
         self.uid: str = call["metadata"]["uid"]
         self._failure: Exception | None = None
         self._lost: list[Lost] = []
+        self._handing_on = threading.RLock()
         self._live = [self._hear(stream, callback) for stream, callback in order.live.items()]
 
     def read(
@@ -239,9 +244,18 @@ class BackgroundCall:
         """Waits until all live output was heard, and raises what a callback raised, or why some can't be heard."""
         for live in self._live:
             live.join()
+        # Of several waits one hands on what is left, and all end after that.
+        while not self._handing_on.acquire(timeout=_LOOK):
+            interrupts.check()
+        try:
+            if self._failure is None:
+                raise_lost(self._lost, self._order.live, result)
+        except Exception as error:  # Each wait raises it.
+            self._failure = error
+        finally:
+            self._handing_on.release()
         if self._failure is not None:
             raise self._failure
-        raise_lost(self._lost, self._order.live, result)
 
     def _raise_if_nothing_ran(self) -> None:
         call = self._place.calls.get(self.call)

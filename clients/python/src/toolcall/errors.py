@@ -115,9 +115,12 @@ class InvalidArgument(ToolcallError, ValueError):
 
 
 class Conflict(ToolcallError):
-    """The object isn't in a state for this, e.g. a session that isn't ready."""
+    """The object isn't in a state for this, e.g. a session that isn't ready.
 
-    rest: str = ""  # Of a list that took too long: where it goes on.
+    rest: of a list that took too long, where it goes on; "" where nothing does.
+    """
+
+    rest: str = ""
 
 
 class Unavailable(ToolcallError):
@@ -176,16 +179,6 @@ def error_of_answer(status: int, body: bytes) -> ToolcallError:
     return error
 
 
-@contextmanager
-def about(call: str) -> Iterator[None]:
-    """Names the call in an error that doesn't."""
-    try:
-        yield
-    except ToolcallError as error:
-        error.call = error.call or call
-        raise
-
-
 def error_of_start(message: str, default: str) -> ToolcallError:
     """The error for a session that couldn't start, whose message begins with the reason that a call would end with."""
     reason, colon, rest = message.partition(": ")
@@ -222,3 +215,13 @@ def _resume_at(said: dict[str, Any]) -> int | None:
 def invalid(message: str) -> InvalidArgument:
     """The error for an argument that can't be meant, before anything is sent."""
     return InvalidArgument("InvalidArgument", message, retry_safe=True)
+
+
+@contextmanager
+def about(call: str) -> Iterator[None]:
+    """Names the call in an error that doesn't."""
+    try:
+        yield
+    except ToolcallError as error:
+        error.call = error.call or call
+        raise

@@ -245,6 +245,23 @@ describe("a background call", () => {
     assert.deepEqual(JSON.parse(server.received.at(-1)?.body ?? ""), { metadata: { uid: "u1" }, spec: { cancel: true } });
   });
 
+  it("throws the very reason of an abort, whatever is waited for", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const { commands } = await server.client().connect("desk");
+    const handle = await commands.run("sleep 60", { key: "mine", background: true });
+    const reason = new InvalidArgument("another call failed");
+    const signal = AbortSignal.abort(reason);
+    for (const [name, work] of Object.entries({
+      connect: () => commands.connect("mine", { signal }),
+      read: () => handle.read({ signal }),
+      write: () => handle.write("a", { signal }),
+      wait: () => handle.wait({ signal }),
+      cancel: () => handle.cancel({ signal }),
+    })) {
+      assert.equal(await rejection(work()), reason, name);
+    }
+  });
+
   it("is one of a session", async (t) => {
     const server = await Server.listen(t, cluster(nothing));
     const client = server.client();
@@ -586,6 +603,15 @@ describe("what a call wrote", () => {
       assert.equal(error.name, name);
       assert.equal(error.result?.phase, status.phase);
     }
+  });
+
+  it("needs no callback: null is none", async (t) => {
+    const server = await Server.listen(t, cluster(ended(succeeded)));
+    const { commands } = await server.client().connect("desk");
+    const none = { onStdout: null, onStderr: null } as object;
+    assert.equal((await commands.run("printf abcdef", none)).phase, "Succeeded");
+    assert.equal((await (await commands.run("printf abcdef", { ...none, background: true })).wait()).phase, "Succeeded");
+    assert.equal(server.count("GET", /log/), 0);
   });
 
   it("makes run throw what a callback throws, also at the end", async (t) => {

@@ -90,6 +90,9 @@ describe("the class of an error", () => {
     assert.ok(publicError(new ConnectionLost("x")) instanceof lib.Unavailable);
     const other = new RangeError("x");
     assert.equal(publicError(other), other);
+    const result = resultOf({ phase: "Cancelled" });
+    const named = publicError(new lib.Cancelled("x", { result }), { call: "a" });
+    assert.ok(named instanceof lib.Cancelled && named.call === "a" && named.result === result);
   });
 });
 
