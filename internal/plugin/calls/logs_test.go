@@ -209,7 +209,8 @@ func TestWaitOutlastsAnAPIServerThatIsAway(t *testing.T) {
 		next.ServeHTTP(w, r)
 	})
 	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "wait", "a", "b")
-	if code != 0 || strings.Count(out, "Succeeded") != 2 || strings.Count(errs, "note: the watch of the call failed, retrying") != 1 || !strings.Contains(errs, "restarting") {
+	if code != 0 || strings.Count(out, "Succeeded") != 2 || !strings.Contains(errs, "restarting") ||
+		strings.Count(errs, "note: the watch of the call failed, retrying") != 1 {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 }
