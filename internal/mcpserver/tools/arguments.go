@@ -64,7 +64,7 @@ func parse[T any](raw json.RawMessage, read func(*arguments) T) (value T, err er
 
 // decode sets the values. It returns false if the arguments are not an object.
 func (a *arguments) decode(raw json.RawMessage) bool {
-	if len(bytes.TrimSpace(raw)) == 0 || isEmpty(raw) {
+	if len(bytes.TrimSpace(raw)) == 0 || isNoObject(raw) {
 		return true
 	}
 	if !unmarshal(raw, &a.values) {
@@ -130,24 +130,30 @@ func (a *arguments) err() error {
 	return errors.New(strings.Join(a.errors, "\n"))
 }
 
-// read decodes an argument into out. It reports whether the argument was present and valid. An empty text or list is absent where something
-// else is meant.
+// read decodes an argument into out. It reports whether the argument was present and valid. An empty text is absent where no text is
+// meant.
 func (a *arguments) read(name, shape string, out any) bool {
 	raw, given := a.values[name]
 	if !given || unmarshal(raw, out) {
 		return given
 	}
-	if !isEmpty(raw) {
+	if !isBlank(raw) {
 		a.fail(name, "must be %s, not %s", shape, kind(raw))
 	}
 	return false
 }
 
-// isEmpty reports whether a value is a text or a list with nothing in it, as which some clients write an object without fields.
-func isEmpty(raw json.RawMessage) bool {
-	var list []json.RawMessage
+// isBlank reports whether a value is a text with nothing in it.
+func isBlank(raw json.RawMessage) bool {
 	text, isText := textOf(raw)
-	return isText && strings.TrimSpace(text) == "" || unmarshal(raw, &list) && len(list) == 0
+	return isText && strings.TrimSpace(text) == ""
+}
+
+// isNoObject reports whether a value that is meant to be an object is a list with nothing in it: some clients, such as those in PHP, write
+// an object without fields so. Where a text is meant, it is a mistake, which could empty a file.
+func isNoObject(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return unmarshal(raw, &list) && list != nil && len(list) == 0
 }
 
 // unmarshal decodes a value, also one that is written as a text with JSON in it, as models write numbers, lists and objects.
@@ -243,7 +249,9 @@ func (a *arguments) word(name, label string, raw json.RawMessage) (text string, 
 func (a *arguments) variables() (env []v1alpha1.CallEnvVar) {
 	a.declare("env", "", jsonschema.Schema{Type: "object"})
 	var values map[string]json.RawMessage
-	a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
+	if !isNoObject(a.values["env"]) {
+		a.read("env", `an object of names and strings such as {"LANG": "C"}`, &values)
+	}
 	if len(values) > maxVariables {
 		a.fail("env", "has %d variables, and may have %d", len(values), maxVariables)
 		return nil

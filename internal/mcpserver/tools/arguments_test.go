@@ -41,7 +41,7 @@ func TestArguments(t *testing.T) {
 		},
 		"all arguments may be written as a text": {runCommandSpec, `"{\"command\":\"ls\"}"`, shell(nil)},
 		"an empty text is no number":             {runCommandSpec, `{"command":"ls","timeout_seconds":"","env":" "}`, shell(nil)},
-		"an empty list is nothing":               {runCommandSpec, `{"command":"ls","timeout_seconds":[],"env":[],"background":"[]","stdin":[ ]}`, shell(nil)},
+		"an empty list is an empty object":       {runCommandSpec, `{"command":"ls","env":[ ]}`, shell(nil)},
 		"a call in the background has no time limit of its own": {
 			runCommandSpec, `{"command":"ls","background":true,"collect":["*.png"]}`,
 			v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}, Background: true, Collect: []string{"*.png"}},
@@ -91,6 +91,9 @@ func TestInvalidArguments(t *testing.T) {
 	}{
 		"nothing":                        {runCommandSpec, ``, []string{"command: is required: the command line to run"}},
 		"an empty list":                  {runCommandSpec, `[]`, []string{"command: is required: the command line to run"}},
+		"an empty list for a text":       {runCommandSpec, `{"command":"ls","stdin":[]}`, []string{"stdin: must be a string, not a list"}},
+		"an empty list for a number":     {runCommandSpec, `{"command":"ls","timeout_seconds":[]}`, []string{"timeout_seconds: must be a whole number of seconds, not a list"}},
+		"an empty list for a flag":       {runCommandSpec, `{"command":"ls","background":[]}`, []string{"background: must be true or false, not a list"}},
 		"no object":                      {runCommandSpec, `["ls"]`, []string{"arguments: must be a JSON object with command, stdin, background"}},
 		"half an object":                 {runCommandSpec, `{"command":`, []string{"arguments: must be a JSON object"}},
 		"a program without a name":       {runProgramSpec, `{"args":["x"]}`, []string{"program: is required: the name of the program to run"}},

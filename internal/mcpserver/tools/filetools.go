@@ -108,8 +108,7 @@ func (a *arguments) base64(encoded string) *string {
 
 func (a *arguments) checkSize(name string, size int) {
 	if size > maxContent {
-		a.fail(name, "has %d bytes, and a call carries %d at most: write a first part and add the rest with edit_file, or write it from a command",
-			size, maxContent)
+		a.fail(name, "has %d bytes, and a call carries %d at most: write it from a command", size, maxContent)
 	}
 }
 

@@ -164,7 +164,7 @@ func (a *arguments) artifact(r *outputclient.Query) {
 	default:
 		r.Artifact = text
 	}
-	if text != "" && a.has("stream") && !isEmpty(a.values["stream"]) {
+	if text != "" && a.has("stream") && !isBlank(a.values["stream"]) {
 		a.fail("stream", "is not used together with artifact: a call has streams, and files that it kept")
 	}
 }

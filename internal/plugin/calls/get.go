@@ -121,7 +121,7 @@ func named(q callQuery, name string) callQuery {
 }
 
 // read reads the selected calls: newest first, and with names in their order, unless only the newest of them are shown. With an error, it
-// returns those that could be read.
+// returns those that were read. A call that isn't there doesn't keep the next from being read: another error would be theirs too.
 func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, names []string) (*metav1.Table, error) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -138,11 +138,14 @@ func (o *getOptions) read(ctx context.Context, c *cli.Cluster, q callQuery, name
 			// The flags leave it out, or there is no such call.
 			_, err = callTable(ctx, c, callQuery{namespace: q.namespace, name: name})
 		}
-		if err != nil {
-			failed = append(failed, err)
+		if err == nil {
+			appendTable(all, table)
 			continue
 		}
-		appendTable(all, table)
+		failed = append(failed, err)
+		if !cli.IsMissing(err) {
+			break
+		}
 	}
 	if names[0] == "" || o.limit > 0 {
 		sortNewestFirst(all.Rows)

@@ -3,9 +3,11 @@ package calls
 import (
 	"context"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,4 +357,25 @@ func TestGetPrintsObjects(t *testing.T) {
 	}
 	f.Run("get", "a", "-o", "toml").Expect(t, 1, "unable to match a printer")
 	f.Run("get", "-o", "custom-columns=NAME:.metadata.name").Expect(t, 1, "unable to match a printer")
+}
+
+// An error that isn't about one name ends the reading: each of the next would be another try, and another line.
+func TestGetOfSeveralEndsAtAnErrorOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Detached("a")
+	var refused atomic.Int32
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if name := path.Base(r.URL.Path); name == "b" || name == "c" {
+			refused.Add(1)
+			plugintest.Refuse(w, http.StatusInternalServerError, "InternalError", "no store")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "get", "none", "a", "b", "c", "-o", "name")
+	if code != 1 || out != "toolcall.toolcall.dev/a\n" || !strings.Contains(errs, "call none not found") ||
+		strings.Count(errs, "no store") != 1 || refused.Load() != 1 {
+		t.Errorf("exit code %d, %q, %q, %d requests that failed", code, out, errs, refused.Load())
+	}
 }

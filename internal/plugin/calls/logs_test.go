@@ -2,7 +2,9 @@ package calls
 
 import (
 	"bytes"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -188,6 +190,29 @@ func TestWaitPrintsOutcomes(t *testing.T) {
 	f.Run("wait", "late", "good", "--timeout", "100ms").Expect(t, 125, "call late did not finish within --timeout")
 	f.Run("wait", "none", "bad").Expect(t, 125, "wait for call none", "bad Failed")
 	f.Run("wait", "toolcall.toolcall.dev/good", "..", "bad").Expect(t, 125, "may not contain '/'", "may not be '..'", "bad Failed")
+}
+
+// What fails at first is waited for, and said once.
+func TestWaitOutlastsAnAPIServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	for _, name := range []string{"a", "b"} {
+		f.Detached(name)
+		f.End(name, plugintest.Succeeded())
+	}
+	var refused atomic.Int32
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Query().Has("watch") && refused.Add(1) <= 2 {
+			plugintest.Refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "restarting")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "wait", "a", "b")
+	if code != 0 || strings.Count(out, "Succeeded") != 2 || !strings.Contains(errs, "restarting") ||
+		strings.Count(errs, "note: the watch of the call failed, retrying") != 1 {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
 }
 
 func TestCancelRequestsCancellation(t *testing.T) {

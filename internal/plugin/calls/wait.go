@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -64,12 +67,14 @@ func newWait(c *cli.CLI) *cobra.Command {
 const lookTime = 10 * time.Second
 
 // waitEach waits for calls, and hands over what came of each, in their order. Each is watched from the start, so that none is
-// missed that is deleted soon after its end.
+// missed that is deleted soon after its end. The first watch that fails is noted: an API server that is away is waited for.
 func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) iter.Seq2[*v1alpha1.ToolCall, error] {
+	var noted sync.Once
+	notice := func(text string) { noted.Do(func() { c.Note(false, "note: %s", text) }) }
 	return cli.InOrder(len(calls), func(i int) (*v1alpha1.ToolCall, error) {
-		call, err := waitOne(ctx, c, &calls[i])
+		call, err := waitOne(ctx, c, &calls[i], notice)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("call %s did not finish within --timeout", calls[i].Name)
 		case err != nil:
 			return nil, fmt.Errorf("wait for call %s: %w", calls[i].Name, err)
@@ -78,29 +83,28 @@ func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) it
 	})
 }
 
-// waitOne waits for a call: for whichever has the name, if only that is known. One that can't be read at first is an error.
-func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta) (*v1alpha1.ToolCall, error) {
-	look, isOver := ctx, errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if isOver {
-		// It had no turn before: it may have finished long ago.
-		var cancel context.CancelFunc
-		look, cancel = context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-		defer cancel()
+// waitOne waits for a call: for whichever has the name, if only that is known.
+func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta, notice func(string)) (*v1alpha1.ToolCall, error) {
+	if problems := path.IsValidPathSegmentName(of.Name); len(problems) > 0 {
+		// The client refuses to ask for it, which would look like a server that is away.
+		return nil, fmt.Errorf("no call can have this name: it %s", strings.Join(problems, ", "))
 	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{UID: of.UID, Notice: notice})
+	}
+	// It had no turn before: it may have finished long ago.
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
 	call, err := c.GetCall(look, of.Name)
 	switch {
 	case err != nil:
 		return nil, err
 	case of.UID != "" && of.UID != call.UID:
 		return nil, follow.ErrDeleted
-	case call.Status.Phase.Terminal():
-		return call, nil
-	case isOver:
+	case !call.Status.Phase.Terminal():
 		return nil, context.DeadlineExceeded
 	}
-	return c.Follow().Wait(ctx, c.Key(of.Name), follow.Watcher{
-		UID: call.UID, Notice: func(text string) { c.Note(false, "note: %s", text) },
-	})
+	return call, nil
 }
 
 // waitAll waits for the calls, and prints the outcome of each on a line, or the object.

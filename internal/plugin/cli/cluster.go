@@ -226,6 +226,9 @@ func (c *Cluster) Explain(verb, resource, what string, err error) error {
 	}
 }
 
+// IsMissing reports whether an error says that an object isn't there, in a cluster that has its kind.
+func IsMissing(err error) bool { return apierrors.IsNotFound(err) && !follow.NotInstalled(err) }
+
 // GetSession reads one session.
 func (c *Cluster) GetSession(ctx context.Context, name string) (*v1alpha1.ToolSession, error) {
 	session := &v1alpha1.ToolSession{}

@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,11 +76,10 @@ func (f *Formats) Print(out io.Writer, object runtime.Object) error {
 		return err
 	}
 	if _, err := out.Write(text.Bytes()); err != nil {
-		failed := OutputError(err, CodeError)
-		if failed.Code == CodePipe {
-			return failed
+		if errors.Is(err, syscall.EPIPE) {
+			return &ExitError{Code: CodePipe}
 		}
-		return failed.Err
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }

@@ -63,16 +63,21 @@ func newEnvDescribe(c *cli.CLI) *cobra.Command {
 	})
 }
 
-// environments reads environments by their names. With an error, it returns those that could be read.
+// environments reads environments by their names. With an error, it returns those that were read. One that isn't there doesn't keep the
+// next from being read: another error would be theirs too.
 func environments(ctx context.Context, c *cli.Cluster, names []string) (*v1alpha1.ExecutionEnvironmentList, error) {
 	list, failed := &v1alpha1.ExecutionEnvironmentList{}, []error{}
 	for _, name := range names {
 		env := v1alpha1.ExecutionEnvironment{}
-		if err := c.Client.Get(ctx, c.Key(name), &env); err != nil {
-			failed = append(failed, c.Explain("get", "executionenvironments", "environment "+name, err))
+		err := c.Client.Get(ctx, c.Key(name), &env)
+		if err == nil {
+			list.Items = append(list.Items, env)
 			continue
 		}
-		list.Items = append(list.Items, env)
+		failed = append(failed, c.Explain("get", "executionenvironments", "environment "+name, err))
+		if !cli.IsMissing(err) {
+			break
+		}
 	}
 	return list, errors.Join(failed...)
 }

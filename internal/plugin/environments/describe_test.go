@@ -1,7 +1,10 @@
 package environments
 
 import (
+	"net/http"
+	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,5 +57,26 @@ func TestEnvDescribeNamesSecrets(t *testing.T) {
 	got.Expect(t, 0, "Secrets: FORGE_TOKEN: key token of Secret forge, for git, bash KEY: key id of Secret ssh, as a file, for ssh; not redacted")
 	if strings.Contains(got.Out, "example-value") {
 		t.Errorf("the value is shown: %s", got.Out)
+	}
+}
+
+// An error that isn't about one name ends the reading: each of the next would be another try, and another line.
+func TestDescribeOfSeveralEndsAtAnErrorOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Environment("a", true)
+	var refused atomic.Int32
+	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if name := path.Base(r.URL.Path); name == "b" || name == "c" {
+			refused.Add(1)
+			plugintest.Refuse(w, http.StatusInternalServerError, "InternalError", "no store")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "env", "describe", "none", "a", "b", "c", "-o", "name")
+	if code != 1 || out != "executionenvironment.toolcall.dev/a\n" || !strings.Contains(errs, "environment none not found") ||
+		strings.Count(errs, "no store") != 1 || refused.Load() != 1 {
+		t.Errorf("exit code %d, %q, %q, %d requests that failed", code, out, errs, refused.Load())
 	}
 }
