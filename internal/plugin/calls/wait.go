@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -85,7 +85,7 @@ func waitEach(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta) it
 
 // waitOne waits for a call: for whichever has the name, if only that is known.
 func waitOne(ctx context.Context, c *cli.Cluster, of *metav1.ObjectMeta, notice func(string)) (*v1alpha1.ToolCall, error) {
-	if problems := path.IsValidPathSegmentName(of.Name); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(of.Name); len(problems) > 0 {
 		// The client refuses to ask for it, which would look like a server that is away.
 		return nil, fmt.Errorf("no call can have this name: it %s", strings.Join(problems, ", "))
 	}
