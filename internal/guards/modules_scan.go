@@ -1,8 +1,6 @@
 package guards
 
 import (
-	"iter"
-	"slices"
 	"strings"
 
 	"toolcall.dev/operator/internal/spec"
@@ -136,33 +134,37 @@ func (r *scanRun) reportArgument(i int) bool {
 	return r.reportLiteral(i)
 }
 
-// reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
-func (r *scanRun) reportLiteral(i int) bool {
+// literal is the string literal at i, empty if it doesn't end soon. It returns whether one begins there.
+func (r *scanRun) literal(i int) (text string, begins bool) {
 	if i >= len(r.text) || !isQuote(r.text[i]) {
-		return false
+		return "", false
 	}
-	rest := r.text[i+1 : min(len(r.text), i+1+maxLiteral)]
-	end := strings.IndexByte(rest, r.text[i])
+	text = r.text[i+1 : min(len(r.text), i+1+maxLiteral)]
+	end := strings.IndexByte(text, r.text[i])
 	if end < 0 {
-		r.search(len(rest))
-		return true
+		r.search(len(text))
+		return "", true
 	}
 	r.search(end)
-	r.report(r.matchText(rest[:end]))
-	r.addImported(strings.TrimPrefix(strings.TrimSpace(rest[:end]), "node:"))
-	return true
+	return text[:end], true
+}
+
+// reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
+func (r *scanRun) reportLiteral(i int) bool {
+	text, begins := r.literal(i)
+	if text != "" {
+		r.report(r.matchText(text))
+		r.addImported(strings.TrimPrefix(strings.TrimSpace(text), "node:"))
+	}
+	return begins
 }
 
 // reportScheme reports the module of a literal of JavaScript that begins with "node:", wherever it stands: the function that imports it may
 // have another name. Whether it is imported isn't known.
 func (r *scanRun) reportScheme(start, end int) {
-	if !r.dollar || start == 0 || end >= len(r.text) || r.text[end] != ':' || !isQuote(r.text[start-1]) {
-		return
-	}
-	rest := r.text[start:min(len(r.text), start+maxLiteral)]
-	if size := strings.IndexByte(rest, r.text[start-1]); size >= 0 {
-		r.search(size)
-		r.report(r.matchText(rest[:size]))
+	if r.dollar && start > 0 && end < len(r.text) && r.text[end] == ':' {
+		text, _ := r.literal(start - 1)
+		r.report(r.matchText(text))
 	}
 }
 
@@ -298,119 +300,4 @@ func startsComment(text string) bool {
 		return strings.HasPrefix(text, "-->")
 	}
 	return false
-}
-
-// importList reads what follows "import": a string literal, or names. Names in braces, which JavaScript has, are none of modules.
-func (r *scanRun) importList(i int) {
-	if r.reportArgument(i) {
-		return
-	}
-	if at := r.skip(i, false); at < len(r.text) && r.text[at] == '.' {
-		// In Go, a dot before the literal imports the names in a package.
-		r.reportLiteral(r.skip(at+1, false))
-		return
-	}
-	for path := range r.names(i) {
-		if word := r.words[path[0]]; word != nil {
-			r.report(matchPath(word.targets, path))
-		}
-		if !r.dollar {
-			r.addImported(strings.Join(path, "."))
-		}
-	}
-}
-
-// isModifier reports whether a word before a name says how it is imported: Java's static, and Haskell's qualified.
-func (r *scanRun) isModifier(path []string, next int) bool {
-	following := r.text[next:r.wordAhead(next)]
-	return len(path) == 1 && (path[0] == "static" || path[0] == "qualified") && following != "" && following != "as" && following != "from"
-}
-
-// names are those of a comma list, which may be in brackets. Each may have an alias. In Go, a name can stand before
-// the literal of the module that it is for.
-func (r *scanRun) names(i int) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		i := r.skip(i, false)
-		inBrackets := i < len(r.text) && r.text[i] == '('
-		if inBrackets {
-			i = r.skip(i+1, true)
-		}
-		for r.wordEnd(i) > i && !r.exhausted() {
-			path, end := r.dotted(i)
-			if next := r.skip(end, false); r.isModifier(path, next) {
-				i = next
-				continue
-			}
-			if word := r.words[path[0]]; word != nil && (word.keyword == keywordImport || word.keyword == keywordFrom) || !yield(path) {
-				return
-			}
-			i = r.skip(end, inBrackets)
-			if end := r.wordAhead(i); r.text[i:end] == "as" {
-				i = r.skip(r.wordAhead(r.skip(end, inBrackets)), inBrackets)
-			}
-			if i >= len(r.text) || r.text[i] != ',' {
-				r.reportLiteral(i)
-				return
-			}
-			i = r.skip(i+1, inBrackets)
-		}
-	}
-}
-
-// fromPath reads what follows "from": a path and "import", or a string literal.
-func (r *scanRun) fromPath(i int) {
-	at := r.skip(i, true)
-	if r.imported != nil && at < len(r.text) && r.text[at] == '.' {
-		r.relativeImport(at)
-		return
-	}
-	if r.reportLiteral(at) || at >= len(r.text) || !isWordByte(r.text[at]) {
-		return
-	}
-	path, end := r.dotted(at)
-	i = r.skip(end, false)
-	after := r.wordAhead(i)
-	if r.text[i:after] != "import" {
-		return
-	}
-	if r.imported != nil {
-		r.fromImport = i
-		r.addImported(strings.Join(path, "."))
-	}
-	word := r.words[path[0]]
-	if word == nil {
-		return
-	}
-	r.report(matchPath(word.targets, path))
-	for _, t := range word.targets {
-		if slices.Equal(t.parts[:len(t.parts)-1], path) {
-			r.importedPart(after, t)
-		}
-	}
-}
-
-// relativeImport passes over a "from" that names a module beside the source's own.
-func (r *scanRun) relativeImport(i int) {
-	for i < len(r.text) && r.text[i] == '.' {
-		i++
-		r.look(1)
-	}
-	i = r.skip(i, false)
-	if end := r.wordAhead(i); r.text[i:end] != "import" {
-		_, end = r.dotted(i)
-		i = r.skip(end, false)
-	}
-	if r.text[i:r.wordAhead(i)] == "import" {
-		r.fromImport = i
-	}
-}
-
-// importedPart looks for the last part of a module in the list of "from a import b".
-func (r *scanRun) importedPart(i int, t target) {
-	for path := range r.names(i) {
-		if path[0] == t.parts[len(t.parts)-1] {
-			r.report(t.name)
-			return
-		}
-	}
 }

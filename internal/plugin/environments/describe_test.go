@@ -1,10 +1,7 @@
 package environments
 
 import (
-	"net/http"
-	"path"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,18 +62,10 @@ func TestDescribeOfSeveralEndsAtAnErrorOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	f := plugintest.New(t)
 	f.Environment("a", true)
-	var refused atomic.Int32
-	config := f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if name := path.Base(r.URL.Path); name == "b" || name == "c" {
-			refused.Add(1)
-			plugintest.Refuse(w, http.StatusInternalServerError, "InternalError", "no store")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	config, failed := f.Failing("no store", "b", "c")
 	out, errs, code := plugintest.Run("", "--kubeconfig", config, "-n", f.Namespace, "env", "describe", "none", "a", "b", "c", "-o", "name")
 	if code != 1 || out != "executionenvironment.toolcall.dev/a\n" || !strings.Contains(errs, "environment none not found") ||
-		strings.Count(errs, "no store") != 1 || refused.Load() != 1 {
-		t.Errorf("exit code %d, %q, %q, %d requests that failed", code, out, errs, refused.Load())
+		strings.Count(errs, "no store") != 1 || failed.Load() != 1 {
+		t.Errorf("exit code %d, %q, %q, %d requests that failed", code, out, errs, failed.Load())
 	}
 }

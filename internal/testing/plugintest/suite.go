@@ -10,8 +10,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,6 +269,20 @@ func (f *Fixture) Proxied(change func(w http.ResponseWriter, r *http.Request, ne
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { change(w, r, proxy) }))
 	f.T.Cleanup(server.Close)
 	return kubeconfigFile(f.T, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: "%s"}}], contexts: [{name: c, context: {cluster: k}}]}`, server.URL))
+}
+
+// Failing is a kubeconfig of a proxy in front of the API server that answers requests for objects of these names with an error, and how
+// many there were.
+func (f *Fixture) Failing(message string, names ...string) (kubeconfig string, failed *atomic.Int32) {
+	failed = &atomic.Int32{}
+	return f.Proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if slices.Contains(names, path.Base(r.URL.Path)) {
+			failed.Add(1)
+			Refuse(w, http.StatusInternalServerError, "InternalError", message)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), failed
 }
 
 func kubeconfigFile(t *testing.T, text string) string {
