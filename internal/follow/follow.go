@@ -98,8 +98,8 @@ func create[T client.Object](ctx context.Context, c Clients, of *subject[T], obj
 	return created, nil
 }
 
-// Unsent returns the context for a request, and what says of its error that the API server certainly didn't get the request: there was no
-// connection to send it over, at none of the attempts that the transport makes.
+// Unsent returns a context for a request, and a function that reports of the request's error whether the API server certainly didn't get
+// the request: no attempt of the transport had a connection.
 func Unsent(ctx context.Context) (context.Context, func(error) bool) {
 	connected := &atomic.Bool{}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
@@ -121,7 +121,7 @@ func generatedName(prefix string) string {
 	return prefix[:min(len(prefix), maxNamePrefix)] + utilrand.String(randomNameSize)
 }
 
-// createError adds what the user can do to the error of a create request, after which the object may exist or can't.
+// createError adds to the error of a create request what the user can do. With mayExist, the API server may have created the object.
 func (s *subject[T]) createError(object T, err error, mayExist bool) error {
 	where := client.ObjectKeyFromObject(object)
 	switch {

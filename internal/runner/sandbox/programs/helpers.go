@@ -17,7 +17,7 @@ var compilerHelpers = []string{
 	"as", "ld", "ld.bfd", "ld.gold", "ld.lld", "objcopy", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/", "/usr/lib/gcc-cross/*/*/",
 }
 
-// manHelpers: man has others format the page, and show it.
+// manHelpers: man has other programs format the page.
 var manHelpers = []string{
 	"sh", "/usr/libexec/man-db/", "/usr/lib/man-db/", "preconv", "tbl", "nroff", "groff", "troff", "grotty", "col", "locale", "gzip",
 }
