@@ -97,6 +97,13 @@ short_tests() {
   tests unit-race . pkgname "${flags[@]}" "${race[@]}" "${with_race[@]}" || true
   modules
 }
+# clients tests the client libraries; with TOOLCALL_SCENARIOS=1 on the cluster, too.
+clients() {
+  local language
+  for language in python typescript; do
+    stage "client-$language" "clients/$language/test.sh" || true
+  done
+}
 unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit-store unit-release)
 
 if [[ $mode == unit ]]; then
@@ -132,7 +139,7 @@ on_node() {
   TOOLCALL_E2E=1 tests "$name" . testname -vet=off -count=1 "$@" || true
 }
 
-plan=(programs "${unit_stages[@]}" cluster-up deploy end-to-end client-python client-typescript documentation faults)
+plan=(programs "${unit_stages[@]}" client-python client-typescript cluster-up deploy end-to-end scenarios documentation faults)
 [[ $mode == default ]] || plan=(programs "${unit_stages[@]}" manifests console assets-1.33 api-server-1.33 assets-1.36 api-server-1.36 cluster-up deploy
   end-to-end client-python client-typescript documentation faults install mutations)
 
@@ -149,6 +156,7 @@ if [[ $mode == full ]]; then
   older_api_server 1.36
 else
   lane short_tests
+  lane clients
 fi
 
 selected cluster-up || { await_lanes; exit; }
@@ -159,10 +167,11 @@ export KUBECONFIG
 stage deploy deploy_all || exit
 # More tests at once than there are processors: a call mostly waits for its pod.
 on_node end-to-end -parallel=6 -timeout=60m ./test/e2e
-# The client libraries: what needs no cluster, and the scenarios.
-for language in python typescript; do
-  TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
-done
+if [[ $mode == full ]]; then
+  TOOLCALL_SCENARIOS=1 clients
+else
+  TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true
+fi
 # The pages' commands and manifests, the samples, and the example programs.
 on_node documentation -timeout=60m ./test/docs
 if [[ $mode == full ]]; then

@@ -3,6 +3,8 @@
 # of an administrator. With TOOLCALL_FULL=1 it checks the types and the packages too, runs all tests on the cluster, and the
 # scenarios twice, with Toolcall and with AsyncToolcall.
 #
+# usage: ./test.sh [MODULE...]   (modules of tests, as tests.test_scenarios; all without one)
+#
 # It uses Debian's Python and installs the Debian packages that are missing; with TOOLCALL_NO_INSTALL=1 it only names them.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -39,8 +41,8 @@ if [[ ${TOOLCALL_SCENARIOS:-} == 1 ]]; then
   [[ -n ${KUBECONFIG:-} ]] || die "set KUBECONFIG to an administrator's kubeconfig of the cluster to test on"
 fi
 export PYTHONPATH=$PWD/src
-"$python" -m unittest -v tests.test_specs tests.test_pure tests.test_calls tests.test_requester tests.test_aio tests.test_first_hour tests.test_input tests.test_transfers \
-  tests.test_package tests.test_adapters tests.test_client tests.test_breaks tests.test_examples tests.test_scenarios
+(($# > 0)) || set -- discover -s tests -t .
+"$python" -m unittest "$@" -v
 if [[ ${TOOLCALL_SCENARIOS:-} == 1 && ${TOOLCALL_FULL:-} == 1 ]]; then
   TOOLCALL_ASYNC=1 "$python" -m unittest -v tests.test_scenarios
 fi
