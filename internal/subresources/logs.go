@@ -288,12 +288,21 @@ func (a *answer) describe(info output.Info) {
 	}
 	h.Set(HeaderBytes, strconv.FormatInt(info.Bytes, 10))
 	h.Set(HeaderComplete, strconv.FormatBool(info.Complete))
-	if info.Complete && info.SHA256 != "" {
-		h.Set(HeaderSHA256, info.SHA256)
+	if sum := a.sumOf(info); info.Complete && sum != "" {
+		h.Set(HeaderSHA256, sum)
 	}
 	if m := info.Missing; m.Start < m.End {
 		h.Set(HeaderMissing, fmt.Sprintf("%d-%d", m.Start, m.End-1))
 	}
+}
+
+// sumOf is the hash that a client compares a whole stream with. Where the source has none, it is that of the status: a user who can write
+// into the bucket can leave the hash out.
+func (a *answer) sumOf(info output.Info) string {
+	if stream := a.streamStatus(); a.artifact == nil && info.SHA256 == "" && stream != nil && stream.Bytes == info.Bytes {
+		return stream.SHA256
+	}
+	return info.SHA256
 }
 
 // write sends bytes at once.
