@@ -69,6 +69,7 @@ func (p *Policy) compileBinaries(c *compiler) {
 	}
 	held := p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel
 	warn(p.allowlisted && p.binaries.allowsAny(), "shell.commands is Allowlisted, and the list is empty and Permissive, so that any program may run: list programs, or set binaries.mode to Enforced")
+	warn(len(rules.Allowed) > 0 && !p.HoldsPrograms(), "binaries.mode is Permissive, and only the program that a Structured call names is compared with the list: set it to Enforced")
 	warn(p.HoldsPrograms() && !held, WeakNames)
 	warn(held && multiCall == v1alpha1.MultiCallAllow, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
 	warn(held && isTrue(rules.AllowWritable), "binaries.allowWritable is true, and whatever a call puts where an entry of the list leads may then run: list only what calls can't write to, or set it to false")

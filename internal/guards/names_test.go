@@ -260,6 +260,8 @@ func TestAPolicyWarnsOfWhatItsListLeavesOpen(t *testing.T) {
 		"scripts, an empty one": {`{"shell":{"commands":"Allowlisted"},"binaries":{"enforcement":"Name"}}`, "shell.commands is Allowlisted"},
 		"scripts, none listed":  {`{"shell":{"commands":"Allowlisted"},"binaries":{"mode":"Enforced"}}`, ""},
 		"scripts, a list":       {`{"shell":{"commands":"Allowlisted"},"binaries":{"allowed":["ls"]}}`, ""},
+		"a list alone":          {`{"binaries":{"allowed":["ls"]}}`, "binaries.mode is Permissive, and only the program that a Structured call names"},
+		"a list, Permissive":    {`{"binaries":{"mode":"Permissive","allowed":["ls"],"enforcement":"Name"}}`, "binaries.mode is Permissive"},
 	} {
 		policy, err := Compile(specFrom(t, c.policy))
 		if err != nil {
