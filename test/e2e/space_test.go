@@ -94,6 +94,9 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: sp.policy},
 		},
 	}
+	if n := slowness(); n > 1 {
+		env.Spec.StartTimeoutSeconds = ptr.To(int32(120 * n))
+	}
 	for _, change := range adjust {
 		change(env)
 	}

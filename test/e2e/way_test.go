@@ -93,7 +93,7 @@ func (sp *space) awaitPod(t *testing.T, spec v1alpha1.ToolCallSpec) {
 	if spec.EnvironmentRef != nil {
 		name = spec.EnvironmentRef.Name
 	}
-	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Duration(15*slowness())*time.Second, true, func(ctx context.Context) (bool, error) {
 		env := &v1alpha1.ExecutionEnvironment{}
 		err := sp.client.Get(ctx, client.ObjectKey{Namespace: sp.namespace, Name: name}, env)
 		if err != nil || env.Spec.WarmPool == nil {
