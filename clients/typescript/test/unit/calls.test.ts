@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import type http from "node:http";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import {
   Cancelled,
   Conflict,
@@ -13,6 +14,7 @@ import {
   OutputNotKept,
   Unauthenticated,
   Unavailable,
+  type Session,
   type ToolcallError,
 } from "../../src/index.js";
 import { configFor, hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
@@ -527,6 +529,52 @@ describe("calls by name", () => {
       names.push(name);
     }
     assert.deepEqual(names, ["a", "new"]);
+  });
+});
+
+describe("a file of a session that is suspended", () => {
+  const large = "text".repeat(200_000);
+
+  // A session that takes files once a call has ended so.
+  async function suspended(t: TestContext, cwd: string | undefined, phase: string, reason: string): Promise<[Session, () => unknown[]]> {
+    const actions: unknown[] = [];
+    const end = ended({ phase, reason, message: "no" });
+    const take = (request: Received, answer: Answer, call: { object: object | undefined }): boolean => {
+      if (request.url.pathname.endsWith("/proxy/files")) {
+        const etag = `"${createHash("sha256").update(large).digest("hex")}"`;
+        void (actions.length > 0 ? answer.writeHead(201, { etag }).end() : refuse(answer, 409, "Conflict"));
+        return true;
+      }
+      if (request.method === "POST") {
+        actions.push((JSON.parse(request.body) as { spec: { file: unknown } }).spec.file);
+      }
+      return end(request, answer, call);
+    };
+    const server = await Server.listen(t, cluster(take));
+    return [await server.client().connect("desk", cwd === undefined ? {} : { cwd }), () => actions];
+  }
+
+  it("is written once a call has resumed it, whatever its directory", async (t) => {
+    for (const [cwd, path, reason] of [
+      ["/not/there/yet", "/not/there/yet", "FileNotFound"],
+      ["/a/file", "/a/file", "NotDirectory"],
+      ["/root", "/root", "PathNotAllowed"],
+      [undefined, ".", "WorkingDirNotFound"],
+    ] as const) {
+      const [session, actions] = await suspended(t, cwd, "Failed", reason);
+      await session.files.write("a", large);
+      assert.deepEqual(actions(), [{ operation: "Stat", path }], reason);
+    }
+  });
+
+  it("isn't where no call resumes it", async (t) => {
+    for (const [phase, reason, Class] of [
+      ["Denied", "DeniedByRule", Denied],
+      ["Failed", "EnvironmentNotFound", NotFound],
+    ] as const) {
+      const [session] = await suspended(t, "/workspace", phase, reason);
+      assert.ok((await rejection(session.files.write("a", large))) instanceof Class, reason);
+    }
   });
 });
 
