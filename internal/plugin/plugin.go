@@ -6,8 +6,8 @@
 // to standard error.
 //
 // Invariants: an error says how to correct it; nothing reaches a terminal except through internal/plugin/terminal, unless the user sets
-// --raw; the exit code is 0 only when the command did what it was asked to do. The package must not decide what may run: internal/decide
-// does, also for check.
+// --raw; the exit code is 0 only when the command did what it was asked to do. The package must not decide what may run: the operator
+// does, which check asks, and internal/decide for policies in files.
 package plugin
 
 import (

@@ -120,6 +120,7 @@ func TestHostileArchives(t *testing.T) {
 		"a device":                    {archiveOf(t, tar.Header{Typeflag: tar.TypeChar, Name: "d"}), http.StatusForbidden},
 		"a FIFO":                      {archiveOf(t, tar.Header{Typeflag: tar.TypeFifo, Name: "f"}), http.StatusForbidden},
 		"what is denied":              {archiveOf(t, regular("sub/x.key")), http.StatusForbidden},
+		"nothing":                     {nil, http.StatusBadRequest},
 		"no archive":                  {bytes.Repeat([]byte("x"), 10_000), http.StatusBadRequest},
 		"one that breaks off":         {whole[:len(whole)-1024-512-300], http.StatusBadRequest},
 		"a file where a link is":      {archiveOf(t, regular("x"), link("x", "y")), http.StatusConflict},

@@ -33,7 +33,7 @@ func (p *proxy) serveAudited(q *exchange, serve func(*exchange) error) (err erro
 	isOver := false
 	defer func() {
 		if q.session != nil {
-			p.record(p.transferRecord(q, outcomeOf(q.peer, err, isOver)))
+			p.record(p.transferRecord(q, outcomeOf(q.peer, err, isOver && !q.brokeOff)))
 		}
 	}()
 	err = serve(q)

@@ -34,6 +34,8 @@ type exchange struct {
 	path   string
 	// session is the session whose pod is meant; nil until it was read, and the user may use it.
 	session *v1alpha1.ToolSession
+	// brokeOff says that an answer with a length ended before all of it was sent: what has none panics.
+	brokeOff bool
 }
 
 var _ rest.Connecter = &endpoint{}

@@ -164,6 +164,7 @@ func (f *fileAnswer) send(ctx context.Context) error {
 	// Of an answer that breaks off, the length tells a client that something is lacking.
 	isBegun, err := f.stream(code, func(pass func([]byte) error) error { return f.transfer.Read(ctx, start, end, pass) })
 	if isBegun {
+		f.brokeOff = err != nil
 		return nil
 	}
 	return err

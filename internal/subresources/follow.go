@@ -148,10 +148,16 @@ func (f *following) tryOpen(ctx context.Context) (reader output.Reader, done boo
 		return nil, isLate || !isUnavailable(err)
 	}
 	f.call = call
+	defer func() { f.call = slim(call) }()
 	reader, err = f.open(ctx, true)
-	f.call = slim(call)
-	if err == nil {
+	switch {
+	case err != nil:
+		return nil, isLate || call.Status.Phase.Terminal() && errors.Is(err, output.ErrNotFound)
+	case !f.isExpected(reader.Info()):
+		// The client asks again, and is told.
+		reader.Close()
+		return nil, true
+	default:
 		return reader, false
 	}
-	return nil, isLate || call.Status.Phase.Terminal() && errors.Is(err, output.ErrNotFound)
 }

@@ -3,6 +3,7 @@ package subresources
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -99,4 +100,40 @@ func TestAFollowWaitsForAStreamThatIsAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// another is a source that has another stream than the call's status says.
+type another struct{ notStarted }
+
+func (another) Open(context.Context, output.Key) (output.Reader, error) { return another{}, nil }
+func (another) Info() output.Info {
+	return output.Info{Bytes: 5, Complete: true, SHA256: "other"}
+}
+func (another) ReadAt(_ context.Context, p []byte, offset int64) (int, error) {
+	if offset >= 5 {
+		return 0, io.EOF
+	}
+	return copy(p, "other"[offset:]), nil
+}
+
+// What a follow goes on with is held to the status, as what it begins with.
+func TestAFollowIsNotHandedAnotherStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		call := &v1alpha1.ToolCall{}
+		call.Status.Phase, call.Status.Streams = v1alpha1.PhaseSucceeded, &v1alpha1.StreamsStatus{}
+		call.Status.Streams.Stdout = v1alpha1.StreamStatus{Bytes: 5, SHA256: "own", Truncated: true, State: v1alpha1.StreamComplete}
+		w := httptest.NewRecorder()
+		a := &answer{
+			logs: &logs{
+				calls:  &calls{live: oneCall{read: func() (*v1alpha1.ToolCall, error) { return call, nil }}, cached: nothingCached{}, stored: cache.NewLRUExpireCache(1)},
+				stored: []output.Source{another{}}, clock: clock.RealClock{},
+			},
+			exchange: exchangeBy("u", w, httptest.NewRequest(http.MethodGet, "/", nil)), call: slim(call),
+			query: &logRequest{stream: output.Stdout, limit: unlimited, follow: true},
+		}
+		if err := a.follow(t.Context(), broken{}); err != nil || w.Body.Len() > 0 {
+			t.Errorf("%v, %q", err, w.Body)
+		}
+	})
 }

@@ -492,6 +492,16 @@ class SharedWatch(Base):
             thread.join()
         self.assertEqual(sorted(failed), [(f"k-{number}", f"k-{number}") for number in range(3)])
 
+    def test_a_watch_that_is_refused_leaves_the_call_alone(self) -> None:
+        self.fake.before = lambda e: bool(e.query.get("watch")) and self.forbidden(e)
+        with self.assertRaises(Forbidden) as caught:
+            self.tc.run("true", key="k")
+        self.assertEqual((caught.exception.call, caught.exception.retry_safe, self.fake.cancelled), ("k", False, []))
+
+    def forbidden(self, e: Exchange) -> bool:
+        e.refuse(403, "Forbidden")
+        return True
+
     def test_a_watch_ends_when_nobody_waits_and_with_the_client(self) -> None:
         def before(e: Exchange) -> bool:
             if not e.query.get("watch") or self.server.count("GET", "/toolcalls") > 1:
@@ -552,11 +562,17 @@ class Unsendable(Base):
     def test_an_answer_that_is_not_the_api_servers(self) -> None:
         for status, body, reason, is_safe in (
             (200, b"<html>Sign in</html>", "UnexpectedAnswer", False), (200, b"[]", "UnexpectedAnswer", False),
-            (200, b"\xff", "UnexpectedAnswer", False), (302, b"elsewhere", "HTTP302", True),
+            (200, b"\xff", "UnexpectedAnswer", False), (200, b'{"error": "no"}', "UnexpectedAnswer", False),
+            (200, b'{"metadata": {}}', "UnexpectedAnswer", False), (302, b"elsewhere", "HTTP302", True),
         ):
             self.fake.before = lambda e: e.reply(status, body) or True  # type: ignore[func-returns-value]
-            works: list[Callable[[], object]] = [lambda: self.tc.run("true", key="k"), lambda: self.tc.session("repo", key="k")]
-            for work in works:
+            creates: list[Callable[[], object]] = [lambda: self.tc.run("true", key="k"), lambda: self.tc.session("repo", key="k")]
+            reads: list[Callable[[], object]] = [lambda: list(self.tc.calls()), lambda: self.tc.connect("s"), lambda: self.tc.cancel("k")]
+            for work in reads:
+                with self.subTest(body), self.assertRaises(ToolcallError) as caught:
+                    work()
+                self.assertEqual(caught.exception.reason, reason)
+            for work in creates:
                 with self.subTest(body), self.assertRaises(ToolcallError) as caught:
                     work()
                 self.assertEqual((caught.exception.reason, caught.exception.retry_safe), (reason, is_safe))

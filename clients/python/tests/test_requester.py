@@ -70,6 +70,15 @@ class TestRequester(unittest.TestCase):
                 tc.run("true")
             self.assertEqual(server.count("POST", "/selfsubjectreviews"), 0)
 
+    def test_a_review_that_says_nothing_leaves_the_refusal(self) -> None:
+        cluster = Asking()
+        with Scripted(cluster.answer) as server, server.toolcall() as tc:
+            for answer in ({"error": "no"}, {"status": "no"}):
+                cluster.review = lambda e, answer=answer: e.reply(201, answer)  # type: ignore[misc]
+                with self.assertRaises(Forbidden) as raised:
+                    tc.run("true")
+                self.assertTrue(raised.exception.retry_safe)
+
     def test_the_second_refusal_is_the_last(self) -> None:
         cluster = Asking()
         with Scripted(cluster.answer) as server, server.toolcall() as tc:

@@ -97,10 +97,18 @@ export class Api {
     return this.check(answer);
   }
 
-  /** Sends a request once and returns the answer's JSON. */
+  /** Sends a request once and returns the answer's object or list. */
   async json<T>(request: ApiRequest): Promise<T> {
-    const answer = await this.send(request);
-    return parsed<T>((await readAll(answer)).toString("utf8"));
+    const text = await this.text(request);
+    const object = parsed<{ metadata?: { uid?: unknown } | null; items?: unknown }>(text);
+    if (object.metadata?.uid === undefined && !(object.metadata && object.items)) {
+      throw foreign(text);
+    }
+    return object as T;
+  }
+
+  private async text(request: ApiRequest): Promise<string> {
+    return (await readAll(await this.send(request))).toString("utf8");
   }
 
   /**
@@ -109,22 +117,22 @@ export class Api {
    */
   async create<T>(path: string, body: { spec: object }): Promise<T> {
     try {
-      return await this.post<T>(path, this.signed(body));
+      return await this.json<T>(creating(path, this.signed(body)));
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== 403 || !error.message.includes(ASKED)) {
         throw error;
       }
       await this.askWhoCreates(error);
     }
-    return this.post<T>(path, this.signed(body));
+    return this.json<T>(creating(path, this.signed(body)));
   }
 
   // Without an answer the error is the refusal: nothing was created.
   private async askWhoCreates(refusal: ApiError): Promise<void> {
     const review = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
     try {
-      const answer = await this.repeated(() => this.post<{ status: { userInfo: object } }>(REVIEWS, review));
-      this.user = answer.status.userInfo;
+      const answer = await this.repeated(() => this.text(creating(REVIEWS, review)));
+      this.user = parsed<{ status?: { userInfo?: object } }>(answer).status?.userInfo;
     } catch (error) {
       refusal.cause = error;
       throw refusal;
@@ -133,10 +141,6 @@ export class Api {
 
   private signed(body: { spec: object }): object {
     return this.user ? { ...body, spec: { ...body.spec, requestedBy: this.user } } : body;
-  }
-
-  private post<T>(path: string, body: object): Promise<T> {
-    return this.json<T>({ method: "POST", path, headers: { "content-type": "application/json" }, body: jsonOf(body) });
   }
 
   /** Sends a request that may be repeated until it is answered, for `retryMilliseconds`. */
@@ -354,7 +358,15 @@ export function parsed<T>(text: string): T {
   } catch {
     // Not JSON.
   }
-  throw new ToolcallError(`the answer isn't the API server's: ${text.trim().slice(0, 500)}`, { reason: "UnexpectedAnswer" });
+  throw foreign(text);
+}
+
+function foreign(text: string): ToolcallError {
+  return new ToolcallError(`the answer isn't the API server's: ${text.trim().slice(0, 500)}`, { reason: "UnexpectedAnswer" });
+}
+
+function creating(path: string, body: object): ApiRequest {
+  return { method: "POST", path, headers: { "content-type": "application/json" }, body: jsonOf(body) };
 }
 
 function jsonOf(body: object): string {

@@ -2,12 +2,23 @@
 
 import { posix } from "node:path";
 import type { Calls } from "./calls.js";
-import { FileFailed, Forbidden, invalid } from "./errors.js";
+import { FileFailed, ToolcallError, invalid } from "./errors.js";
 import type { FileAction, FileStatus } from "./objects.js";
 import type { Result } from "./result.js";
 import type { Session } from "./session.js";
 import { fileSpec, isInHome, joinPath, utf8Of, wholeNumber } from "./spec.js";
 import { Transfer, type Transferred } from "./transfer.js";
+
+// What the pod says of a directory that isn't there or may not be read: it runs, whatever comes of the call.
+const SAID_BY_POD = new Set([
+  "FileNotFound",
+  "NotDirectory",
+  "FileError",
+  "PathNotAllowed",
+  "PermissionDenied",
+  "WorkingDirNotFound",
+  "WorkingDirNotAllowed",
+]);
 
 /** What all operations on files take. */
 export interface FileOptions {
@@ -314,12 +325,12 @@ export class Files {
     return this.runAt({ ...action, path }, undefined, signal);
   }
 
-  // What comes of the call doesn't matter: once it has ended, the session had a pod for it.
+  // Has a call wait for the session's pod, as every call does. The directory is what rules on paths allow most likely.
   private async wake(signal: AbortSignal | undefined): Promise<void> {
     try {
-      await this.runAt({ operation: "Stat", path: "/" }, undefined, signal);
+      await this.runAt({ operation: "Stat", path: await this.pathOf(".", signal) }, undefined, signal);
     } catch (error) {
-      if (!(error instanceof Forbidden) || error.result === undefined) {
+      if (!(error instanceof ToolcallError && SAID_BY_POD.has(error.reason))) {
         throw error;
       }
     }

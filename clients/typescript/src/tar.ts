@@ -291,7 +291,7 @@ function memberOf(block: Buffer): Member {
 
 function checkedSize(size: number): number {
   if (!Number.isSafeInteger(size) || size < 0) {
-    throw unreadable("a size isn't one");
+    throw unreadable("a member's size isn't a number of bytes");
   }
   return size;
 }
@@ -303,7 +303,7 @@ function recordsOf(data: Buffer): Partial<Record<string, string>> {
     const text = data.subarray(at, at + length).toString("utf8");
     const found = /^\d+ ([^=]+)=([^]*)\n$/.exec(text);
     if (!(length > 0) || !found) {
-      throw unreadable("a record isn't one");
+      throw unreadable("an extended header isn't made of records");
     }
     records[found[1] as string] = found[2] as string;
     at += length;

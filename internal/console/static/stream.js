@@ -60,7 +60,7 @@ export class Stream {
         gap(at, next - 1);
         at = next;
       }
-      if (at <= before) return;
+      if (at <= before) throw new ApiError(502, {message: 'The answer ends before the stream does.'});
     }
   }
 }

@@ -196,7 +196,7 @@ func (r *reading) copy(body io.Reader) error {
 	for {
 		n, err := body.Read(buffer)
 		if left := r.left(); left != unknown && int64(n) > left {
-			return fmt.Errorf("the answer has more bytes than the %d that were asked for", r.query.Limit)
+			return &protocolError{fmt.Errorf("the answer has more bytes than the %d that were asked for", r.query.Limit)}
 		}
 		if n > 0 {
 			if err := r.pass(buffer[:n]); err != nil {

@@ -157,6 +157,19 @@ func TestLaterRequestsNameTheCall(t *testing.T) {
 	})
 }
 
+// More than was asked for is an error, and not asked for again.
+func TestAnAnswerThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		server := &answers{given: []func(*http.Request) (*http.Response, error){stream("hi")}}
+		if _, err := copyOf(t, ctx, server, outputclient.Query{Limit: 1}); err == nil || len(server.asked) != 1 {
+			t.Errorf("asked %d times: %v", len(server.asked), err)
+		}
+	})
+}
+
 // A part that grows while it is passed over is one part.
 func TestAMissingPartThatGrows(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ func (i *index) validate() error {
 		return fmt.Errorf("has the state %.40q", string(i.State))
 	}
 	if i.SHA256 != "" && !validHash.MatchString(i.SHA256) {
-		return errors.New("has a sha256 that is none")
+		return errors.New("has a sha256 that isn't 64 hexadecimal digits")
 	}
 	m := i.Missing
 	if m.Start < 0 || m.End < m.Start || m.End > i.Bytes {

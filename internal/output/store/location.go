@@ -108,7 +108,7 @@ func parsePrefix(text string) (string, error) {
 		return "", nil
 	}
 	if len(text) > 200 || !validPrefix.MatchString(text) {
-		return "", errors.New("has a prefix that isn't one: it must be names of letters, digits, - and _, with slashes between them")
+		return "", errors.New("has an invalid prefix: it must be names of letters, digits, - and _, with slashes between them, of 200 characters at most")
 	}
 	return text + "/", nil
 }

@@ -18,7 +18,7 @@ var validUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 // callPrefix is before the names of a call's objects, and of nothing else.
 func callPrefix(uid types.UID) (string, error) {
 	if !validUID.MatchString(string(uid)) {
-		return "", fmt.Errorf("%.80q is no UID", string(uid))
+		return "", fmt.Errorf("%.80q isn't a UID", string(uid))
 	}
 	return callsPrefix + string(uid) + "/", nil
 }
@@ -36,7 +36,7 @@ func streamPrefix(key output.Key) (string, error) {
 	case key.Artifact == "" && (key.Stream == output.Stdout || key.Stream == output.Stderr):
 		return prefix + string(key.Stream) + "/", nil
 	default:
-		return "", fmt.Errorf("%.80q is no stream: it must be %s, %s, or the path of an artifact", string(key.Stream)+key.Artifact, output.Stdout, output.Stderr)
+		return "", fmt.Errorf("%.80q isn't a stream: it must be %s, %s, or the path of an artifact", string(key.Stream)+key.Artifact, output.Stdout, output.Stderr)
 	}
 }
 

@@ -49,7 +49,7 @@ type Cluster struct {
 	Calls rest.Interface
 	// HTTP sends requests whose answers' headers count.
 	HTTP *http.Client
-	// Output reads what calls write, and sends input and streams to sessions. files carries files, on connections of its own.
+	// Output reads what calls write, and sends input and streams to sessions. Files carries files, on connections of its own.
 	Output, Files *outputclient.Client
 }
 

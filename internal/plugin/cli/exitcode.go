@@ -31,7 +31,7 @@ func OutputError(err error, code int) *ExitError {
 	return &ExitError{Code: code, Err: fmt.Errorf("write the output: %w", err)}
 }
 
-// AnnotationCode on a command means that its errors exit with codeFailed, because 1 can be the exit code of a call.
+// AnnotationCode on a command means that its errors exit with CodeFailed, because 1 can be the exit code of a call.
 const AnnotationCode = "exit-code"
 
 // ExitCodesHelp is part of the help of the commands that follow calls.

@@ -12,7 +12,7 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// ProgressDelay is how long a call or a session may take to start before progress messages appear. sessionCallDelay is
+// ProgressDelay is how long a call or a session may take to start before progress messages appear. SessionCallDelay is
 // that of a call in a session: the operator writes after a second that it runs.
 const (
 	ProgressDelay    = time.Second

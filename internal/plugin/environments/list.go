@@ -1,5 +1,5 @@
 // Package environments has the commands about environments and their policies, and those that say what may run in them: tools, check and
-// explain-denial. The last two decide by internal/decide, as the operator does.
+// explain-denial. The last two show what the operator answers to a ToolCallReview.
 package environments
 
 import (

@@ -125,12 +125,17 @@ func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) err
 	if err != nil {
 		return err
 	}
+	buffered := bufio.NewReaderSize(from, archiveBuffer)
+	if _, err := buffered.Peek(1); errors.Is(err, io.EOF) {
+		// The library takes nothing for an archive without entries.
+		return sys.NewError(reason.InvalidRequest, "The archive is empty: send a tar archive, which ends with two blocks of zeros even without entries.")
+	}
 	made, err := c.makeDirectory()
 	if err != nil {
 		return err
 	}
 	c.rules.roots, c.unpacks = []string{made.Path}, true
-	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
+	archive := tar.NewReader(buffered)
 	for entries := 0; ; entries++ {
 		h, err := archive.Next()
 		switch {

@@ -128,6 +128,17 @@ func TestAnArchiveIsUnpackedAgain(t *testing.T) {
 	}
 }
 
+func TestNothingIsNoArchive(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	mustBe(t, unpackInto(t, filepath.Dir(dir), dir, nil), reason.InvalidRequest)
+	if exists(dir) {
+		t.Error("the directory was made")
+	}
+	if err := unpackInto(t, filepath.Dir(dir), dir, archiveOf(t)); err != nil || !exists(dir) {
+		t.Errorf("an archive without entries: %v", err)
+	}
+}
+
 func TestAnArchiveIsToBePackedOtherwise(t *testing.T) {
 	sparse := map[string]string{"GNU.sparse.major": "1"}
 	for _, h := range []tar.Header{

@@ -299,9 +299,7 @@ class Calls:
             with self._following(order, call, events) as live:
                 finished, lost = self._end(call, events, live)
         except _EndUnknown as unknown:
-            # A call that is gone can't be cancelled; while nobody answers, it goes on, and its name finds it again.
-            if not isinstance(unknown.error, (Unavailable, NotFound)):
-                self.give_up(order.name, uid, unknown.error)
+            # The caller hasn't given up: the call goes on, and its name finds it again.
             raise unknown.error from unknown.error.__cause__
         except BaseException as error:
             self.give_up(order.name, uid, error)

@@ -222,11 +222,17 @@ class Transport:
                 raise
         try:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-            self._user = self.send_json("POST", _REVIEWS, review)["status"]["userInfo"]
+            self._user = self._reviewed(review)
         except Passing as passing:
             passing.unsent = True  # The object was refused.
             raise
         return self.send_json("POST", path, self._signed(body))
+
+    def _reviewed(self, review: JSON) -> JSON | None:
+        """Who the API server says the user is; None where the answer doesn't say."""
+        answer, _ = self.send(Request("POST", _REVIEWS, {}, _headers("POST"), _sendable(review)))
+        status = _json_in(answer).get("status")
+        return status.get("userInfo") if isinstance(status, dict) else None
 
     def _signed(self, body: JSON) -> JSON:
         return body if self._user is None else {**body, "spec": {**body["spec"], "requestedBy": self._user}}
@@ -235,12 +241,14 @@ class Transport:
         self, method: str, path: str, body: JSON | None = None, query: Mapping[str, str] | None = None,
         read_timeout: float = READ_TIMEOUT,
     ) -> JSON:
-        """Sends an object once and returns the answer's. A PATCH is a merge patch."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "Content-Type": kind}
+        """Sends an object once and returns the answer's, or a list. A PATCH is a merge patch."""
         data = None if body is None else _sendable(body)
-        answer, _ = self.send(Request(method, path, query or {}, headers, data, read_timeout))
-        return _object_in(answer)
+        answer, _ = self.send(Request(method, path, query or {}, _headers(method), data, read_timeout))
+        found = _json_in(answer)
+        metadata = found.get("metadata")
+        if not isinstance(metadata, dict) or not ("uid" in metadata or "items" in found):
+            raise _foreign(answer)
+        return found
 
 
 def _encoded(query: Mapping[str, str]) -> str:
@@ -257,15 +265,24 @@ def _sendable(body: JSON) -> bytes:
         raise invalid(f"an argument can't be sent as JSON: {error}") from error
 
 
-def _object_in(answer: bytes) -> JSON:
-    """The object that an answer is. What a proxy says in the API server's place may be anything."""
+def _headers(method: str) -> Mapping[str, str]:
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    return {"Accept": "application/json", "Content-Type": kind}
+
+
+def _json_in(answer: bytes) -> JSON:
+    """The JSON object that an answer is. What a proxy says in the API server's place may be anything."""
     try:
         found = json.loads(answer)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ToolcallError(UNEXPECTED, f"the answer isn't the API server's: {answer[:512].decode(errors='replace')}")
+        raise _foreign(answer)
     return found
+
+
+def _foreign(answer: bytes) -> ToolcallError:
+    return ToolcallError(UNEXPECTED, f"the answer isn't the API server's: {answer[:512].decode(errors='replace')}")
 
 
 def _raise(answer: Answer) -> None:

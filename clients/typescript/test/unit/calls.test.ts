@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import type http from "node:http";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import {
   Cancelled,
   Conflict,
@@ -13,6 +14,7 @@ import {
   OutputNotKept,
   Unauthenticated,
   Unavailable,
+  type Session,
   type ToolcallError,
 } from "../../src/index.js";
 import { configFor, hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
@@ -530,6 +532,52 @@ describe("calls by name", () => {
   });
 });
 
+describe("a file of a session that is suspended", () => {
+  const large = "text".repeat(200_000);
+
+  // A session that takes files once a call has ended so.
+  async function suspended(t: TestContext, cwd: string | undefined, phase: string, reason: string): Promise<[Session, () => unknown[]]> {
+    const actions: unknown[] = [];
+    const end = ended({ phase, reason, message: "no" });
+    const take = (request: Received, answer: Answer, call: { object: object | undefined }): boolean => {
+      if (request.url.pathname.endsWith("/proxy/files")) {
+        const etag = `"${createHash("sha256").update(large).digest("hex")}"`;
+        void (actions.length > 0 ? answer.writeHead(201, { etag }).end() : refuse(answer, 409, "Conflict"));
+        return true;
+      }
+      if (request.method === "POST") {
+        actions.push((JSON.parse(request.body) as { spec: { file: unknown } }).spec.file);
+      }
+      return end(request, answer, call);
+    };
+    const server = await Server.listen(t, cluster(take));
+    return [await server.client().connect("desk", cwd === undefined ? {} : { cwd }), () => actions];
+  }
+
+  it("is written once a call has resumed it, whatever its directory", async (t) => {
+    for (const [cwd, path, reason] of [
+      ["/not/there/yet", "/not/there/yet", "FileNotFound"],
+      ["/a/file", "/a/file", "NotDirectory"],
+      ["/root", "/root", "PathNotAllowed"],
+      [undefined, ".", "WorkingDirNotFound"],
+    ] as const) {
+      const [session, actions] = await suspended(t, cwd, "Failed", reason);
+      await session.files.write("a", large);
+      assert.deepEqual(actions(), [{ operation: "Stat", path }], reason);
+    }
+  });
+
+  it("isn't where no call resumes it", async (t) => {
+    for (const [phase, reason, Class] of [
+      ["Denied", "DeniedByRule", Denied],
+      ["Failed", "EnvironmentNotFound", NotFound],
+    ] as const) {
+      const [session] = await suspended(t, "/workspace", phase, reason);
+      assert.ok((await rejection(session.files.write("a", large))) instanceof Class, reason);
+    }
+  });
+});
+
 describe("what a call wrote", () => {
   it("is read by its result, its handle or its name", async (t) => {
     const end = ended(succeeded);
@@ -663,13 +711,14 @@ describe("a cluster that doesn't fill in who creates a call", () => {
   it("has refused the call for good when the answer isn't its user, or there is none", async (t) => {
     const answers = [
       (answer: Answer): unknown => sendJSON(answer, { status: { userInfo: { username: "other" } } }, 201),
+      (answer: Answer): unknown => sendJSON(answer, { error: "no" }, 201),
       (answer: Answer): unknown => refuse(answer, 403, "Forbidden"),
     ];
     for (const [i, review] of answers.entries()) {
       const server = await Server.listen(t, asking(() => ({ username: "me" }), review));
       const error = (await rejection(server.client().run("true"))) as ToolcallError;
       assert.ok(error instanceof Forbidden && error.retrySafe && error.message.includes("spec.requestedBy"), String(error));
-      assert.deepEqual(creates(server), [1, 2 - i]);
+      assert.deepEqual(creates(server), [1, i < 2 ? 2 : 1]);
     }
   });
 });

@@ -87,6 +87,8 @@ describe("an answer that isn't the API server's", () => {
       [200, "<html>Sign in</html>", "UnexpectedAnswer"],
       [200, "null", "UnexpectedAnswer"],
       [200, "[]", "UnexpectedAnswer"],
+      [200, '{"error":"no"}', "UnexpectedAnswer"],
+      [200, '{"metadata":{}}', "UnexpectedAnswer"],
       [302, "elsewhere", "HTTP302"],
     ] as const) {
       const server = await Server.listen(t, (_, answer) => answer.writeHead(code).end(body));
@@ -96,6 +98,10 @@ describe("an answer that isn't the API server's", () => {
         assert.ok(error instanceof ToolcallError && error.reason === reason && error.message.includes(body), String(error));
         assert.ok(!error.retrySafe || code === 302);
         assert.equal(error.call, call);
+      }
+      for (const work of [() => client.calls().next(), () => client.cancel("k")]) {
+        const error = await rejection(work());
+        assert.ok(error instanceof ToolcallError && error.reason === reason, String(error));
       }
       assert.equal(server.count("POST", /./), 1);
     }
