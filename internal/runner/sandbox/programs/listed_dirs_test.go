@@ -119,7 +119,7 @@ func TestAFileInMemoryLiesInNoDirectory(t *testing.T) {
 // They have helpers like those that are listed by name, but no call chooses them by the name of a file that it makes.
 func TestProgramsInAListedDirectoryHaveHelpers(t *testing.T) {
 	root, link := world(t,
-		"bin/make", "bin/tool", "lib/npm-cli.js", "path/sh", "path/node", "path/env", "path/mine", "work/make", "work/sub/tool")
+		"bin/make", "bin/tool", "lib/npm-cli.js", "path/sh", "path/node", "path/env", "path/mine", "tools/npm/tool", "work/make", "work/sub/tool")
 	link("bin/npm", "../lib/npm-cli.js")
 	sealed(t, root+"/bin", root+"/path")
 	for name, c := range map[string]struct {
@@ -131,6 +131,7 @@ func TestProgramsInAListedDirectoryHaveHelpers(t *testing.T) {
 			rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true, Helpers: map[string][]string{root + "/work/sub/tool": {"mine"}}},
 			[]string{"mine"},
 		},
+		"of a directory's own name": {rules.Programs{Allowed: []string{root + "/tools/npm/"}}, nil},
 		"of a name that a call made": {rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true}, nil},
 	} {
 		l := resolvedAs(&c.programs, root+"/work", root+"/path")

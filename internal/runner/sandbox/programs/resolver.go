@@ -64,7 +64,8 @@ func (r *resolver) listed(entry string) {
 		return
 	}
 	if strings.HasSuffix(entry, "/") {
-		r.listedDir(entry, real)
+		r.listedDir(entry, real) // it has no helpers of its own: /opt/python/ isn't Python
+		return
 	}
 	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
 		r.helper(helper)
