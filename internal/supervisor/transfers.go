@@ -259,7 +259,7 @@ func (t *transfer) receiveParts(take func(*wire.Part) error) error {
 	}
 }
 
-// reasonCanceled is why one ends that the operator doesn't want any more.
+// reasonCanceled is why a transfer ends that the operator cancelled.
 const reasonCanceled = "Canceled"
 
 // failed is the end of one that failed.
@@ -308,7 +308,7 @@ func (e *Executor) TransferMessage(t *wire.Transfer, message string) string {
 		hidden, err = newRedaction(resolved.Known)
 	}
 	if err != nil {
-		return fmt.Sprintf("it isn't shown why, as values in it can't be redacted: %v", err)
+		return fmt.Sprintf("the reason isn't shown, because values in it can't be redacted: %v", err)
 	}
 	return hidden.hostText(message)
 }
