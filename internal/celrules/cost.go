@@ -46,7 +46,7 @@ func (estimator) EstimateCallCost(string, string, *checker.AstNode, []checker.As
 	return nil
 }
 
-// tracker charges for the functions that CEL's own model charges less for than they do, or counts characters for.
+// tracker charges for the functions whose work CEL's own model underestimates, or measures in characters and not in bytes.
 type tracker struct {
 	// patterns are the patterns of the expression, with the size of the program of each.
 	patterns map[string]uint64

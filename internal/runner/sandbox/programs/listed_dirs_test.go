@@ -131,7 +131,7 @@ func TestProgramsInAListedDirectoryHaveHelpers(t *testing.T) {
 			rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true, Helpers: map[string][]string{root + "/work/sub/tool": {"mine"}}},
 			[]string{"mine"},
 		},
-		"of a directory's own name": {rules.Programs{Allowed: []string{root + "/tools/npm/"}}, nil},
+		"of a directory's own name":  {rules.Programs{Allowed: []string{root + "/tools/npm/"}}, nil},
 		"of a name that a call made": {rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true}, nil},
 	} {
 		l := resolvedAs(&c.programs, root+"/work", root+"/path")
