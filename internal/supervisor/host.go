@@ -62,9 +62,9 @@ func keyOf(uid string) uidKey {
 
 // Errors that end a connection because of what the operator sent. The next hello says what the runner has.
 var (
-	errTooMany  = errors.New("the operator assigns more calls than may run, or than it acknowledges")
-	errMisfit   = errors.New("the operator sends what this runner can't take")
-	errOtherOne = errors.New("the operator begins something else in this runner")
+	errTooMany  = errors.New("the operator assigns more calls than may run, or leaves too many results unacknowledged")
+	errMisfit   = errors.New("the operator sends a call that this runner can't run")
+	errOtherOne = errors.New("the operator begins another call or session in this runner")
 )
 
 func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *host {

@@ -16,9 +16,9 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-var errPartOrder = errors.New("a part comes where another one belongs")
+var errPartOrder = errors.New("a part of the content is missing, or came twice")
 
-var errTransfers = errors.New("the operator asks for more of files than it may")
+var errTransfers = errors.New("the operator starts more transfers of files, or sends more ahead, than it may")
 
 // transferSlots are for the transfers of files that run at a time, whatever connection they came on: one that hangs in a file system
 // keeps its place, so that no more threads than theirs can hang.
