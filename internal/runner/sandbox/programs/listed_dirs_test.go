@@ -179,3 +179,22 @@ func TestMultiCallProgramsInAListedDirectoryAreAsked(t *testing.T) {
 		}
 	}
 }
+
+// Neither the environment's interpreter nor a helper may be a program that a call can write to. An entry of the policy may.
+func TestAWritableEntryIsListedThatIsAHelperToo(t *testing.T) {
+	root, _ := world(t, "bin/make", "work/python", "work/tool")
+	sealed(t, root+"/bin")
+	for name, programs := range map[string]rules.Programs{
+		"the interpreter": {Own: root + "/work/python", Allowed: []string{root + "/work/python"}},
+		"a helper": {
+			Allowed: []string{root + "/bin/make", root + "/work/python"}, Helpers: map[string][]string{root + "/bin/make": {root + "/work/python"}},
+		},
+	} {
+		for _, mayWrite := range []bool{false, true} {
+			programs.AllowWritable = mayWrite
+			if l := resolvedAs(&programs, root+"/work", ""); l.Allows(root+"/work/python") != mayWrite || (len(l.notFound) == 0) != mayWrite {
+				t.Errorf("%s, writable %t: not found are %q", name, mayWrite, l.notFound)
+			}
+		}
+	}
+}

@@ -18,7 +18,8 @@ type resolver struct {
 	// grant is called with each file and directory that may be executed, while it is open.
 	grant func(fd int)
 
-	// found holds what entries lead to, since programs share helpers.
+	// found holds what entries lead to, since programs share helpers. The path is empty also for a helper that calls can write to, which
+	// an entry of the policy may be.
 	found map[string]string
 }
 
@@ -146,7 +147,7 @@ func (r *resolver) helper(pattern string) {
 func (r *resolver) add(entry string, allowWritable bool) string {
 	real, done := r.found[entry]
 	switch {
-	case done || entry == "":
+	case done && (real != "" || !allowWritable), entry == "":
 		return real
 	case !strings.Contains(entry, "/"):
 		real = r.addName(entry)
