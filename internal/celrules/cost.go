@@ -59,9 +59,9 @@ func (t tracker) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 	case "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_":
 		cost = comparison(args[0], args[1])
 	case "@in":
-		cost = 1
+		cost = 1 + extent(args[0])/bytesPerCost
 		if list, ok := args[1].(traits.Lister); ok {
-			cost = length(list) * (1 + extent(args[0])/bytesPerCost)
+			cost *= length(list)
 		}
 	case "size":
 		cost = 1
