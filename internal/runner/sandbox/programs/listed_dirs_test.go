@@ -79,6 +79,7 @@ func TestAListedDirectoryCoversTheLinksInIt(t *testing.T) {
 			[]string{"work/.bin/tool", "work/pkg/tsc"}, []string{"work/.bin/"},
 		},
 		"in what it writes": {rules.Programs{Allowed: []string{root + "/work/.bin/"}}, nil, nil},
+		"without its slash": {rules.Programs{Allowed: []string{root + "/work/.bin"}, AllowWritable: true}, nil, nil},
 	} {
 		l := resolvedAs(&c.programs, root+"/work", "")
 		var allowed []string

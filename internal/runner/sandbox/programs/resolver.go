@@ -164,19 +164,16 @@ func (r *resolver) addPath(entry string, allowWritable bool) string {
 		return "" // what isn't there can't be executed either
 	}
 	defer f.close()
-	if !r.mayList(entry, f, allowWritable) {
+	if strings.HasSuffix(entry, "/") != f.isDir() || !r.mayList(entry, f, allowWritable) {
 		return ""
 	}
 	if r.isWritable(f) {
 		r.writable = append(r.writable, entry)
 	}
-	switch {
-	case strings.HasSuffix(entry, "/") != f.isDir():
-		return ""
-	case f.isDir():
+	if f.isDir() {
 		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
 		r.grant(f.fd)
-	default:
+	} else {
 		r.addFile(f, filepath.Base(entry), true)
 	}
 	return f.path
