@@ -51,14 +51,14 @@ type transfer struct {
 	payload []byte
 }
 
-// end has one end soon.
+// end cancels a transfer, which ends soon then.
 func (t *transfers) end(id uint64) {
 	if one := t.find(id); one != nil {
 		one.cancel()
 	}
 }
 
-// find returns one that hasn't ended; nil for others, of which something may still be on its way.
+// find returns a transfer that hasn't ended; nil for another one, for which messages may still be on their way.
 func (t *transfers) find(id uint64) *transfer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
