@@ -195,6 +195,7 @@ func TestRulesThatCanNotBeEvaluated(t *testing.T) {
 		{"nested macros over many arguments", program("ls", manyArgs...), "action.args.all(a, action.args.all(b, a == b))", "cost limit exceeded"},
 		{"texts that are measured often", stdin, "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, call.spec.stdin.size() > 1))", "cost limit exceeded"},
 		{"texts that are compared often", stdin, "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, call.spec.stdin == call.spec.stdin))", "cost limit exceeded"},
+		{"texts that are looked up often", stdin, "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, !(call.spec.stdin in call.metadata.labels)))", "cost limit exceeded"},
 		{"texts that are joined often", shell(long), "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, action.command + action.command != ''))", "cost limit exceeded"},
 		{"texts that are matched often", shell(long), "[1,2,3,4,5,6,7,8,9,10].all(a, !action.command.matches('(a|aa|aaa)+b'))", "cost limit exceeded"},
 		{"arguments of a tool that are compared often", tool("[" + strings.Repeat(`"abcdefgh",`, 1000) + `"x"]`),

@@ -46,7 +46,7 @@ func (estimator) EstimateCallCost(string, string, *checker.AstNode, []checker.As
 	return nil
 }
 
-// tracker charges for the functions that CEL's own model charges less for than they do, or counts characters for.
+// tracker charges for the functions whose work CEL's own model underestimates, or measures in characters and not in bytes.
 type tracker struct {
 	// patterns are the patterns of the expression, with the size of the program of each.
 	patterns map[string]uint64
@@ -59,9 +59,9 @@ func (t tracker) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 	case "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_":
 		cost = comparison(args[0], args[1])
 	case "@in":
-		cost = 1
+		cost = 1 + extent(args[0])/bytesPerCost
 		if list, ok := args[1].(traits.Lister); ok {
-			cost = length(list) * (1 + extent(args[0])/bytesPerCost)
+			cost *= length(list)
 		}
 	case "size":
 		cost = 1

@@ -134,7 +134,7 @@ func TestMoreThanAProcessCanTakeIsAnError(t *testing.T) {
 		image = append(image, fmt.Sprintf("A%d=%s", i, strings.Repeat("x", 120_000)))
 	}
 	_, err := Resolve(onDefault(), image, nil)
-	if err == nil || !strings.Contains(err.Error(), "in all, over the limit of 1048576") {
+	if err == nil || !strings.Contains(err.Error(), "in total, over the limit of 1048576") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -191,7 +191,7 @@ func (m *merge) finish() (Resolved, error) {
 		}
 	}
 	if total > MaxTotalBytes {
-		return Resolved{}, fmt.Errorf("the variables take %d bytes in all, over the limit of %d", total, MaxTotalBytes)
+		return Resolved{}, fmt.Errorf("the variables take %d bytes in total, over the limit of %d", total, MaxTotalBytes)
 	}
 	return out, nil
 }

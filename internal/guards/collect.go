@@ -53,8 +53,12 @@ func (f *fileRules) checkCollected(i int, one, dir, known string) *Denial {
 	case f.denied != nil && f.denied.MatchString(known):
 		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is denied by the policy's files.deniedPaths: collect other files", i, quote(one))
 	case f.writePaths != nil && !slices.ContainsFunc(f.writePaths, func(root string) bool { return isBelow(root, dir) }):
-		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is outside of what the policy's files.writePaths let the call write to: use a path below %s",
-			i, quote(one), quote(strings.Join(f.writePaths, ", ")))
+		instead := "the list is empty, so leave it out"
+		if len(f.writePaths) > 0 {
+			instead = "use a path below " + joinNames(f.writePaths)
+		}
+		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is outside of what the policy's files.writePaths let the call write to: %s",
+			i, quote(one), instead)
 	default:
 		return nil
 	}

@@ -45,6 +45,20 @@ func TestGlobsThatNoFileSystemCouldMakeRightAreDenied(t *testing.T) {
 	}
 }
 
+func TestADenialNamesWhatMayBeCollected(t *testing.T) {
+	t.Parallel()
+	for says, paths := range map[string][]string{"use a path below /workspace, /data": {"/workspace", "/data"}, "the list is empty, so leave it out": {}} {
+		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Access: v1alpha1.AccessOpen, Files: &v1alpha1.FilesPolicy{WritePaths: paths}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		denial := policy.Check(Input{Action: mustMap(t, "ls"), Collect: []string{"/etc/*"}})
+		if denial == nil || !strings.HasSuffix(denial.Message, "let the call write to: "+says) {
+			t.Errorf("%q: got %+v", paths, denial)
+		}
+	}
+}
+
 func mustMap(t *testing.T, binary string) *Action {
 	t.Helper()
 	action, denial := Map(&v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: binary}})

@@ -24,7 +24,8 @@ type Command struct {
 }
 
 // Commands are the commands of a script for the environment's shell, wherever they stand in it, and in no special order. The error says
-// why they aren't known, also where shells of that name read the script differently. What a command itself starts isn't among them: a text for eval, or a program of xargs.
+// why they aren't known, also where shells of that name read the script differently. What a command itself starts isn't among them: a
+// text for eval, or a program of xargs.
 func Commands(script string, shell []string) ([]Command, error) {
 	if !readsBash(shell) {
 		return nil, fmt.Errorf("the environment's shell is %s, and only scripts for bash are read", quote(strings.Join(shell, " ")))

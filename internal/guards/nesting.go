@@ -13,8 +13,8 @@ import (
 const (
 	// maxDepth bounds how deep the tree of a script nests, which it does for each operator of a list.
 	maxDepth = 10000
-	// maxFrames bounds the calls within calls of the parser. A hundred constructs in one another take about half of them, and an operator or
-	// a parenthesis of arithmetic up to 35.
+	// maxFrames bounds the calls within calls of the parser. A hundred constructs in one another take about half of them, and an operator
+	// or a parenthesis of arithmetic up to 35.
 	maxFrames = 2048
 )
 

@@ -8,7 +8,8 @@ import (
 )
 
 // Narrow returns the Rules with a call's hosts, which must each be covered by what the Rules allow. No hosts narrow nothing.
-// The ports stay those of the Rules. Surroundings needn't be known yet; hosts in what they will deny are refused later. The error joins one *Error for each host that is wrong, up to a bound.
+// The ports stay those of the Rules. Surroundings needn't be known yet: Decide refuses the hosts that they turn out to deny. The error
+// joins one *Error for each host that is wrong, up to a bound.
 func Narrow(r *Rules, hosts []string) (*Rules, error) {
 	var p problems
 	d := compile(r, &p)

@@ -16,7 +16,7 @@ const (
 	mirrorRate = 8 << 20
 )
 
-// Log is a live writer of several commands. Who waits for another one's write can stop that, which nobody can who writes.
+// Log is a live writer that several commands share. A command can stop waiting for another one's write, but not stop a write of its own.
 type Log struct {
 	w io.Writer
 	// turn has an element while somebody writes.
@@ -42,9 +42,9 @@ func (l *Log) writeUnless(givenUp <-chan struct{}, p []byte) (int, error) {
 	}
 }
 
-// mirror copies output to a live writer. A writer that fails gets no more output. The process waits for a slow one, but no
-// longer at a time than stallLimit, and no longer in all than that and the time that mirrorRate takes: then the writer misses
-// what comes while its queue is full.
+// mirror copies output to a live writer. A writer that fails gets no more output. The process waits for a slow one, for stallLimit
+// at a time at most. All waits together last stallLimit at most, and a second more for each mirrorRate bytes that were queued.
+// After that, the writer misses what comes while its queue is full.
 type mirror struct {
 	log   *Log
 	queue chan []byte
@@ -53,7 +53,7 @@ type mirror struct {
 	// taken is how many bytes went into the queue, waited how long the process has waited for that.
 	taken  int64
 	waited time.Duration
-	// isStalled says that the last wait was in vain, and the queue is full since.
+	// isStalled says that the last wait made no room, and that the queue has been full since then.
 	isStalled bool
 }
 

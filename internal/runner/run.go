@@ -32,7 +32,7 @@ func Run(ctx context.Context, cmd Command) result.Outcome {
 func Execute(ctx context.Context, cmd Command, pipes *Pipes) result.Outcome {
 	runMutex.Lock()
 	defer runMutex.Unlock()
-	// Before the end is told: whoever reads the output would wait.
+	// Before this returns: the output ends for its reader when these ends are closed.
 	defer pipes.Close()
 	r := newRun(cmd, pipes, make(chan os.Signal, 1))
 	if err := context.Cause(ctx); err != nil {

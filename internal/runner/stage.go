@@ -13,7 +13,7 @@ import (
 )
 
 // ready is the stage for the next call whose rules list programs, if one was started ahead; support is what the node
-// gives, if that is known. Whoever runs owns them.
+// gives, if that is known. They need runMutex.
 var (
 	ready   *sandbox.Stage
 	support *rules.Support

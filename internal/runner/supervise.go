@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -40,19 +41,12 @@ func (r *run) supervise(ctx context.Context) {
 			r.terminate(leaveLimit)
 		}
 	case !r.stop.Kill:
-		r.terminate(r.grace())
+		r.terminate(cmp.Or(r.cmd.Grace, DefaultGrace))
 	}
 	r.kill()
 	if r.inside != nil {
 		r.inside.Stop()
 	}
-}
-
-func (r *run) grace() time.Duration {
-	if r.cmd.Grace > 0 {
-		return r.cmd.Grace
-	}
-	return DefaultGrace
 }
 
 // waitLeader returns why the process must be stopped; nil if it ended by itself.

@@ -17,8 +17,8 @@ type usageBefore struct {
 	children unix.Rusage
 	// stage is the processor time that the leader took before it became the command.
 	stage time.Duration
-	// memory is the most that this process had at a time, by when the command ran. The kernel counts it as the command's too, because the command is
-	// started from it.
+	// memory is the most that this process had at a time before the command ran. The kernel counts it as the command's too, because the
+	// command is started from this process.
 	memory int64
 }
 

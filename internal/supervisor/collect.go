@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// collectLimit is how long a call's files are collected, and stoppedCollectLimit how long those of a call that somebody
-	// stopped: he waits for its end.
+	// collectLimit is how long a call's files are collected. It is stoppedCollectLimit for a call that was stopped: a person may be
+	// waiting for its end.
 	collectLimit        = 10 * time.Second
 	stoppedCollectLimit = 2 * time.Second
 )
 
-// collect keeps the files that a call asks for, when its process has ended. That of the outcome which was known stays: what
-// can't be kept is said.
+// collect keeps the files that a call asks for, when its process has ended. It only adds artifacts to the outcome: a file that can't be
+// kept is no failure of the call.
 func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, p *prepared, o *result.Outcome) {
 	if a.Collect == nil || !o.Started {
 		return

@@ -11,7 +11,8 @@ import (
 )
 
 // gateways are the addresses by which the pod's traffic leaves it. Most network plugins give the node an address in the pods' networks for
-// that, of which its Node says nothing, and at which the kubelet listens too. The tables are those of the kernel, as proc(5) describes them.
+// that. The Node object doesn't have it, and the kubelet listens there too. The tables are those of the kernel, as proc(5) describes
+// them.
 func gateways() (list []netip.Addr) {
 	add := func(path string, nextHop func(fields []string) (netip.Addr, bool)) {
 		// A kernel without the table has no such routes.
@@ -27,7 +28,8 @@ func gateways() (list []netip.Addr) {
 	return list
 }
 
-// nextHop4 is the gateway of a line: interface, destination, gateway and flags, then more. The addresses are numbers in the machine's order.
+// nextHop4 is the gateway of a line: interface, destination, gateway and flags, then more. The addresses are numbers in the machine's
+// order.
 func nextHop4(fields []string) (netip.Addr, bool) {
 	if len(fields) < 4 {
 		return netip.Addr{}, false

@@ -26,8 +26,8 @@ type host struct {
 	files *Executor
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
-	// taken are the UIDs of all calls that were ever given to the runner, or stopped before, at most begin.MaxCalls. It says of each whether
-	// it must never be started.
+	// taken are the UIDs of all calls that were ever given to the runner, or stopped before, at most begin.MaxCalls. True says that the
+	// call must never be started.
 	taken map[uidKey]bool
 	// ends has room for the results of all calls that run.
 	ends chan ended
@@ -60,11 +60,11 @@ func keyOf(uid string) uidKey {
 	return uidKey(sum[:16])
 }
 
-// Errors of an operator that isn't served any more on this connection. The next hello says what the runner has.
+// Errors that end a connection because of what the operator sent. The next hello says what the runner has.
 var (
-	errTooMany  = errors.New("the operator assigns more calls than may run, or than it acknowledges")
-	errMisfit   = errors.New("the operator sends what this runner can't take")
-	errOtherOne = errors.New("the operator begins something else in this runner")
+	errTooMany  = errors.New("the operator assigns more calls than may run, or leaves too many results unacknowledged")
+	errMisfit   = errors.New("the operator sends a call that this runner can't run")
+	errOtherOne = errors.New("the operator begins another call or session in this runner")
 )
 
 func newHost(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *host {
@@ -200,7 +200,7 @@ func (h *host) hasRoom(background bool) bool {
 	return limit > 0 && len(h.calls) < wire.MaxHeldCalls
 }
 
-// start runs the call. Nothing that the calls say waits for the one who reads it.
+// start runs the call. Its goroutine never waits for the host: ends has room for the result.
 func (h *host) start(c *call, a *wire.Assignment) {
 	ctx, stop := context.WithCancelCause(h.ctx)
 	c.stop = stop
@@ -280,7 +280,7 @@ func (h *host) acknowledge(uid string) {
 	h.calls = slices.DeleteFunc(h.calls, func(c *call) bool { return c.held.UID == uid && c.result != nil })
 }
 
-// abandon ends what runs when nobody is told any more, and returns the results that aren't acknowledged.
+// abandon ends what runs when no operator takes results, and returns those that aren't acknowledged.
 func (h *host) abandon(cause error) (unrecorded []*wire.Result) {
 	h.stop(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
 	for slices.ContainsFunc(h.calls, func(c *call) bool { return c.result == nil }) {

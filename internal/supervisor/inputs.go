@@ -124,8 +124,8 @@ func (in *input) write(ctx context.Context, p []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refused(wire.InputFull, "the process doesn't read on at the moment")
+		return refused(wire.InputFull, "the process isn't reading its standard input at the moment")
 	default:
-		return refused(wire.InputClosed, "nobody reads the standard input any more")
+		return refused(wire.InputClosed, "the process has ended, or has closed its standard input")
 	}
 }

@@ -30,7 +30,7 @@ const (
 
 var errUnread = errors.New("the operator asks for more than it reads")
 
-// open receives and sends until the connection ends. Nobody has to read the channel for that.
+// open receives and sends until the connection ends, also while nobody handles what was received.
 func (s *Supervisor) open(ctx context.Context, conn Conn) *link {
 	l := &link{
 		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), outgoing: make(chan *wire.Message, maxUnsent), sent: make(chan struct{}),
@@ -38,8 +38,7 @@ func (s *Supervisor) open(ctx context.Context, conn Conn) *link {
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.reads = newReads(l.ctx, conn, s.Outputs)
 	l.transfers = &transfers{reads: l.reads, running: map[uint64]*transfer{}}
-	// Who receives notices when the operator is gone.
-	go l.receiveAll()
+	go l.receiveAll() // it notices when the operator is gone
 	go l.sendAll()
 	return l
 }

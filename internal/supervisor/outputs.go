@@ -19,8 +19,8 @@ const (
 	smallOutput = 4 << 10
 )
 
-// Outputs has the streams of the calls, and the files that were kept of them, that this runner has or had. That of a call that has ended stays until the output of
-// all ended calls takes too much: then the oldest goes.
+// Outputs has the streams of this runner's calls, and the files that were kept of them. The output of a call that has ended stays until
+// that of all ended calls takes too much. Then the oldest goes.
 type Outputs struct {
 	mu    sync.Mutex
 	calls map[string]*callOutput

@@ -40,8 +40,8 @@ func privateFilesPaths() []string {
 	return paths
 }
 
-// privateFiles is the directory of one call's files: those that its variables name, and its snippet. All is done by descriptor: a call of the same session has the same
-// user, and can put something else in the place of any path.
+// privateFiles is the directory of one call's files: those that its variables name, and its snippet. All is done by descriptor: a call of
+// the same session has the same user, and can put something else in the place of any path.
 type privateFiles struct {
 	// path is for the command.
 	path string
@@ -211,8 +211,8 @@ const maxRemoving = 5 * time.Second
 
 var errTooMuch = fmt.Errorf("the command left more than can be removed in %s", maxRemoving)
 
-// empty removes what else is in the directory. The command may have made a tree of any depth: each directory in it is moved to the top before
-// it is emptied, so that one is open at a time.
+// empty removes what else is in the directory. The command may have made a tree of any depth: each directory in it is moved to the top
+// before it is emptied, so that one is open at a time.
 func (f *privateFiles) empty(until time.Time) error {
 	for {
 		left, err := takeNames(f.own, ".")

@@ -20,7 +20,7 @@ type reads struct {
 	outputs *Outputs
 	// ctx ends with the connection, and so do all Reads. Nobody waits for them: one may hang in a disk.
 	ctx context.Context
-	// turn has an element while nobody sends. Who waits gets it in turn.
+	// turn has an element while nobody sends. Senders get it in the order in which they asked.
 	turn chan struct{}
 
 	mu sync.Mutex
@@ -34,7 +34,7 @@ func newReads(ctx context.Context, conn Conn, outputs *Outputs) *reads {
 	return r
 }
 
-// cancel has a Read answered soon.
+// cancel ends the waiting of a Read, which is answered soon then.
 func (r *reads) cancel(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -50,7 +50,7 @@ func (p *prepared) addSnippet(a *wire.Assignment, dir *os.File) (string, error) 
 	if err := p.files.write(name, a.Source); err != nil {
 		return "", err
 	}
-	v := variables{plan: a.Environment, Resolved: &p.Resolved}
+	v := newVariables(&a.Environment, &p.Resolved)
 	if as.imports != "" {
 		value, _ := v.get(as.imports)
 		v.set(as.imports, strings.TrimSuffix(dir.Name()+":"+value, ":"))

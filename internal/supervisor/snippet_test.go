@@ -152,3 +152,14 @@ func TestTheImportsThatAnEnvironmentSetsComeAfterTheDirectory(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A call without variables of its own is trusted. That lets layers set blocked variables, and not the runner.
+func TestNoVariableForImportsIsSetThatIsBlocked(t *testing.T) {
+	temporary(t)
+	e := executor(t)
+	a := snippet(e, "python", "", "sh", "-c", `echo "${PYTHONPATH-none}"`)
+	a.Environment.Trusted, a.Environment.Blocklist = true, []string{"PYTHON"}
+	if got := string(execute(t, e, a).Outcome.Stdout.Head); got != "none\n" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -11,7 +11,8 @@
 // # Calls
 //
 // Begin makes a runner that waits the runner of its owner, for good. The runner remembers the UID of each call that it was
-// given or told to stop; these are the calls that MaxCalls counts, 16 bytes each. A UID is in one of these states, which it never goes back from:
+// given or told to stop; these are the calls that MaxCalls counts, 16 bytes each. A UID is in one of these states, and never goes back
+// to an earlier one:
 //
 //	unknown       Assign remembers it and starts it; Stop remembers it and makes it one that is never started.
 //	running       Assign isn't answered; Stop stops the command. Its end makes it an ended one.

@@ -16,9 +16,9 @@ import (
 	"toolcall.dev/operator/internal/spec"
 )
 
-var errPartOrder = errors.New("a part comes where another one belongs")
+var errPartOrder = errors.New("a part of the content is missing, or came twice")
 
-var errTransfers = errors.New("the operator asks for more of files than it may")
+var errTransfers = errors.New("the operator starts more transfers of files, or sends more ahead, than it may")
 
 // transferSlots are for the transfers of files that run at a time, whatever connection they came on: one that hangs in a file system
 // keeps its place, so that no more threads than theirs can hang.
@@ -51,14 +51,14 @@ type transfer struct {
 	payload []byte
 }
 
-// end has one end soon.
+// end cancels a transfer, which ends soon then.
 func (t *transfers) end(id uint64) {
 	if one := t.find(id); one != nil {
 		one.cancel()
 	}
 }
 
-// find returns one that hasn't ended; nil for others, of which something may still be on its way.
+// find returns a transfer that hasn't ended; nil for another one, for which messages may still be on their way.
 func (t *transfers) find(id uint64) *transfer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +259,7 @@ func (t *transfer) receiveParts(take func(*wire.Part) error) error {
 	}
 }
 
-// reasonCanceled is why one ends that the operator doesn't want any more.
+// reasonCanceled is why a transfer ends that the operator cancelled.
 const reasonCanceled = "Canceled"
 
 // failed is the end of one that failed.
@@ -308,7 +308,7 @@ func (e *Executor) TransferMessage(t *wire.Transfer, message string) string {
 		hidden, err = newRedaction(resolved.Known)
 	}
 	if err != nil {
-		return fmt.Sprintf("it isn't shown why, as values in it can't be redacted: %v", err)
+		return fmt.Sprintf("the reason isn't shown, because values in it can't be redacted: %v", err)
 	}
 	return hidden.hostText(message)
 }

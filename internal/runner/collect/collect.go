@@ -83,7 +83,7 @@ func (c *collector) glob(pattern string) {
 		c.report.note("%q can't be collected: %s", pattern, err.Error())
 	}
 	if isCut {
-		c.report.note("%q was looked for in a part of the files: there are too many.", pattern)
+		c.report.note("%q was looked for in a part of the files only, as there are too many: name a directory further down.", pattern)
 	}
 	if n := skipped.Denied + skipped.Unreadable + skipped.Deep; n > 0 {
 		c.report.note("%q was not looked for in %d files and directories that are denied, can't be read or are too deep.", pattern, n)
@@ -101,7 +101,7 @@ func (c *collector) visit(f *files.Candidate) error {
 		// Another glob matched it too.
 		return nil
 	case c.paths[path]:
-		c.report.omit(path, "with a path that another one has when the values of Secrets in it are redacted", "")
+		c.report.omit(path, "whose path is another file's, too, once the values of Secrets in it are redacted", "")
 		return nil
 	case !f.IsLink() && !f.IsRegular():
 		c.report.omit(path, "that aren't regular files", "")
@@ -151,7 +151,7 @@ func (c *collector) keep(path string, from *files.Opened) error {
 	case from.Size > c.MaxBytes:
 		return refusal(fmt.Sprintf("larger than %d bytes", c.MaxBytes))
 	case from.Size > c.MaxTotalBytes-c.size:
-		return refusal(fmt.Sprintf("that don't fit into %d bytes in all", c.MaxTotalBytes))
+		return refusal(fmt.Sprintf("that don't fit into %d bytes in total", c.MaxTotalBytes))
 	}
 	if c.file == nil {
 		made, err := kept.CreateFile(c.Dir)

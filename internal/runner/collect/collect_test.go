@@ -139,7 +139,7 @@ func TestWhatIsOverABoundIsLeftOutAndCounted(t *testing.T) {
 	if paths(got) != "f0 f2 f4" || got.Omitted != 3 {
 		t.Errorf("got %s, %d omitted: %s", paths(got), got.Omitted, got.Message)
 	}
-	for _, part := range []string{`1 larger than 100 bytes, such as "f1".`, `2 that don't fit into 250 bytes in all, such as "f3".`} {
+	for _, part := range []string{`1 larger than 100 bytes, such as "f1".`, `2 that don't fit into 250 bytes in total, such as "f3".`} {
 		if !strings.Contains(got.Message, part) {
 			t.Errorf("the message lacks %q: %s", part, got.Message)
 		}

@@ -30,7 +30,7 @@ type omission struct {
 	first, detail string
 }
 
-// refusal is a reason for which a file isn't kept, as an error: how messages say it behind a number.
+// refusal is why a file isn't kept, worded to follow the number of such files.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }

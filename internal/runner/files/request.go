@@ -49,8 +49,8 @@ type Rules struct {
 // Result is what an operation did.
 type Result struct {
 	// File has the fields that apply to the operation. Its Path is absolute, with links resolved, and has any bytes that a file name can
-	// have. A Read sets the SHA256 only if it returned the file from start to end and nobody wrote to it meanwhile, a Stat if the file is no
-	// larger than MaxReadBytes and can be read; none of them and no Edit where Hidden hides something of the content.
+	// have. A Read sets the SHA256 only if it returned the file from start to end and nobody wrote to it meanwhile, a Stat if the file is
+	// no larger than MaxReadBytes and can be read. Where Hidden hides something of the content, neither they nor an Edit set it.
 	reason.File
 	// Redacted is how often each name that Rules.Hidden gives stands in the output.
 	Redacted map[string]int64

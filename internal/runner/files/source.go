@@ -122,8 +122,7 @@ const (
 	sumAge = 2 * time.Second
 )
 
-// sums are the checksums of files that were read last. Who reads a file in parts, because a policy has it that way, doesn't have all of
-// it summed for each of them.
+// sums are the checksums of files that were read last, so that a file which a client reads in parts isn't summed whole for each part.
 var sums = knownSums{age: sumAge}
 
 // fileState is a file as it was: a write changes its ctime, which nobody can set.

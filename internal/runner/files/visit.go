@@ -120,7 +120,8 @@ func (o *Opened) changed() error {
 	return sys.NewError(reason.FileChanged, "%s was written to meanwhile: try again.", sys.Quote(o.Path))
 }
 
-// check says whether the file was written to since it was opened, as far as its times and its size tell; one that only grew wasn't if it may.
+// check says whether the file was written to since it was opened, as far as its times and its size tell. Growing doesn't count if it
+// may grow.
 func (o *Opened) check(mayGrow bool) error {
 	after, err := sys.Fstat(o.fd)
 	switch {

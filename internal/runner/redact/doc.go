@@ -17,8 +17,8 @@
 //   - escaped as in a string of JSON, with <, > and &, the slash, and what isn't ASCII as it stands or escaped, digits in both cases; also
 //     with the other signs that Java's Gson and .NET escape, and with double quotes as they stand.
 //
-// Names of hosts have lost the case of their letters: HostText finds each form in any case, of values that such a name has room for, and also
-// as Go quotes it, once or twice.
+// Names of hosts have lost the case of their letters: HostText finds each form in any case, of values that such a name has room for, and
+// also as Go quotes it, once or twice.
 //
 // Other encodings pass, and so do two encodings in each other, a part of a value, and a value with something between its bytes. Nothing
 // is recognized by its shape. Forms that overlap become one mark, with the name of the one that stands for most bytes.
@@ -36,8 +36,8 @@
 //     lines is found whole where all of it is in what is decided at once, and else line by line, without lines of less than 8 bytes;
 //   - time is linear in the text, however small the writes are and however many forms begin alike. Forms with other beginnings that are
 //     within each other are compared each by itself;
-//   - memory is linear in the values: for each byte of a value 60 to 150 bytes, twice that for a value that the name of a host has room for,
-//     and up to 1000 where most bytes are escaped and the value repeats itself; for a stream, twice what it holds back;
+//   - memory is linear in the values: for each byte of a value 60 to 150 bytes, twice that for a value that the name of a host has room
+//     for, and up to 1000 where most bytes are escaped and the value repeats itself; for a stream, twice what it holds back;
 //   - no value is in an error, or in what any type of this package prints.
 //
 // How it works. A form has 8 bytes or more. A filter looks at four bytes of the text in five, and knows which of them are among the first

@@ -15,7 +15,8 @@ type Matcher struct {
 	needles []needle
 	nodes   []node
 	roots   map[uint64]int32
-	// filter tells whether four bytes are among the first eight of a form; offsets, which is looked at less, has a bit for each place there.
+	// filter tells whether four bytes are among the first eight of a form. offsets, which is looked at less, has a bit for each place
+	// there.
 	filter  [1 << filterBits / 64]uint64
 	offsets []uint8
 	// beginnings has what a text may end with that can become a form: the length, and up to seven bytes. firsts are the first bytes
@@ -38,8 +39,8 @@ type needle struct {
 }
 
 const (
-	// window is how many bytes of a form lead to a node of the tree, gram how many the filter looks at, and stride the distance of two looks: a
-	// window has exactly one of them.
+	// window is how many bytes of a form lead to a node of the tree, gram how many the filter looks at, and stride the distance of two
+	// looks: a window has exactly one of them.
 	window = MinLength
 	gram   = 4
 	stride = window - gram + 1

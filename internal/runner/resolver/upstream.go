@@ -15,7 +15,8 @@ import (
 const (
 	// lookupTimeout bounds a lookup: the usual clients ask again after 5 s.
 	lookupTimeout = 4500 * time.Millisecond
-	// tryTimeout bounds what one nameserver may take, and minTries is how often there are any asked.
+	// tryTimeout bounds what one nameserver may take. A lookup asks at least minTries times, and where there are fewer
+	// nameservers, asks them again.
 	tryTimeout = 1500 * time.Millisecond
 	minTries   = 3
 	// retryPause is the least time between two tries at one nameserver: one that starts needs a moment.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +37,7 @@ type RestrictionError struct{ error }
 func (c *Start) Fork() (p *Process, pid int, err error) {
 	attr := &syscall.ProcAttr{
 		// The path of the descriptor, in the child, can't be made to lead elsewhere.
-		Dir:   fmt.Sprintf("/proc/self/fd/%d", c.Directory),
+		Dir:   kernel.FDPath(c.Directory),
 		Env:   append([]string{}, c.Env...), // nil would be our own
 		Files: c.Files,
 		Sys:   &syscall.SysProcAttr{Setsid: true},

@@ -21,13 +21,13 @@ import (
 // shimName is argv[0] of a shim.
 const shimName = "toolcall-shim"
 
-// KeepSmall frees what commands left here after a few of them: this process counts in the memory of their container.
+// KeepSmall has the garbage collector run earlier, since this process's memory counts as the container's.
 func KeepSmall() { debug.SetGCPercent(25) }
 
 // init makes this program a shim if it was started as one.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == shimName {
-		// This goroutine is locked to its thread, which would have each of its waits switch threads twice.
+		// In another goroutine: this one is locked to its thread, so that each of its waits would switch threads twice.
 		ended := make(chan error)
 		go func() { ended <- serve() }()
 		if err := <-ended; err != nil {

@@ -18,7 +18,7 @@ func GiveUpPrivileges() error {
 	return nil
 }
 
-// ErrnoOf returns a system call's error, which is 0 for nil. Otherwise stands for an error that is none of the kernel's.
+// ErrnoOf returns the number of a system call's error. For nil, and for an error that isn't the kernel's, it returns otherwise.
 func ErrnoOf(err error, otherwise unix.Errno) unix.Errno {
 	if errno, ok := err.(unix.Errno); ok { //nolint:errorlint // system calls return a bare Errno
 		return errno

@@ -55,7 +55,7 @@ func (t *Tracer) Ran() bool {
 	return t.ran
 }
 
-// Stop has nothing executed any more.
+// Stop lets nothing be executed from now on.
 func (t *Tracer) Stop() { t.stopped.Store(true) }
 
 // Wait waits until all that is traced has ended.

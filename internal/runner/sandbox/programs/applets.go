@@ -46,7 +46,7 @@ type fileVersion struct {
 // maxAnswers bounds how many answers are remembered.
 const maxAnswers = 256
 
-// answers are those of the files that were asked: whether they run applets inside. Who prepares a domain owns them.
+// answers are those of the files that were asked: whether they run applets inside. It has no lock: one domain is prepared at a time.
 var answers = map[fileVersion]bool{}
 
 // ask runs a command that may execute one program, by the names of its shell and starters, and nothing else. It returns how the command

@@ -22,7 +22,7 @@ type dirIndex struct {
 	notable []string
 }
 
-// indexes holds what was read, by the directories' paths. Who prepares a domain owns them.
+// indexes holds what was read, by the directories' paths. It has no lock: one domain is prepared at a time.
 var indexes = map[string]*dirIndex{}
 
 // ReadAhead reads what Prepare needs to know of the directories in a PATH. They hold a thousand files and more.

@@ -79,6 +79,7 @@ func TestAListedDirectoryCoversTheLinksInIt(t *testing.T) {
 			[]string{"work/.bin/tool", "work/pkg/tsc"}, []string{"work/.bin/"},
 		},
 		"in what it writes": {rules.Programs{Allowed: []string{root + "/work/.bin/"}}, nil, nil},
+		"without its slash": {rules.Programs{Allowed: []string{root + "/work/.bin"}, AllowWritable: true}, nil, nil},
 	} {
 		l := resolvedAs(&c.programs, root+"/work", "")
 		var allowed []string
@@ -119,7 +120,7 @@ func TestAFileInMemoryLiesInNoDirectory(t *testing.T) {
 // They have helpers like those that are listed by name, but no call chooses them by the name of a file that it makes.
 func TestProgramsInAListedDirectoryHaveHelpers(t *testing.T) {
 	root, link := world(t,
-		"bin/make", "bin/tool", "lib/npm-cli.js", "path/sh", "path/node", "path/env", "path/mine", "work/make", "work/sub/tool")
+		"bin/make", "bin/tool", "lib/npm-cli.js", "path/sh", "path/node", "path/env", "path/mine", "tools/npm/tool", "work/make", "work/sub/tool")
 	link("bin/npm", "../lib/npm-cli.js")
 	sealed(t, root+"/bin", root+"/path")
 	for name, c := range map[string]struct {
@@ -131,6 +132,7 @@ func TestProgramsInAListedDirectoryHaveHelpers(t *testing.T) {
 			rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true, Helpers: map[string][]string{root + "/work/sub/tool": {"mine"}}},
 			[]string{"mine"},
 		},
+		"of a directory's own name":  {rules.Programs{Allowed: []string{root + "/tools/npm/"}}, nil},
 		"of a name that a call made": {rules.Programs{Allowed: []string{root + "/work/"}, AllowWritable: true}, nil},
 	} {
 		l := resolvedAs(&c.programs, root+"/work", root+"/path")
@@ -175,6 +177,25 @@ func TestMultiCallProgramsInAListedDirectoryAreAsked(t *testing.T) {
 		}
 		if p.path != root+"/bin/busybox" && p.multiCall {
 			t.Errorf("names of %s are told apart, and all are listed", p.path)
+		}
+	}
+}
+
+// Neither the environment's interpreter nor a helper may be a program that a call can write to. An entry of the policy may.
+func TestAWritableEntryIsListedThatIsAHelperToo(t *testing.T) {
+	root, _ := world(t, "bin/make", "work/python", "work/tool")
+	sealed(t, root+"/bin")
+	for name, programs := range map[string]rules.Programs{
+		"the interpreter": {Own: root + "/work/python", Allowed: []string{root + "/work/python"}},
+		"a helper": {
+			Allowed: []string{root + "/bin/make", root + "/work/python"}, Helpers: map[string][]string{root + "/bin/make": {root + "/work/python"}},
+		},
+	} {
+		for _, mayWrite := range []bool{false, true} {
+			programs.AllowWritable = mayWrite
+			if l := resolvedAs(&programs, root+"/work", ""); l.Allows(root+"/work/python") != mayWrite || (len(l.notFound) == 0) != mayWrite {
+				t.Errorf("%s, writable %t: not found are %q", name, mayWrite, l.notFound)
+			}
 		}
 	}
 }

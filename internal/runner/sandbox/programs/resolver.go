@@ -18,7 +18,8 @@ type resolver struct {
 	// grant is called with each file and directory that may be executed, while it is open.
 	grant func(fd int)
 
-	// found holds what entries lead to, since programs share helpers.
+	// found holds what entries lead to, since programs share helpers. The path is empty also for a helper that calls can write to, which
+	// an entry of the policy may be.
 	found map[string]string
 }
 
@@ -64,7 +65,8 @@ func (r *resolver) listed(entry string) {
 		return
 	}
 	if strings.HasSuffix(entry, "/") {
-		r.listedDir(entry, real)
+		r.listedDir(entry, real) // it has no helpers of its own: /opt/python/ isn't Python
+		return
 	}
 	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
 		r.helper(helper)
@@ -145,7 +147,7 @@ func (r *resolver) helper(pattern string) {
 func (r *resolver) add(entry string, allowWritable bool) string {
 	real, done := r.found[entry]
 	switch {
-	case done || entry == "":
+	case done && (real != "" || !allowWritable), entry == "":
 		return real
 	case !strings.Contains(entry, "/"):
 		real = r.addName(entry)
@@ -162,19 +164,16 @@ func (r *resolver) addPath(entry string, allowWritable bool) string {
 		return "" // what isn't there can't be executed either
 	}
 	defer f.close()
-	if !r.mayList(entry, f, allowWritable) {
+	if strings.HasSuffix(entry, "/") != f.isDir() || !r.mayList(entry, f, allowWritable) {
 		return ""
 	}
 	if r.isWritable(f) {
 		r.writable = append(r.writable, entry)
 	}
-	switch {
-	case strings.HasSuffix(entry, "/") != f.isDir():
-		return ""
-	case f.isDir():
+	if f.isDir() {
 		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
 		r.grant(f.fd)
-	default:
+	} else {
 		r.addFile(f, filepath.Base(entry), true)
 	}
 	return f.path

@@ -34,7 +34,7 @@ type heldSockets struct {
 	sockets map[uint64]*socket
 	// connected are inodes of sockets given up whose command wasn't told yet that they are connected.
 	connected []uint64
-	// sweeping is held by whoever sweeps, so that a socket has time between two.
+	// sweeping is held during a sweep. Two at once would leave a socket that is passed between processes no time to be seen.
 	sweeping sync.Mutex
 	// sweepAt is the number of held sockets at which the next sweep is due.
 	sweepAt int

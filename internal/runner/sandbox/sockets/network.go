@@ -12,7 +12,8 @@ import (
 // Connections decides about connections.
 type Connections interface {
 	// Decide is asked before each connection. The address is never an IPv4 address mapped to IPv6, has no zone, and isn't
-	// the unspecified one. A refusal says which host was refused, and why. Several threads call it at once, and it must not wait for anything.
+	// the unspecified one. A refusal says which host was refused, and why. Several threads call it at once, and it must not wait for
+	// anything.
 	Decide(to netip.AddrPort, p network.Protocol) network.Verdict
 }
 
