@@ -194,6 +194,9 @@ func (o *observation) refuseResult(why error) effects {
 		e.messages = o.acknowledge()
 	case o.runner != nil:
 		e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + why.Error()}}
+	default:
+		// Nothing else has the call looked at again: what its pod left behind counts now.
+		e.wake = time.Millisecond
 	}
 	return e
 }
