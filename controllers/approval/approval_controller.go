@@ -66,15 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			CreateFunc: func(_ context.Context, e event.CreateEvent, q trigger.Requests) { enqueue(e.Object, q) },
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Requests) { enqueue(e.ObjectNew, q) },
 		}).
-		Watches(&v1alpha1.ToolCall{}, handler.Funcs{
-			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
-				r.enqueueDecisions(ctx, e.ObjectNew, q)
-			},
-			// So a call disappears from the cache that has ended.
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
-				r.enqueueDecisions(ctx, e.Object, q)
-			},
-		}).
+		Watches(&v1alpha1.ToolCall{}, r.onCalls()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: decisions.Queue}).
 		Complete(fair.OfNamespaces(r, workersOfNamespace, func(decision types.NamespacedName) { decisions.Enqueue(decision, 0) }))
 }
@@ -83,18 +75,37 @@ func enqueue(decision client.Object, q trigger.Requests) {
 	q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(decision)}, statusDelay)
 }
 
-func (r *Reconciler) enqueueDecisions(ctx context.Context, o client.Object, q trigger.Requests) {
-	call, ok := o.(*v1alpha1.ToolCall)
-	if !ok || call.Status.Approval == nil {
+// onCalls has the decisions looked at about a call that asks for some, or did.
+func (r *Reconciler) onCalls() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Requests) {
+			// Where the policy needs no approval any more, only the call as it was says that it waited for some.
+			r.enqueueDecisions(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		// So a call disappears from the cache that has ended.
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Requests) {
+			r.enqueueDecisions(ctx, q, e.Object)
+		},
+	}
+}
+
+// enqueueDecisions has the decisions about a call looked at, if it asks for some in one of its states.
+func (r *Reconciler) enqueueDecisions(ctx context.Context, q trigger.Requests, states ...client.Object) {
+	if !slices.ContainsFunc(states, asksForDecisions) {
 		return
 	}
-	decisions, err := r.Objects.Decisions(ctx, client.ObjectKeyFromObject(call))
+	decisions, err := r.Objects.Decisions(ctx, client.ObjectKeyFromObject(states[0]))
 	if err != nil {
 		return
 	}
 	for i := range decisions {
 		enqueue(&decisions[i], q)
 	}
+}
+
+func asksForDecisions(o client.Object) bool {
+	call, ok := o.(*v1alpha1.ToolCall)
+	return ok && call.Status.Approval != nil
 }
 
 // Reconcile looks at a decision.

@@ -1,6 +1,6 @@
 // Package audit has a record written of each call and session that has ended, or that was deleted before, and of each
-// decision of a person about a call (follow.go). It watches by itself what the other controllers write, and adds records to a queue. Nothing
-// waits for it but the deletion of calls that have ended.
+// decision of a person about a call (follow.go). It watches by itself what the other controllers write, and adds records to a queue.
+// Nothing waits for it but the deletion of calls that have ended.
 //
 // Which records were written isn't kept in the API: where the audit log is a file, the file says it, so that a record that an
 // operator wrote before it was killed isn't written again. A call that is deleted while no operator runs, and that none had recorded

@@ -248,11 +248,8 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 		p.wakeIn(left)
 		return ""
 	}
-	heard := r.Hub.Since()
-	if heard.IsZero() || p.now.Sub(heard) <= dispatch.ReconnectWait {
-		if !heard.IsZero() {
-			p.wakeIn(heard.Add(dispatch.ReconnectWait).Sub(p.now) + time.Millisecond)
-		}
+	if left := host.HeardUntil(r.Hub.Since(), p.now, time.Time{}).Sub(p.now); left >= 0 {
+		p.wakeIn(left + time.Millisecond)
 		return ""
 	}
 	return "a pod of the pool did not start in time, or lost its connection"

@@ -45,7 +45,8 @@ type keptStream struct {
 	isTold bool
 }
 
-// status is how far the stream is stored, once its process has ended. What a writer that was stopped has left, the next operator goes on with.
+// status is how far the stream is stored, once its process has ended. Where the operator's end stopped the writer, the next operator
+// stores the rest.
 func (s *keptStream) status() store.Status {
 	if s.writer == nil {
 		return store.Status{State: store.Lost, Err: s.err}

@@ -1,6 +1,6 @@
-// Package retention deletes calls that have ended, when their time is up: that which the call says, or its environment, and of a
-// session's calls all but the last sooner. With an audit log, none goes before its record is made. The controller of calls says which have ended;
-// after a restart Seed lists them.
+// Package retention deletes calls that have ended, when their time is up: that which the call says, or its environment. Of a session's
+// calls, all but the last ones go sooner. With an audit log, none goes before its record is made. The controller of calls says which
+// have ended; after a restart Seed lists them.
 package retention
 
 import (

@@ -269,8 +269,8 @@ func (r *applier) deliver(o *observation, e *effects, m message) {
 	}
 }
 
-// assignTo hands the call over: to its session's process, or to a runner that it makes the call's own. Where that takes none now, there is news
-// when it does.
+// assignTo hands the call over: to its session's process, or to a runner that it makes the call's own. Where that takes none now, there
+// is news when it does.
 func (r *applier) assignTo(o *observation, e *effects, m message) {
 	owner := string(m.session)
 	if owner == "" {

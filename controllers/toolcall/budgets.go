@@ -20,8 +20,8 @@ import (
 	"toolcall.dev/operator/internal/queue"
 )
 
-// holderOf is a call as queues and budgets know it. Calls that nobody has written to since their creation have resource versions in the order
-// of their creation; those that were told to wait, in that order.
+// holderOf is a call as queues and budgets know it. Calls that nobody has written to since their creation have resource versions in the
+// order of their creation; calls that were told to wait, in the order in which they were told.
 func holderOf(call *v1alpha1.ToolCall) queue.Holder {
 	h := queue.Holder{
 		Name: client.ObjectKeyFromObject(call), UID: call.UID, User: call.RequesterName(),

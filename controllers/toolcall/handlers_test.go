@@ -141,6 +141,10 @@ func TestAResultIsRecordedAndThenAcknowledged(t *testing.T) {
 		if recorded := e.reported == metrics.ReportRecorded; recorded != (tc.phase != "") {
 			t.Errorf("%s: counted as %q", name, e.reported)
 		}
+		// What is written or told has the call looked at again.
+		if e.status == nil && len(e.messages) == 0 && e.wake == 0 {
+			t.Errorf("%s: nothing has the call looked at again", name)
+		}
 	}
 }
 

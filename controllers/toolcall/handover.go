@@ -254,7 +254,7 @@ func (o *observation) notBegun() *effects {
 	reason, message := o.session.waitsFor(o.call.Spec.Background)
 	if reason == "" {
 		// It takes calls, and what it began with can't be read.
-		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more: create another session, and the call again")}
+		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "the operator can't read what the session began with, for example because the Secret of its identity was replaced: create another session, and the call again")}
 	}
 	return &effects{status: o.pending(reason, message)}
 }

@@ -286,8 +286,8 @@ func leftForStart(o *observation) (left, pause time.Duration) {
 	return o.heardUntil(since.Add(o.decision.StartTimeout())).Sub(o.now), retryAfter(o.now.Sub(since))
 }
 
-// cannotAssign has a call wait whose runner can't be told which addresses are the cluster's, for as long as the call may wait for its start. A
-// waiting runner is let go meanwhile. Any other error is the pass's.
+// cannotAssign has a call wait whose runner can't be told which addresses are the cluster's, for as long as the call may wait for its
+// start. A waiting runner is let go meanwhile. Any other error is the pass's.
 func (o *observation) cannotAssign(ctx context.Context, cause error) (effects, error) {
 	if _, is := errors.AsType[*unknownClusterError](cause); !is {
 		return effects{}, cause

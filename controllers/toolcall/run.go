@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error) {
 	if o.decision == nil {
 		return effects{
-			status:   o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the decision that was kept with the call can't be read any more; the command was not started"),
+			status:   o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the operator can't read what was decided about the call, for example because the Secret of its identity was replaced; the command was not started: create the call again"),
 			messages: []message{{to: o.runner, refuse: "the call can't be run any more"}},
 			remove:   host.Deletable(o.job),
 		}, nil
@@ -194,6 +194,9 @@ func (o *observation) refuseResult(why error) effects {
 		e.messages = o.acknowledge()
 	case o.runner != nil:
 		e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + why.Error()}}
+	default:
+		// Nothing else has the call looked at again: what its pod left behind counts now.
+		e.wake = time.Millisecond
 	}
 	return e
 }

@@ -16,7 +16,8 @@ import (
 const seedTimeout = 10 * time.Second
 
 // Seed makes known, before the first pass, what an operator before this one let in: which calls have a place in their environment or wait
-// for one, and what each requester keeps pending. A call that was accepted before could be refused otherwise when it is decided about again.
+// for one, and what each requester keeps pending. Otherwise, a call that was accepted before could be refused when it is decided about
+// again.
 func (r *decider) Seed(ctx context.Context) error {
 	calls, err := r.Objects.CallsInFlight(ctx, "", apicache.All)
 	if err != nil {

@@ -40,16 +40,12 @@ func sessionName(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name}
 }
 
-// observeSession looks for the session of a call that names one, and for what its process has of the call.
+// observeSession looks for the session that the call names, and for what its process has of the call.
 func (r *observer) observeSession(ctx context.Context, o *observation) error {
-	ref := o.call.Spec.SessionRef
-	if ref == nil {
-		return nil
-	}
 	v := &inSession{name: sessionName(o.call)}
 	o.session = v
 	var err error
-	if v.Serving, err = r.Sessions.Look(ctx, v.name, ref.UID); err != nil {
+	if v.Serving, err = r.Sessions.Look(ctx, v.name, o.call.Spec.SessionRef.UID); err != nil {
 		return err
 	}
 	place, isKnown := r.SessionQueue.Place(o.name, o.call.UID)

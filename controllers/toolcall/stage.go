@@ -7,8 +7,8 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// Stage is where a call is. It is worked out anew in every pass, from what was observed, and stored nowhere. The page on concepts says of each
-// when a call is there, what its handler does, and where the call goes from there.
+// Stage is where a call is. It is worked out anew in every pass, from what was observed, and stored nowhere. The page on concepts says
+// of each when a call is there, what its handler does, and where the call goes from there.
 type Stage string
 
 // Stages of a call. The first that applies counts.
@@ -66,8 +66,8 @@ func stageOf(o *observation) Stage {
 	}
 }
 
-// runStage has the handler of the call's stage decide what to do. It reads, and returns effects; it writes nothing, tells nobody, and queues
-// nothing. What it may do is to take a place that it needs to know of: among a requester's pending calls, in its budgets, in an
+// runStage has the handler of the call's stage decide what to do. It reads, and returns effects; it writes nothing, tells nobody, and
+// queues nothing. What it may do is to take a place that it needs to know of: among a requester's pending calls, in its budgets, in an
 // environment, on a waiting runner, or among what is being stored. Taking a place again changes nothing. An error means that it couldn't
 // read what it needs: then nothing is done, and the pass is tried again.
 func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, error) {

@@ -113,7 +113,7 @@ func (s *draft) setAccepted(message string) {
 func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 	s := o.draft()
 	s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
-		"nobody answers yet whether the call's requester may use the tool, or the session; the operator asks again")
+		"the API server has not answered yet whether the requester may use the tool, or the session; the operator asks again")
 	s.setWaiting(v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
 	if o.session != nil {
 		s.setSession()
@@ -130,7 +130,7 @@ func acceptedMessage(call *v1alpha1.ToolCall, job *batchv1.Job) string {
 	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
 }
 
-// pending says what a call waits for, and that it may run if it was decided about. The condition Started tells since when it waits for that.
+// pending says what a call waits for, and that it may run if it was decided about. The condition Started tells since when it waits.
 func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
 	s := o.draft()
 	switch {
@@ -219,7 +219,7 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	message = bounds.Text(host.Capitalized(message), v1alpha1.MaxMessageBytes)
 	s := o.draft()
 	s.Phase, s.Reason, s.Message = phase, reason, message
-	// Of a command that ran there is more to tell: see withOutcome.
+	// Of a command that ran there is more to tell: see withResult.
 	s.Output = message
 	s.Timings.FinishedMilliseconds = o.milliseconds()
 	started := o.isHandedOver()

@@ -5,9 +5,10 @@
 // take places in queues and claims in memory, which taking again doesn't change. The status is written at most once in a
 // pass, and what follows from it comes after the write, so that the operator may be killed at any point.
 //
-// The files use each other in one direction: toolcall_controller.go with watches.go, apply.go, stage.go, the handlers (end.go,
-// run.go, start.go, handover.go, place.go, approval.go), what they decide by (seed.go, queued.go, deadlines.go), what they make (outcome.go,
-// programs.go, status.go, effects.go), observe.go with session.go, and reconciler.go with what a pass needs.
+// The files use each other in one direction: toolcall_controller.go with watches.go and seed.go, apply.go with events.go, stage.go,
+// the handlers (end.go, run.go, start.go, handover.go, place.go, approval.go), what they decide by (budgets.go, queued.go,
+// deadlines.go), what they make (outcome.go with file.go, network.go and programs.go, status.go, effects.go), observe.go with
+// session.go and finished.go, and reconciler.go with what a pass needs.
 package toolcall
 
 import (

@@ -26,12 +26,15 @@ type effects struct {
 	from *observation
 	// status is what the session's status becomes; nil leaves it.
 	status *v1alpha1.ToolSessionStatus
-	// messages go to runners.
-	messages []message
 	// letIn lets other sessions into the environment: the status says whether this one is in. Nil where nobody waits for that.
 	letIn func()
+	// messages go to runners.
+	messages []message
 	// forgetKey drops what is remembered of the runner with this key.
 	forgetKey string
+	// hello is what the session's first runner said, and problem why its first pod can't start: both count for the environment.
+	hello   *wire.Hello
+	problem *host.Problem
 	// holdLater puts the finalizer on the session before the first call is handed over, where nothing is made that would
 	// outlive the session.
 	holdLater bool
@@ -44,9 +47,6 @@ type effects struct {
 	remove      []*batchv1.Job
 	// removeSession deletes the session, release ends its claim on a waiting runner, letGo takes the finalizer away.
 	removeSession, release, letGo bool
-	// hello is what the session's first runner said, and problem why its first pod can't start: both count for the environment.
-	hello   *wire.Hello
-	problem *host.Problem
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }

@@ -32,7 +32,7 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 		return effects{wake: left}, nil
 	}
 	if o.session.Status.Runner != nil && o.origin == nil {
-		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more")}, nil
+		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "the operator can't read what the session began with, for example because the Secret of its identity was replaced: create another session")}, nil
 	}
 	lost, err := r.lostFiles(ctx, o)
 	if err != nil {

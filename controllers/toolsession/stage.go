@@ -8,8 +8,8 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// Stage is where a session is. It is worked out anew in every pass, from what was observed, and stored nowhere. The page on sessions says of
-// each when a session is there, what its handler does, and where the session goes from there.
+// Stage is where a session is. It is worked out anew in every pass, from what was observed, and stored nowhere. The page on sessions
+// says of each when a session is there, what its handler does, and where the session goes from there.
 type Stage string
 
 // Stages of a session.
@@ -66,8 +66,8 @@ func (o *observation) staysSuspended() bool {
 
 // runStage has the handler of the session's stage decide what to do. It reads, and returns effects; it writes nothing, except for three
 // things in memory: idle pauses the runner, so that no call is handed over between the decision that there is none and the write of that;
-// place takes a place in the session's budgets, and keeps others out of the environment until the session's place is written. An error means
-// that it couldn't read what it needs: then nothing is done, and the pass is tried again.
+// place takes a place in the session's budgets, and keeps others out of the environment until the session's place is written. An error
+// means that it couldn't read what it needs: then nothing is done, and the pass is tried again.
 func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, error) {
 	stage := stageOf(o)
 	e, err := r.handle(ctx, o, stage)

@@ -1,8 +1,8 @@
 // Package apicache says what of the cluster the operator keeps in memory, and looks objects up there.
 //
 // Kept are the fields that the controllers read, of the objects that can still change something: calls that have not
-// ended, without large inputs; Jobs and pods that the operator made; environments, policies, budgets and skills. It is a cache of
-// what the API server has: a restart fills it again. What must be certain is read past it.
+// ended, without large inputs; Jobs and pods that the operator made; sessions and people's decisions; environments, policies,
+// budgets and skills. It is a cache of what the API server has: a restart fills it again. What must be certain is read past it.
 package apicache
 
 import (

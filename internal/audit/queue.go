@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// queueLength is how many records wait at most, some 100 MiB if each is as large as can be.
+	// queueLength is how many records wait at most, some 350 MiB if each is as large as can be: groups and arguments take most of it.
 	queueLength = 4096
 	// retryPause is how long to wait before what couldn't be written is tried again.
 	retryPause = time.Second

@@ -70,7 +70,8 @@ type What struct {
 	Path string `json:"path,omitempty"`
 	// Call is the call whose standard input a transfer is.
 	Call string `json:"call,omitempty"`
-	// SHA256 is that of the action, of a transfer's file, or of the summary that a person decided about. Arguments is the action itself, where the policy lets it be recorded.
+	// SHA256 is that of the action, of a transfer's file, or of the summary that a person decided about. Arguments is the action itself,
+	// where the policy lets it be recorded.
 	SHA256    string `json:"sha256,omitempty"`
 	Arguments string `json:"arguments,omitempty"`
 }

@@ -43,7 +43,7 @@ func CheckSession(s *Snapshot) error {
 	case session == nil:
 		return Refuse(v1alpha1.ReasonSessionNotFound, "there is no ToolSession %q in namespace %q: create one, and the call again", ref.Name, s.Call.Namespace)
 	case ref.UID != "" && ref.UID != string(session.UID):
-		return Refuse(v1alpha1.ReasonSessionNotFound, "the ToolSession %q in namespace %q is another one than the call names: spec.sessionRef.uid is %q, its uid is %q", ref.Name, s.Call.Namespace, ref.UID, session.UID)
+		return Refuse(v1alpha1.ReasonSessionNotFound, "the ToolSession %q in namespace %q isn't the one that the call names: spec.sessionRef.uid is %q, its uid is %q", ref.Name, s.Call.Namespace, ref.UID, session.UID)
 	case !session.TakesCalls():
 		return sessionEnded(session)
 	default:
@@ -194,7 +194,7 @@ func (s *Snapshot) checkPlan(plan *envresolve.Plan) error {
 		return nil
 	}
 	slices.Sort(absent)
-	return Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's pod doesn't have what the variables %q refer to: it has what a call could see that sets nothing itself, when the session began. Run the call without a session, or in a new one", slices.Compact(absent))
+	return Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's pod lacks the values that the variables %q refer to: it has those that a call which sets nothing itself could get when the session began. Run the call without a session, or in a new one", slices.Compact(absent))
 }
 
 // namesOf are the variables that take their value from a reference.

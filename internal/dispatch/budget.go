@@ -62,7 +62,7 @@ const (
 	maxRunnersPerNamespace = maxRunners / 2
 )
 
-var errTooMany = errors.New("too many runners are connected from this address, for this namespace or in all")
+var errTooMany = errors.New("too many runners are connected from this address, for this namespace or in total")
 
 // quota counts the connections of known runners. When there are too many, in all or from one address, the namespace that
 // has most of them gives way to one that has fewer: nobody keeps another namespace out.

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	errNotHello = errors.New("the first message is no hello")
+	errNotHello = errors.New("the first message isn't a hello")
 	errToken    = errors.New("the token does not belong to the Job that the hello names")
 	errTaken    = errors.New("another process already answers for this Job")
 	errTimeout  = errors.New("the hello came too late")

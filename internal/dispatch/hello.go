@@ -59,9 +59,9 @@ func checkServing(s *wire.Serving) error {
 	err := s.Check()
 	switch {
 	case err == nil && (!isUID(s.UID) || len(validation.IsDNS1123Subdomain(s.Name)) > 0):
-		err = fmt.Errorf("the hello's owner has the UID %.64q or the name %.64q, and no object has those", s.UID, s.Name)
+		err = fmt.Errorf("the hello's owner has an invalid UID, %.64q, or name, %.64q", s.UID, s.Name)
 	case err == nil && s.Taken < 0:
-		err = errors.New("the hello has a number of calls that can't be")
+		err = errors.New("the hello's number of calls taken is negative")
 	case err == nil && (s.Held < 0 || s.Held > maxHeld):
 		err = fmt.Errorf("the hello holds %d calls, at most %d", s.Held, maxHeld)
 	}

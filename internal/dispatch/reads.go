@@ -131,7 +131,7 @@ func (r *reads) take(d *wire.Data) error {
 	}
 	// Abandoned data isn't kept, but counts.
 	if left := int64(p.asked.Max); d.Offset != p.asked.Offset || int64(len(d.Payload)) > left {
-		return fmt.Errorf("%w: %d bytes at %d, and asked for are %d at %d", errRead, len(d.Payload), d.Offset, left, p.asked.Offset)
+		return fmt.Errorf("%w: %d bytes at %d, and at most %d at %d were asked for", errRead, len(d.Payload), d.Offset, left, p.asked.Offset)
 	}
 	p.asked.Offset, p.asked.Max = p.asked.Offset+int64(len(d.Payload)), p.asked.Max-len(d.Payload)
 	switch {

@@ -38,7 +38,8 @@ type heldCall struct {
 	hasReported bool
 	// discard says that nobody will take the result: it is acknowledged when it arrives.
 	discard bool
-	// result is what nobody has acknowledged, of this connection or of the last one; nil for nothing. releaseResult gives back the memory that it takes of the budget.
+	// result is what nobody has acknowledged, of this connection or of the last one; nil for nothing. releaseResult gives back the memory
+	// that it takes of the budget.
 	result        *wire.Result
 	releaseResult func()
 	// releaseDecision gives back the memory that the decision takes; nil when it takes none.

@@ -20,9 +20,9 @@ const (
 // Errors of transfers.
 var (
 	// ErrManyTransfers says that the runner carries as many files as it may.
-	ErrManyTransfers = errors.New("the session's runner carries as many files as it may")
+	ErrManyTransfers = fmt.Errorf("the session's runner already carries %d files, the most at a time: try again when one has ended", wire.MaxTransfers)
 
-	errTransfer = errors.New("what a runner doesn't say about a transfer")
+	errTransfer = errors.New("an unexpected message about a transfer")
 	errStalled  = errors.New("the session's runner takes too long to answer")
 )
 
@@ -181,7 +181,7 @@ func (t *transfers) takePart(p *wire.Part) error {
 	}
 	w, isLast := one.wanted[0], one.kind == wire.TransferPack && p.End
 	if p.Offset != w.Offset || len(p.Payload) > w.Max || len(p.Payload) < w.Max && !isLast {
-		return fmt.Errorf("%w: %d bytes at %d, and asked for are %d at %d", errTransfer, len(p.Payload), p.Offset, w.Max, w.Offset)
+		return fmt.Errorf("%w: %d bytes at %d, and %d at %d were asked for", errTransfer, len(p.Payload), p.Offset, w.Max, w.Offset)
 	}
 	one.wanted = one.wanted[1:]
 	if one.isAbandoned {

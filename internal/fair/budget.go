@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Budget bounds how many hold something at once. In a whole that is full, a newcomer takes the place of the newest of the key that has most
-// there, unless the newcomer's key would have as many then: nobody keeps others out, and equals leave each other alone. It takes
-// memory for each holder.
+// Budget bounds how many holders there are at once. When a whole is full, a newcomer evicts the newest holder of the key that has most
+// there, unless the newcomer's key would then have as many. So no key keeps others out, and keys with equal shares don't evict each
+// other. A Budget takes memory for each holder.
 //
-// There can be wholes within wholes, such as one for each address within all.
+// A whole is what a limit is for: all holders, or those of one address. Wholes can be within wholes, such as each address within all.
 type Budget[K comparable] struct {
 	limits []Limits
 
@@ -18,8 +18,8 @@ type Budget[K comparable] struct {
 	wholes []map[K]*whole[K]
 }
 
-// Limits are those of wholes of one kind: how many hold something in one, and how many under one key at each level of keys. All are 1
-// at least.
+// Limits are those of each whole of one kind: how many holders it has in total, and how many under one key at each level of keys. All
+// are at least 1.
 type Limits struct {
 	Total int
 	Each  []int
@@ -39,7 +39,7 @@ type Holding[K comparable] struct {
 	isHeld bool
 }
 
-// Full says how many hold something in the whole that has no room: in total, and under the newcomer's keys.
+// Full says how many holders the whole has that has no room: in total, and under the newcomer's keys.
 type Full struct {
 	Total int
 	Of    []int
@@ -51,7 +51,7 @@ type whole[K comparable] struct {
 	by    []map[K][]*Holding[K]
 }
 
-// NewBudget makes one. Whoever is in a whole of one of the limits is in the same whole of the next, which is wider.
+// NewBudget makes one, from the narrowest kind of whole to the widest: all holders of one whole are in one whole of the next kind.
 func NewBudget[K comparable](limits ...Limits) *Budget[K] {
 	b := &Budget[K]{limits: limits, wholes: make([]map[K]*whole[K], len(limits))}
 	for i := range b.wholes {
@@ -60,9 +60,9 @@ func NewBudget[K comparable](limits ...Limits) *Budget[K] {
 	return b
 }
 
-// Hold lets somebody in, with a place for each of the limits, where there is a key for each level; otherwise, full says why not. The
-// caller releases the holding. evict tells its holder that it has to give way: it is called before Hold returns to the newcomer, and never
-// after Release has returned, and must neither block nor use the Budget.
+// Hold lets a holder in, with a place for each of the limits, which has a key for each level; full says why there is no room. The caller
+// releases the holding. evict tells the holder that it has to give way: it is called before Hold returns to the newcomer, and never after
+// Release has returned. It must neither block nor use the Budget.
 func (b *Budget[K]) Hold(evict func(), places ...Place[K]) (holding *Holding[K], full *Full) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,8 +88,8 @@ func (h *Holding[K]) Release() {
 
 // The rest needs the lock.
 
-// makeRoom finds who has to give way; nobody where there is room. Only who comes in costs another its place. The narrowest whole that
-// is full decides: who leaves it leaves the wider ones too.
+// makeRoom finds the holder that has to give way; nil where there is room. A newcomer that can't come in evicts nobody. The narrowest
+// whole that is full decides: a holder that leaves it leaves the wider ones too.
 func (b *Budget[K]) makeRoom(places []Place[K]) (evicted *Holding[K], full *Full) {
 	for i, p := range places {
 		if w := b.wholes[i][p.Whole]; w != nil && w.exceeds(b.limits[i].Each, p.Keys) {
@@ -125,7 +125,7 @@ func (w *whole[K]) full(keys []K) *Full {
 	return f
 }
 
-// givesWay is the holder who gives way to a newcomer, by the first level at which a key has more than the newcomer's would have; nil
+// givesWay is the holder that gives way to a newcomer, by the first level at which a key has more than the newcomer's would have; nil
 // for none.
 func (w *whole[K]) givesWay(keys []K) *Holding[K] {
 	for level, key := range keys {

@@ -63,8 +63,8 @@ func (n *namespaceShare) leave(object types.NamespacedName) {
 	}
 }
 
-// update changes a namespace's shares, and wakes the last of as many objects as shares are free: those before it were woken when their
-// shares became free. A woken object waits until it takes its share, since others may come before it.
+// update changes a namespace's shares. With n shares free it wakes the n-th object that waits: those before it were woken when the other
+// shares became free. A woken object keeps its place until it takes a share, because another object may take that first.
 func (s *Shares) update(namespace string, change func(*namespaceShare)) {
 	if next, ok := s.next(namespace, change); ok {
 		s.wake(next)

@@ -42,5 +42,5 @@ func WhyNotCreated(ctx context.Context, what string, cause error) (reason, messa
 		return v1alpha1.ReasonQuotaExceeded, what + " waits: " + quota
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "There is no pod yet", "lacks", what)
-	return v1alpha1.ReasonNotStarted, what + " can't be created yet; it is tried again: " + cause.Error()
+	return v1alpha1.ReasonNotStarted, what + " can't be created yet; the operator tries again: " + cause.Error()
 }

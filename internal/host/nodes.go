@@ -25,7 +25,8 @@ const (
 const maxEnvironments = 10000
 
 // Nodes holds what nodes give the runners of each environment for holding rules, as the runners said when they
-// connected, what calls found out about the image's programs, and why the last runner didn't start. Its methods may be called at the same time.
+// connected, what calls found out about the image's programs, and why the last runner didn't start. Its methods may be called at the
+// same time.
 //
 // After a restart it is empty: the environments' status says what was found before, until a runner connects.
 type Nodes struct {

@@ -1,9 +1,10 @@
-// Package jobspec builds the Job of a call: pure, whole, in one place.
+// Package jobspec builds the Jobs of calls, sessions and warm pools, and what goes with them: pure, whole, in one place.
 //
-// It is given the call and what was decided about it, and returns the Job to create, with a deterministic name, so
-// that building it twice makes one Job. The restricted Pod Security Standard admits the pod unless the environment
-// asks for more. The package reads no clock, talks to nobody, and puts neither the command nor a literal variable nor
-// a credential into the pod: those reach the runner over its own connection.
+// It is given the call, or the session, and what was decided about it, and returns the Job to create, with a deterministic
+// name, so that building it twice makes one Job. The restricted Pod Security Standard admits the pod unless the environment
+// asks for more. The package reads no clock, talks to nobody, and puts neither the command nor a credential into the pod, nor
+// a literal variable but the HOME of a session with a claim: those reach the runner over its own connection, and the token by
+// a Secret.
 package jobspec
 
 import (

@@ -36,8 +36,8 @@ func isUnsupported(err error) bool {
 	return is
 }
 
-// await runs a check until it succeeds, finds the cluster unsupported or the context ends, and logs why it waits. When the context ends, the
-// error is the check's last one: it says more. A check that this end cut short doesn't count, unless it is the only one.
+// await runs a check until it succeeds, finds the cluster unsupported or the context ends, and logs why it waits. When the context ends,
+// the error is the check's last one: it says more. A check that this end cut short doesn't count, unless it is the only one.
 func await(ctx context.Context, log logr.Logger, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, awaitPoll, true, func(ctx context.Context) (bool, error) {

@@ -38,7 +38,7 @@ type account struct {
 type holding struct {
 	Holder
 	amount int64
-	// isAssumed says that an operator before this one let the call in, as far as is known: if it asks again, it wasn't so.
+	// isAssumed says that an operator before this one probably let the call in. A call that asks again was not let in.
 	isAssumed bool
 	// budgets are those that cover it.
 	budgets []*account

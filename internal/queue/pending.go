@@ -20,7 +20,8 @@ type Pending struct {
 	Bytes int64
 }
 
-// pending counts the calls that have not started, so that no requester can fill the operator's memory with them. It needs the lock of Queues.
+// pending counts the calls that have not started, so that no requester can fill the operator's memory with them. It needs the lock of
+// Queues.
 type pending struct {
 	options    PendingOptions
 	calls      map[types.NamespacedName]Pending

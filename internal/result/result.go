@@ -10,8 +10,8 @@
 // says how many bytes were left out. A cut never adds a replacement character. Every function takes time
 // in proportion to its input.
 //
-// The package is pure: it starts no process, reads no clock and no file, and imports nothing but the
-// standard library, because it is linked into the supervisor that every pod starts.
+// The package is pure: it starts no process, and reads no clock and no file. It is linked into the runner of every
+// pod, so it imports only the standard library and the plain data of sandbox/rules.
 package result
 
 import "time"

@@ -33,13 +33,13 @@ type ReadOutput struct {
 func (r *ReadOutput) Check() error {
 	switch {
 	case !isUID(r.CallUID):
-		return errors.New("the call's UID isn't one")
+		return errors.New("invalid UID of the call")
 	case r.Artifact != "" && (r.Stream != "" || len(r.Artifact) > result.MaxArtifactPath):
 		return errors.New("an artifact is named by its path, and is of no stream")
 	case r.Artifact == "" && r.Stream != Stdout && r.Stream != Stderr:
 		return fmt.Errorf("there is no stream %.16q", r.Stream)
 	case r.Offset < 0 || r.Max < 0 || r.Max > MaxRead:
-		return fmt.Errorf("0 to %d bytes can be read at a time, from an offset of the stream", MaxRead)
+		return fmt.Errorf("at most %d bytes can be read at a time, from an offset of 0 or more", MaxRead)
 	}
 	return nil
 }
@@ -91,15 +91,15 @@ func (d *Data) Check() error {
 	case len(d.Payload) > MaxPayload:
 		return fmt.Errorf("at most %d bytes come at a time, these are %d", MaxPayload, len(d.Payload))
 	case len(d.Payload) == 0 && !d.End:
-		return errors.New("a frame of data has none")
+		return errors.New("an empty frame of data that isn't the last one")
 	case d.Offset < 0, d.Total < 0, end < d.Offset, len(d.Payload) > 0 && end > d.Total:
-		return errors.New("data that isn't within its stream")
+		return errors.New("data outside of its stream")
 	case d.MissingStart < 0, d.MissingStart > d.MissingEnd, d.MissingEnd > d.Total:
-		return errors.New("what is missing isn't a part of the stream")
+		return errors.New("a missing range outside of the stream")
 	case !isSHA256(d.SHA256) || d.SHA256 != "" && !d.Complete:
-		return errors.New("the SHA-256 isn't one of a complete stream")
+		return errors.New("invalid SHA-256, or one of a stream that isn't complete")
 	case d.Unknown && (!d.End || len(d.Payload) > 0):
-		return errors.New("data of a stream that isn't there")
+		return errors.New("data of an unknown stream")
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (r *Result) Validate() error {
 	case len(e.Vars) > MaxNames || len(e.Stripped) > MaxNames:
 		return errors.New("the environment holds more names than it may")
 	case e.OmittedVars < 0 || e.OmittedStripped < 0:
-		return errors.New("the environment omits less than nothing")
+		return errors.New("the environment has a negative number of omitted names")
 	}
 	for _, v := range e.Vars {
 		if !isResolved(v) {

@@ -46,7 +46,7 @@ func (o Owner) IsSession() bool { return o.Kind == KindSession }
 func (o Owner) Check() error {
 	switch {
 	case !isUID(o.UID) || !isObjectName(o.Name):
-		return errors.New("the UID or the name of the runner's owner isn't one")
+		return errors.New("invalid UID or name of the runner's owner")
 	case o.IsCall() && o.Incarnation == 0, o.IsSession() && o.Incarnation > 0:
 		return nil
 	default:
@@ -139,7 +139,7 @@ type End struct {
 func (a *Assignment) Check() error {
 	switch {
 	case !isUID(a.CallUID) || !isObjectName(a.CallName):
-		return errors.New("the call's UID or name isn't one")
+		return errors.New("invalid UID or name of the call")
 	case len(a.Decision) > MaxDecision || !isPlain(a.Decision):
 		return errors.New("the call's decision is larger than it may be, or isn't sealed")
 	}

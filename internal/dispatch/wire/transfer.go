@@ -67,20 +67,20 @@ const maxTransferPath = 4096
 func (t *Transfer) Check() error {
 	switch {
 	case t.Kind == TransferInput && (!isUID(t.CallUID) || t.Offset < 0):
-		return errors.New("the call's UID isn't one, or the offset is before the start")
+		return errors.New("invalid UID of the call, or a negative offset")
 	case t.Kind == TransferInput:
 		return nil
 	case !slices.Contains([]TransferKind{TransferRead, TransferWrite, TransferDelete, TransferPack, TransferUnpack}, t.Kind):
 		return fmt.Errorf("there is no transfer %.16q", t.Kind)
 	case t.Path == "" || len(t.Path) > maxTransferPath:
-		return fmt.Errorf("a path has 1 to %d bytes", maxTransferPath)
+		return fmt.Errorf("a path must have 1 to %d bytes", maxTransferPath)
 	case !utf8.ValidString(t.Path):
 		// In a frame it would name another file.
 		return errors.New("a path must be UTF-8")
 	case t.Rules.MaxReadBytes < 0 || t.Rules.MaxWriteBytes < 0:
-		return errors.New("a limit of less than nothing")
+		return errors.New("a negative limit")
 	case t.IfSHA256 != nil && *t.IfSHA256 != spec.AnySHA256 && !isSHA256(*t.IfSHA256):
-		return errors.New("the condition isn't a SHA-256")
+		return fmt.Errorf("the condition must be a SHA-256 in hexadecimal digits, or %q", spec.AnySHA256)
 	}
 	return nil
 }
@@ -150,16 +150,15 @@ func (p *Part) Check() error {
 	case len(p.Payload) > MaxPart:
 		return fmt.Errorf("at most %d bytes come at a time, these are %d", MaxPart, len(p.Payload))
 	case len(p.Payload) == 0 && !p.End:
-		return errors.New("a part has nothing in it")
+		return errors.New("an empty part that isn't the last one")
 	case p.Offset < 0 || p.Offset+int64(len(p.Payload)) < p.Offset:
-		return errors.New("a part that isn't within its file")
+		return errors.New("a part whose offset is out of range")
 	}
 	return nil
 }
 
 // TransferState says how far a Transfer is: first that it was begun, of a Write then after each Part, and last that it has
-// ended. A Read has begun when its file is
-// summed.
+// ended. A Read has begun when its file is summed.
 type TransferState struct {
 	ID uint64 `json:"id"`
 	// Size and SHA256 are of the file: of a Read from the first on, of a Write at its end.
@@ -185,11 +184,11 @@ const (
 func (s *TransferState) Check() error {
 	switch {
 	case s.Size < 0 || s.Next < 0:
-		return errors.New("a file of less than nothing")
+		return errors.New("a negative size or offset")
 	case !isSHA256(s.SHA256):
-		return errors.New("the SHA-256 isn't one")
+		return errors.New("invalid SHA-256")
 	case s.Reason != "" && !s.Ended, s.Reason == "" && s.Message != "":
-		return errors.New("a reason for what hasn't ended, or a message without one")
+		return errors.New("a reason before the end, or a message without a reason")
 	case len(s.Reason) > maxReasonBytes || !isPlain(s.Reason) || len(s.Message) > MaxMessageBytes:
 		return errors.New("the reason or the message is longer than it may be")
 	}
