@@ -88,11 +88,12 @@ func (o *observer[T]) run(ctx context.Context) (none T, err error) {
 		case ctx.Err() != nil:
 			return none, ctx.Err()
 		case err == nil:
-			continue
+			// The server ended the watch in its time, or something between ends each at once: the pause is for the latter.
 		case o.isFinal(err):
 			return none, err
+		default:
+			o.broken(err)
 		}
-		o.broken(err)
 		select {
 		case <-ctx.Done():
 			return none, ctx.Err()
