@@ -60,7 +60,7 @@ mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 n
 ln -sfn "$machine/files/lib/modules/\$(uname -r)" "/lib/modules/\$(uname -r)"
 for name in $(echo $node_modules); do modprobe "\$name"; done
 mount /dev/vda /mnt; mount --bind /mnt/tmp /tmp
-cd "$PWD"; uname -rm
+cd "$PWD"; mkdir -p bin/test; ln -sf /mnt/bin/cluster bin/test/cluster; uname -rm
 say() { echo "\$(cut -d. -f1 /proc/uptime) s: \$*"; }
 control() {
   for name in kubelet kube-controller-manager kube-scheduler kube-proxy coredns provisioner; do \$TOOLCALL_CLUSTER_PROGRAM "\$1" "\$name"; done
