@@ -13,7 +13,7 @@ readonly machine=$work/$series
 readonly disk=$machine/disk.d
 readonly slow=${SLOW:-8}
 # One test for each thing that the cgroup version, the kernel or the runtime has a part in.
-readonly e2e_tests=${TESTS:-'^Test(OutOfMemory|TimeLimit|CancelWhileRunning|Signals|ExitCodes|StreamsAreSeparate|StandardInput|WorkingDirectory|EnvironmentPrecedence|SecretsReachCallsOfTheirToolsAlone|ACallReachesWhatItsPolicyLists|FilesThatACallCollectsAreKept|AProcessFindsWhatPeopleExpect|OperatorKnowsItsMemoryLimit|FilesCarryOverInASession|WaitingPodsTakeAnyCall|OperatorKilledWhileCallsRun|SessionsOutliveTheOperator)$'}
+readonly e2e_tests=${TESTS:-'^Test(OutOfMemory|TimeLimit|CancelWhileRunning|Signals|ExitCodes|StreamsAreSeparate|StandardInput|WorkingDirectory|EnvironmentPrecedence|SecretsReachCallsOfTheirToolsAlone|ACallReachesWhatItsPolicyLists|FilesThatACallCollectsAreKept|AProcessFindsWhatPeopleExpect|OperatorKnowsItsMemoryLimit|FilesCarryOverInASession|WaitingPodsTakeAnyCall|OperatorKilledWhileCallsRun)$'}
 memory=6G
 export SECONDS_EACH=${SECONDS_EACH:-7200}
 shown='^( *([-+]|[a-z_]+_test\.go|[0-9]+\.[0-9]+\.[0-9]+|panic|machine-tests-passed)|(ok|FAILED|\[|[a-z]).*)'
