@@ -104,6 +104,7 @@ clients() {
     stage "client-$language" "clients/$language/test.sh" || true
   done
 }
+scenarios() { TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true; }
 unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit-store unit-release)
 
 if [[ $mode == unit ]]; then
@@ -170,10 +171,12 @@ on_node end-to-end -parallel=6 -timeout=60m ./test/e2e
 if [[ $mode == full ]]; then
   TOOLCALL_SCENARIOS=1 clients
 else
-  TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true
+  # Beside the pages: both mostly wait for calls.
+  lane scenarios
 fi
 # The pages' commands and manifests, the samples, and the example programs.
 on_node documentation -timeout=60m ./test/docs
+await_lanes
 if [[ $mode == full ]]; then
   TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
   # Last on the cluster: it removes the operator and puts it back.
@@ -183,4 +186,3 @@ else
   # The fault test that says most in little time, with fewer kills. The end-to-end tests kill the operator, too.
   TOOLCALL_FAULTS=1 on_node faults -short -timeout=30m '-run=^TestSessionsOperatorKilledAgainAndAgain$' ./test/faults
 fi
-await_lanes

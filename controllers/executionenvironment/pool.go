@@ -233,11 +233,13 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 	if jobspec.IsSuspended(job) {
 		return ""
 	}
+	var found *host.Problem
 	if pod != nil && !host.IsFromBefore(pod, job) {
-		if found := host.DiagnosePod(pod, job.Name); found != nil && found.Final {
-			r.Nodes.SetProblem(client.ObjectKeyFromObject(p.env), found)
-			return found.Message
-		}
+		found = host.DiagnosePod(pod, job.Name)
+	}
+	if found != nil && found.Final {
+		r.Nodes.SetProblem(client.ObjectKeyFromObject(p.env), found)
+		return found.Message
 	}
 	connected := r.Hub.Runner(string(job.UID)) != nil
 	lost, was := p.backoff.lostSince(job.UID, connected, p.now)
@@ -251,6 +253,9 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 	if left := host.HeardUntil(r.Hub.Since(), p.now, time.Time{}).Sub(p.now); left >= 0 {
 		p.wakeIn(left + time.Millisecond)
 		return ""
+	}
+	if found != nil {
+		return host.StartTimeout("a pod of the pool", decide.StartTimeoutSeconds(p.env), found).Message
 	}
 	return "a pod of the pool did not start in time, or lost its connection"
 }

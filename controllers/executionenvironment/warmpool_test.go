@@ -233,6 +233,29 @@ func TestADeadWaitingPodIsReplaced(t *testing.T) {
 	}
 }
 
+// The registry may be there the next time, so that the pod is tried until it is late.
+func TestAPodThatIsLateSaysWhatItWaitsFor(t *testing.T) {
+	w := fixture.NewWorld(t)
+	env := w.Environment("env", fixture.Warm(1))
+	w.Fill(env)
+	w.PodStatus(w.Pod(&w.Waiting(env)[0]), func(s *corev1.PodStatus) {
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "ErrImagePull", Message: "lookup registry.example: i/o timeout",
+		}}}}
+	})
+	w.Fill(env)
+	if n := len(w.Waiting(env)); n != 1 || w.Problem(env) != "" {
+		t.Fatalf("%d pods wait, and the problem is %q", n, w.Problem(env))
+	}
+	w.Clock.At = w.Clock.At.Add(3 * time.Minute)
+	fixture.Eventually(t, func() bool { w.Fill(env); return w.Problem(env) != "" })
+	for _, part := range []string{"within 120 s (startTimeoutSeconds", "lookup registry.example: i/o timeout"} {
+		if problem := w.Problem(env); !strings.Contains(problem, part) {
+			t.Errorf("the problem lacks %q: %q", part, problem)
+		}
+	}
+}
+
 func TestACallWithASkillsSecretGoesCold(t *testing.T) {
 	w := fixture.NewWorld(t)
 	env := w.Environment("env", fixture.Warm(1))

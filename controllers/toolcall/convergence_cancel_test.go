@@ -1,6 +1,7 @@
 package toolcall_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ func (s *story) crashForLong() {
 // Cancels at any moment, reads that fail, and outages that are longer than every deadline: the command starts at most
 // once, never after a cancel that came before it, a result is never lost, and a pool is whole again.
 func TestConvergenceWithCancelsFailingReadsAndLongOutages(t *testing.T) {
+	var mu sync.Mutex
 	ends := map[v1alpha1.Phase]int{}
 	onBothPaths(t, 16, func(t *testing.T, seed uint64, warm int32) v1alpha1.Path {
 		s := newStory(t, seed, warm, staysForWeeks)
@@ -57,7 +59,9 @@ func TestConvergenceWithCancelsFailingReadsAndLongOutages(t *testing.T) {
 		s.rest()
 		s.checkEnd()
 		status := s.Get(s.call).Status
+		mu.Lock()
 		ends[status.Phase]++
+		mu.Unlock()
 		return ptr.Deref(status.Timings, v1alpha1.CallTimings{}).Path
 	})
 	if fixture.ApiServer != nil && !t.Failed() && (ends[v1alpha1.PhaseSucceeded] < 6 || ends[v1alpha1.PhaseCancelled] < 6) {

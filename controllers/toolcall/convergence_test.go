@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,18 +205,21 @@ func (s *story) starts() []fixture.Start { return s.ledger.Starts[string(s.call.
 // onBothPaths tells stories of calls with a pod of their own, and of calls that take waiting pods.
 func onBothPaths(t *testing.T, seeds int, tell func(t *testing.T, seed uint64, warm int32) (path v1alpha1.Path)) {
 	t.Helper()
-	for name, warm := range map[string]int32{"a pod of its own": 0, "waiting pods": 2} {
-		warmly := 0
-		for seed := range fixture.Seeds(seeds) {
-			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
-				if tell(t, seed, warm) == v1alpha1.PathWarm {
-					warmly++
-				}
-			})
+	var warmly atomic.Int32
+	t.Run("stories", func(t *testing.T) {
+		for name, warm := range map[string]int32{"a pod of its own": 0, "waiting pods": 2} {
+			for seed := range fixture.Seeds(seeds) {
+				t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+					t.Parallel() // A story mostly waits.
+					if tell(t, seed, warm) == v1alpha1.PathWarm {
+						warmly.Add(1)
+					}
+				})
+			}
 		}
-		if warm > 0 && warmly < seeds/4 && !t.Failed() && fixture.ApiServer != nil {
-			t.Errorf("of %d calls %d took a waiting pod: this tests something else", seeds, warmly)
-		}
+	})
+	if n := int(warmly.Load()); n < seeds/4 && !t.Failed() && fixture.ApiServer != nil {
+		t.Errorf("of %d calls %d took a waiting pod: this tests something else", seeds, n)
 	}
 }
 

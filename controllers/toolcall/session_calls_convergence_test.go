@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -25,21 +26,30 @@ func TestConvergenceOfCallsInSessions(t *testing.T) {
 		"claim":          {sessions: 1, concurrent: 1, claim: true},
 		"two with claim": {sessions: 2, concurrent: 3, claim: true},
 	}
+	var mu sync.Mutex
 	seen := map[string]int{}
-	for name, plan := range plans {
-		for seed := range fixture.Seeds(4) {
-			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
-				s := newCallStory(t, seed, plan, seen)
-				defer s.tellIfFailed()
-				s.tell(90)
-				s.resume()
-				s.rest()
-				s.checkEnds()
-				s.clear()
-				s.checkMemory()
-			})
+	t.Run("stories", func(t *testing.T) {
+		for name, plan := range plans {
+			for seed := range fixture.Seeds(4) {
+				t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+					t.Parallel() // A story mostly waits.
+					s := newCallStory(t, seed, plan)
+					defer s.tellIfFailed()
+					s.tell(90)
+					s.resume()
+					s.rest()
+					s.checkEnds()
+					s.clear()
+					s.checkMemory()
+					mu.Lock()
+					defer mu.Unlock()
+					for what, times := range s.seen {
+						seen[what] += times
+					}
+				})
+			}
 		}
-	}
+	})
 	for _, what := range []string{
 		"Succeeded Completed", "Failed PodLost", "Failed SessionEnded", "Cancelled CancelRequested",
 		"a late write arrives", "the cache falls behind", "the operator crashes", "%s loses its connection", "the process of %s dies on %s",

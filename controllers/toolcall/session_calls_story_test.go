@@ -41,7 +41,7 @@ type callStory struct {
 	// entered are the calls that have come into the operator's cache.
 	entered map[string]bool
 	ledger  *fixture.Ledger
-	// told is what happened, for the one who looks for a fault; seen counts it, in all stories.
+	// told is what happened, for the one who looks for a fault; seen counts it.
 	told []string
 	seen map[string]int
 }
@@ -53,11 +53,11 @@ type storyPlan struct {
 	concurrent    int32
 }
 
-func newCallStory(t *testing.T, seed uint64, plan storyPlan, seen map[string]int) *callStory {
+func newCallStory(t *testing.T, seed uint64, plan storyPlan) *callStory {
 	w := fixture.NewWorld(t)
 	s := &callStory{
 		World: w, history: watchCalls(w), random: rand.New(rand.NewPCG(seed, 11)), plan: plan, processes: map[string]*fixture.Process{},
-		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(), seen: seen,
+		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(), seen: map[string]int{},
 	}
 	s.history.ledger = s.ledger
 	s.client = &fixture.Flaky{Client: w.Client, Fail: func() fixture.Failure {

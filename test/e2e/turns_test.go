@@ -51,7 +51,7 @@ func testCallsTakeTurns(t *testing.T, w way) {
 	}
 	for _, call := range done {
 		if call.Status.Phase != v1alpha1.PhaseSucceeded {
-			t.Errorf("call %s ended %s: %s", call.Name, call.Status.Phase, call.Status.Message)
+			t.Fatalf("call %s ended %s: %s", call.Name, call.Status.Phase, call.Status.Message)
 		}
 	}
 	if most := atTheSameTime(done); most > 2 {

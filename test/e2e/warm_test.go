@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -102,8 +103,7 @@ func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
 	sp.awaitWarm(t, 1)
 }
 
-// An image that nobody has: pods are tried less and less often, the environment says why, and calls end in
-// seconds.
+// An image that nobody has: pods are tried less and less often, the environment says why, and calls end.
 func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
 	full.Only(t, "controllers/executionenvironment shows it before an API server")
 	t.Parallel()
@@ -122,6 +122,7 @@ func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
 	}()
 	sp.newEnvironment(t, "broken", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Image = "toolcall.invalid/nobody/has:this"
+		e.Spec.StartTimeoutSeconds = ptr.To(int32(20)) // A name server that doesn't answer may do so later.
 		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 2}
 	})
 	sp.await(t, "condition Warm False", &v1alpha1.ExecutionEnvironmentList{}, func(o client.Object, gone bool) bool {

@@ -26,10 +26,10 @@ func seed(t *testing.T) uint64 {
 	return value
 }
 
-// kills is how often the operator is killed: twenty times, and four where time is short.
+// kills is how often the operator is killed: twenty times, and twice where time is short.
 func kills() int {
 	if testing.Short() {
-		return 4
+		return 2
 	}
 	return 20
 }
