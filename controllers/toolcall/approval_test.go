@@ -113,7 +113,10 @@ func TestApproval(t *testing.T) {
 		"a decision about a call that is gone":     testUncountedDecisionOfAGoneCall,
 		"the operator is restarted before a start": testApprovalStories,
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // They mostly wait.
+			test(t)
+		})
 	}
 }
 

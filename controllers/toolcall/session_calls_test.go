@@ -195,7 +195,10 @@ func TestCallsInSessions(t *testing.T) {
 		"a new operator whose cache shows the process before":     testNewOperatorBehind,
 		"a new operator whose cache shows the pod before as live": testNewOperatorAssignsNothingStale,
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // They mostly wait.
+			test(t)
+		})
 	}
 }
 
