@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -57,7 +58,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	defer stop()
 	terminate, end := context.WithCancelCause(signalled)
 	defer end(nil)
-	outputs := supervisor.NewOutputs()
+	outputs, isBegun := supervisor.NewOutputs(), false
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: runner.NewLog(os.Stdout), Stderr: runner.NewLog(os.Stderr), Outputs: outputs,
 		Inputs: supervisor.NewInputs(), Hosts: runner.ReadHosts(), Pod: supervisor.ReadPodNetwork(),
@@ -69,6 +70,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			return config.Dial(ctx, serving)
 		},
 		Begin: func(b *wire.Begin) supervisor.ExecuteFunc {
+			isBegun = true
 			if b.IsCall() {
 				return executor.Execute
 			}
@@ -83,7 +85,12 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout
 	}
-	return s.Run(context.Background(), terminate)
+	err = s.Run(context.Background(), terminate)
+	if !isBegun && errors.Is(err, supervisor.ErrRefused) {
+		// The operator shows it as the reason for the pod's end. Later, the copy of a result may be there.
+		_ = os.WriteFile(terminationMessagePath, []byte(err.Error()), 0o600)
+	}
+	return err
 }
 
 // terminationMessage is a copy of the result for the case that the pod ends before the operator has the result itself.

@@ -324,6 +324,30 @@ func TestARunnerThatIsNotWantedEnds(t *testing.T) {
 	}
 }
 
+// The kubelet takes the termination message for what the container says of its end.
+func TestARunnerThatIsRefusedBeforeItBeginsLeavesWhy(t *testing.T) {
+	refusal := &wire.Message{Refuse: &wire.Refusal{Reason: "another version"}}
+	o, p := startSessionRunner(t)
+	o.accept()
+	o.send(refusal)
+	code := p.exit()
+	if raw, err := os.ReadFile(p.termination); code != 1 || string(raw) != "refused by the operator: another version" {
+		t.Errorf("exited with %d, and left %q, %v", code, raw, err)
+	}
+
+	// A result that the operator refuses is still there as a copy.
+	o, p = startSessionRunner(t)
+	o.accept()
+	o.send(&wire.Message{Begin: wire.BeginCall("c1", "call")})
+	o.send(&wire.Message{Assign: p.assignment("exit 3")})
+	o.result("c1")
+	refusal.Refuse.Final = true
+	o.send(refusal)
+	if code := p.exit(); code != 1 || p.saved().Reason != result.NonZeroExit {
+		t.Errorf("exited with %d, and left %+v", code, p.saved())
+	}
+}
+
 func TestARunnerSaysWhatItIsNotTold(t *testing.T) {
 	o := newOperator(t)
 	for _, name := range []string{wire.EnvToken, wire.EnvEndpoints, wire.EnvCA} {

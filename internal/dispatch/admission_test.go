@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -350,7 +351,7 @@ func TestARunnerOfAnotherVersionIsToldWhyAndKeepsItsCall(t *testing.T) {
 		for _, owner := range []*wire.Owner{nil, &theCall, &theSession} {
 			p := newPeer(t, o)
 			p.send(helloOf(o, version, "job", owner))
-			isRefusedForNow(t, p, "version")
+			isRefusedForNow(t, p, fmt.Sprintf("the runner speaks version %d of the protocol, this operator version %d: use an image", version, wire.Version))
 			if o.hub.Len() != 0 || len(o.events) != 0 {
 				t.Error("a session was made")
 			}

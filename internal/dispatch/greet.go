@@ -55,7 +55,8 @@ func (a *acceptor) greet(ctx context.Context, raw net.Conn, source netip.Addr) (
 func (a *acceptor) verify(h *wire.Hello) error {
 	switch {
 	case h.Version != wire.Version:
-		return fmt.Errorf("this operator speaks version %d of the protocol, the runner version %d", wire.Version, h.Version)
+		// A call that waits for this runner ends with this text.
+		return fmt.Errorf("the runner speaks version %d of the protocol, this operator version %d: use an image with the runner of the operator's release", h.Version, wire.Version)
 	case !a.Identity.CheckToken(*h):
 		return errToken
 	default:

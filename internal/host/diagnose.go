@@ -164,7 +164,7 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 			return found
 		}
 	}
-	ended := &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("the pod ended before the command could start", endReason(pod), pod.Status.Message)}
+	ended := &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("the pod ended before the command could start", endReason(pod), endMessage(pod))}
 	switch taken := disruption(pod); {
 	case hasPhaseEnded(pod) && taken != nil:
 		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the pod was taken away before the command could start", taken.Reason, taken.Message)}

@@ -151,6 +151,12 @@ func podCases() map[string]struct {
 		"a pod that the kubelet refused": {
 			podOf("a", inPhase(corev1.PodFailed), said("OutOfcpu", "not enough")), final(v1alpha1.ReasonPodRejected, "the pod ended before the command could start: OutOfcpu: not enough"),
 		},
+		"a runner that said why it ended": {
+			podOf("a", inPhase(corev1.PodFailed), call(terminated("Error", "refused"))), final(v1alpha1.ReasonPodRejected, "the pod ended before the command could start: Error: refused"),
+		},
+		"a runner that the kubelet ended": {
+			podOf("a", inPhase(corev1.PodFailed), said("Evicted", "memory"), call(terminated("Error", "refused"))), final(v1alpha1.ReasonPodRejected, "the pod ended before the command could start: Evicted: memory"),
+		},
 		"a pod that ended well": {podOf("a", inPhase(corev1.PodSucceeded)), final(v1alpha1.ReasonPodRejected, "the pod ended before the command could start")},
 		"a pod whose node was emptied": {
 			podOf("a", inPhase(corev1.PodFailed), condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI", "drain")),
@@ -219,7 +225,8 @@ func TestARunnerThatEndedBesideASidecarIsNotWaitedFor(t *testing.T) {
 		state corev1.ContainerState
 		want  string
 	}{
-		"it failed":            {terminated("Error", "the operator refused it"), "the pod ended before the command could start: Error"},
+		"it failed":            {terminated("Error", ""), "the pod ended before the command could start: Error"},
+		"it said why":          {terminated("Error", "refused"), "the pod ended before the command could start: Error: refused"},
 		"it ended":             {terminated("Completed", ""), "the pod ended before the command could start: Completed"},
 		"it ran out of memory": {terminated("OOMKilled", ""), "the pod ended before the command could start: OOMKilled"},
 	} {

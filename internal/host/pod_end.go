@@ -19,6 +19,14 @@ func endReason(pod *corev1.Pod) string {
 	return pod.Status.Reason
 }
 
+// endMessage is what a pod that has run no command says of its end: the kubelet's message, or else what the runner left.
+func endMessage(pod *corev1.Pod) string {
+	if terminated := Terminated(pod); terminated != nil {
+		return cmp.Or(pod.Status.Message, terminated.Message)
+	}
+	return pod.Status.Message
+}
+
 // HasPodEnded says that no process of a call runs in the pod any more. Other containers, which a mesh injected, don't
 // count.
 func HasPodEnded(pod *corev1.Pod) bool {

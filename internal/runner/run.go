@@ -95,6 +95,11 @@ func newRun(cmd Command, pipes *Pipes, children chan os.Signal) *run {
 	return &run{cmd: cmd, pipes: pipes, children: children}
 }
 
+// AtTimeout is why a command is stopped that has taken all of its time.
+func AtTimeout(limit time.Duration) Stop {
+	return Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(limit) + "."}
+}
+
 // StopCause returns why Run stops a command whose context ended with an error.
 func StopCause(err error) Stop {
 	if s, ok := errors.AsType[Stop](err); ok {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"toolcall.dev/operator/internal/result"
 )
 
 // Bounds of what follows the end of the process. drainLimit and leaveLimit together bound how long Run waits for pipes that
@@ -65,7 +63,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-r.children:
 		case <-safety.C:
 		case <-timeout:
-			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout()) + "."}
+			stop = new(AtTimeout(r.cmd.Timeout()))
 		case <-ctx.Done():
 			stop = new(StopCause(context.Cause(ctx)))
 		}

@@ -160,6 +160,10 @@ func (c *call) supervise(ctx context.Context) *reply {
 		case why := <-c.kill:
 			c.stop(why)
 		case <-c.overdue.C:
+			if c.why == nil {
+				// Nobody told it to stop: its own limit has passed.
+				c.why = new(runner.AtTimeout(c.timeout))
+			}
 			// The connection ends with it.
 			c.shim.kill()
 		}

@@ -195,9 +195,10 @@ func TestAShimThatDoesNotAnswerIsEnded(t *testing.T) {
 		timeout time.Duration
 		cancel  bool
 		reason  string
+		message string
 	}{
-		"after the timeout": {10 * time.Millisecond, false, result.Signaled},
-		"after a stop":      {0, true, result.CancelRequested},
+		"after the timeout": {10 * time.Millisecond, false, result.TimedOut, "The command was stopped at its limit of 0.3 s."},
+		"after a stop":      {0, true, result.CancelRequested, "The command was stopped on request."},
 	} {
 		stopped := b.fifo(strings.ReplaceAll(name, " ", "-"))
 		cmd := bash(`kill -STOP $PPID; echo $$ >` + stopped + `; exec sleep 600`)
@@ -212,7 +213,7 @@ func TestAShimThatDoesNotAnswerIsEnded(t *testing.T) {
 		if c.cancel {
 			cancel()
 		}
-		if o := <-ended; o.Reason != c.reason || !o.Started || isThere(pid) {
+		if o := <-ended; o.Reason != c.reason || o.Message != c.message || !o.Started || isThere(pid) {
 			t.Errorf("%s: %s; the command is there: %v", name, reason(o), isThere(pid))
 		}
 		cancel()
