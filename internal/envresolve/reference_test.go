@@ -38,11 +38,10 @@ func referenceResolve(in Input, image []string, internal func(string) bool) (res
 	for _, layer := range layers {
 		r.apply(layer)
 	}
-	trusted := r.trusted()
-	if !trusted {
+	if !r.trusted() {
 		r.removeBlocked()
 	}
-	return r.result(trusted)
+	return r.result()
 }
 
 func (r *reference) layers() []Layer {
@@ -146,8 +145,7 @@ func (r *reference) apply(layer Layer) {
 	}
 }
 
-func (r *reference) result(trusted bool) (Resolved, bool) {
-	out := Resolved{Trusted: trusted}
+func (r *reference) result() (out Resolved, ok bool) {
 	total := 0
 	for name, v := range r.env {
 		kv := name + "=" + v.value

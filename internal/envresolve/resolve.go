@@ -23,7 +23,6 @@ type Resolved struct {
 	// Stripped are the names of removed variables, sorted and unique: blocked ones of the image, even if a trusted layer
 	// sets them again; blocked ones of an untrusted layer; and variables of a layer with the name of a runner's own.
 	Stripped []string `json:"s,omitempty"`
-	Trusted  bool     `json:"t,omitempty"`
 }
 
 // ResolvedVar is the name and the source of a variable.
@@ -168,7 +167,7 @@ func (m *merge) finish() (Resolved, error) {
 	slices.Sort(m.stripped)
 	out := Resolved{
 		Env: make([]string, 0, len(m.vars)), Vars: make([]ResolvedVar, 0, len(m.vars)),
-		Stripped: slices.Compact(m.stripped), Trusted: m.plan.Trusted,
+		Stripped: slices.Compact(m.stripped),
 	}
 	total := 0
 	for _, name := range slices.Sorted(maps.Keys(m.vars)) {
