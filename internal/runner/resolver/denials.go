@@ -23,9 +23,8 @@ const (
 type Denial struct {
 	Host string
 	// Count is how many times it was looked up. A client that asks for IPv4 and IPv6 looks it up once.
-	Count  int64
-	Reason network.Reason
-	Rule   string
+	Count int64
+	Rule  string
 }
 
 // denials counts what was refused, and leaves out what only a search list asked for.
@@ -60,7 +59,7 @@ func (d *denials) add(name string, t dnsmessage.Type, v network.Verdict, dropped
 		return
 	}
 	if c == nil {
-		c = &counted{Denial: Denial{Host: name, Reason: v.Reason, Rule: v.Rule}, dropped: dropped}
+		c = &counted{Denial: Denial{Host: name, Rule: v.Rule}, dropped: dropped}
 		if d.names == nil {
 			d.names = map[string]*counted{}
 		}
