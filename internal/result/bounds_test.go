@@ -34,7 +34,7 @@ func largest() *Outcome {
 	o.MoreExecuted, o.MoreRefused, o.MoreDenied = 1<<63-1, 1<<63-1, 1<<63-1
 	o.Isolation = &Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
-		Network: NetworkNone, NoNetwork: strings.Repeat("\x01", MaxProgramPath), Way: rules.WayLandlock, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
+		Network: NetworkNone, NoNetwork: strings.Repeat("\x01", MaxProgramPath), Way: rules.WayLandlock, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true, OpenUDP: true,
 	}
 	o.ExitCode, o.Signal, o.Reason = nil, "", CancelRequested
 	n := int64(1<<63 - 1)

@@ -78,9 +78,8 @@ type Isolation struct {
 	Writes bool `json:"writes,omitempty"`
 	// Signals says that processes outside the call, and their abstract sockets, couldn't be reached.
 	Signals bool `json:"signals,omitempty"`
-	// Connections says that each connection was decided about. OpenUDP says that UDP was not held nevertheless.
-	Connections bool `json:"connections,omitempty"`
-	OpenUDP     bool `json:"openUDP,omitempty"`
+	// OpenUDP says that UDP was not held although the runner decided about each connection.
+	OpenUDP bool `json:"openUDP,omitempty"`
 	// NamesOnly are multi-call programs: the kernel holds the file, its names are only looked at.
 	NamesOnly Paths `json:"namesOnly,omitempty"`
 	// UnheldApplets are listed multi-call programs that run their applets without executing them, or didn't show that they

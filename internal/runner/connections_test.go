@@ -161,7 +161,7 @@ print(reach("127.0.0.3", %d), reach("127.0.0.2", %d), reach("203.0.113.7", 443),
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
-	if o.Isolation.Network != result.NetworkHeld || !o.Isolation.Connections {
+	if o.Isolation.Network != result.NetworkHeld {
 		t.Errorf("isolation: %+v", o.Isolation)
 	}
 }

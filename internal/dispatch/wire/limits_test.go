@@ -45,7 +45,7 @@ func largestResult() *wire.Result {
 	}
 	o.Isolation = &result.Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
-		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
+		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true, OpenUDP: true,
 	}
 	o.MoreDenied = n
 	o.Artifacts = &result.Artifacts{Omitted: n, Message: strings.Repeat("x", result.MaxArtifactsMessage)}

@@ -35,7 +35,7 @@ print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
 		if len(o.Denied) != 1 || o.Denied[0] != want || o.MoreDenied != 0 {
 			t.Errorf("denied %+v and %d more", o.Denied, o.MoreDenied)
 		}
-		if !o.Isolation.Connections || o.Isolation.OpenUDP || o.Isolation.Programs {
+		if o.Isolation.OpenUDP || o.Isolation.Programs {
 			t.Errorf("isolation %+v", o.Isolation)
 		}
 	})

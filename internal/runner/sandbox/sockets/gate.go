@@ -88,10 +88,10 @@ func (g *Gate) judge(to netip.AddrPort, p network.Protocol) unix.Errno {
 	return unix.EACCES
 }
 
-// Report adds to an outcome what was refused, and that connections were held.
+// Report adds to an outcome what was refused, and whether UDP was held.
 func (g *Gate) Report(o *result.Outcome) {
 	g.denied.report(o)
-	o.Isolation.Connections, o.Isolation.OpenUDP = true, g.UDP
+	o.Isolation.OpenUDP = g.UDP
 }
 
 // Refusal is a sentence about the last address that was refused, and one about others; empty if there was none.
