@@ -137,9 +137,13 @@ class Calls:
             try:
                 return self.transport.create(self._objects(order), body)
             except Passing as error:
-                passing = error
                 if sent is None and not error.unsent:
                     sent = now
+                try:
+                    patience.failed(error)
+                except Unavailable as over:
+                    over.retry_safe, over.call = sent is None, order.call
+                    raise
             except ToolcallError as error:
                 # A refusal says nothing of the requests before it: what is there does.
                 there = self._there(order) if error.reason == "AlreadyExists" or sent is not None else None
@@ -147,17 +151,12 @@ class Calls:
                     return there
                 if error.reason == "AlreadyExists" and order.call and sent is not None:
                     raise _gone(order.name) from error
+                # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
+                error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.call
                 if error.reason not in ("AlreadyExists", "Conflict"):
-                    # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
-                    error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.call
                     raise
                 # What had the name has just gone, or others came in between, as where a quota counts: the same request may pass now.
-                passing = Passing(error.message)
-            try:
-                patience.failed(passing)
-            except Unavailable as over:
-                over.retry_safe, over.call = sent is None, order.call
-                raise
+                patience.refused(error)
 
     def get(self, name: str) -> JSON:
         """A call as it is now."""
@@ -201,7 +200,7 @@ class Calls:
                     return
                 if not isinstance(error, Conflict):
                     raise
-                patience.failed(Passing(error.message))
+                patience.refused(error)
             except Passing as error:
                 patience.failed(error)
 
