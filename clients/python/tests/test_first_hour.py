@@ -69,6 +69,21 @@ class Connecting(unittest.TestCase):
             with mock.patch.dict("os.environ", KUBECONFIG=str(path)), self.assertRaisesRegex(InvalidArgument, str(path)):
                 Toolcall()
 
+    def test_a_namespace_is_that_of_the_context_or_default_and_an_empty_one_is_refused(self) -> None:
+        context: dict[str, Any] = {"cluster": "c", "user": "u"}
+        kubeconfig: dict[str, Any] = {
+            "current-context": "k", "contexts": [{"name": "k", "context": context}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}],
+        }
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", KUBECONFIG=f"{folder}/config"):
+            for namespace in ("default", "agents"):
+                Path(folder, "config").write_text(json.dumps(kubeconfig))
+                with Toolcall() as tc:
+                    self.assertEqual(tc.namespace, namespace)
+                context["namespace"] = "agents"
+            with self.assertRaisesRegex(InvalidArgument, "namespace ''"):
+                Toolcall("")
+
 
 class Opening(unittest.TestCase):
     def setUp(self) -> None:
