@@ -91,6 +91,7 @@ class Opening(unittest.TestCase):
         self.made: dict[str, Any] = {}
         self.refusals: list[str] = []
         self.may_not_end = False
+        self.is_away = False
         self.server = self.enterContext(Scripted(self.answer))
         self.tc = self.enterContext(self.server.toolcall())
 
@@ -106,6 +107,8 @@ class Opening(unittest.TestCase):
             e.reply(201, self.made)
         elif e.command == "PATCH" and self.may_not_end:
             e.refuse(403, "Forbidden")
+        elif e.command == "GET" and self.is_away:
+            e.refuse(503, "ServiceUnavailable")
         else:
             e.reply(200, {**self.made, "status": self.status})
 
@@ -137,6 +140,15 @@ class Opening(unittest.TestCase):
             self.assertRegex(error.__notes__[0], "couldn't be ended.*Forbidden")
         with self.assertRaises(Forbidden):
             enter(None)
+
+    def test_one_that_cannot_be_awaited_is_ended_unless_it_has_a_key(self) -> None:
+        self.is_away = True
+        keys: list[SessionOptions] = [{}, {"key": "desk"}]
+        with self.server.toolcall(patience=0.1) as tc:
+            for options in keys:
+                with self.assertRaises(Unavailable):
+                    tc.session("repo", **options)
+                self.assertEqual(self.server.count("PATCH"), 1)
 
     def test_one_with_a_key_stays_for_the_next_attempt(self) -> None:
         self.status = {}

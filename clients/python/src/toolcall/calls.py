@@ -31,8 +31,8 @@ _PIECES = 64
 # How long after the first request that may have arrived the create request for a call is repeated. The name of one that was created
 # and has ended is taken for 300 s in a session: repeated after that, the request would run the command again. A session runs nothing.
 _REPEAT_SECONDS = 60.0
-# How long giving up goes on trying to cancel a call, and how long each of its requests may take to be answered.
-_CANCEL_SECONDS = 10.0
+# How long giving up goes on trying to cancel a call or end a session, and how long each of its requests may take to be answered.
+GIVE_UP_SECONDS = 10.0
 # How long a create request that was given up may still be on its way.
 _LATE_SECONDS = 2.0
 
@@ -217,7 +217,7 @@ class Calls:
         with interrupts.under(None):
             while True:
                 try:
-                    found = self.transport.send_json("GET", path, read_timeout=_CANCEL_SECONDS)
+                    found = self.transport.send_json("GET", path, read_timeout=GIVE_UP_SECONDS)
                     break
                 except (Passing, ToolcallError) as error:
                     if time.monotonic() >= until:
@@ -231,7 +231,7 @@ class Calls:
     def _change_or_note(self, path: str, spec: JSON, uid: str, cause: BaseException) -> None:
         with interrupts.under(None):
             try:
-                self.change(path, spec, uid, _CANCEL_SECONDS)
+                self.change(path, spec, uid, GIVE_UP_SECONDS)
             except ToolcallError as error:
                 cause.add_note(f"{path} couldn't be stopped, and may go on: {error}")
 
