@@ -2,6 +2,9 @@ package docs
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,17 +39,8 @@ func TestTypeScriptClients(t *testing.T) {
 	full.Only(t, "the example programs need Node.js and its packages")
 	needCluster(t)
 	t.Parallel()
-	path, folder := node(t), t.TempDir()
-	env := []string{"PATH=" + path}
-	copyFolder(t, "docs/examples", folder)
-	for _, example := range []string{"typescript", "langchain"} {
-		installed := filepath.Join(folder, example, "node_modules")
-		if err := errors.Join(os.RemoveAll(installed), os.Symlink(nodeModules(t, example), installed)); err != nil {
-			t.Fatal(err)
-		}
-		tsc := []string{"env", "node", filepath.Join(installed, ".bin", "tsc"), "--noEmit", "-p", filepath.Join(folder, example)}
-		command{args: tsc, env: env}.must(t)
-	}
+	env := []string{"PATH=" + node(t)}
+	folder := installedExamples(t, env)
 	t.Run("plain", func(t *testing.T) {
 		t.Parallel()
 		testProgram(t, "docs-typescript", program{env: env, tells: true, args: func(namespace, name, line string) []string {
@@ -59,6 +53,66 @@ func TestTypeScriptClients(t *testing.T) {
 			return []string{"env", "node", filepath.Join(folder, "langchain", "run-tool.ts"), namespace, "conversation", name, line}
 		}})
 	})
+}
+
+// installedExamples copies the examples with their packages, and checks the types of those in TypeScript.
+func installedExamples(t *testing.T, env []string) string {
+	t.Helper()
+	folder := t.TempDir()
+	copyFolder(t, "docs/examples", folder)
+	for _, example := range []string{"typescript", "langchain"} {
+		installed := filepath.Join(folder, example, "node_modules")
+		if err := errors.Join(os.RemoveAll(installed), os.Symlink(nodeModules(t, example), installed)); err != nil {
+			t.Fatal(err)
+		}
+		tsc := []string{"env", "node", filepath.Join(installed, ".bin", "tsc"), "--noEmit", "-p", filepath.Join(folder, example)}
+		command{args: tsc, env: env}.must(t)
+	}
+	return folder
+}
+
+// Only AlreadyExists says that an earlier request created the call. The first answer is another conflict, as of a quota.
+func TestExamplesRepeatARequestThatConflicts(t *testing.T) {
+	full.Only(t, "the example programs need Node.js and its packages")
+	t.Parallel()
+	for name, args := range map[string]func(t *testing.T) (line, env []string){
+		"python": func(t *testing.T) (line, env []string) {
+			return []string{python(t), "docs/examples/python/run_tool.py"}, nil
+		},
+		"typescript": func(t *testing.T) (line, env []string) {
+			env = []string{"PATH=" + node(t)}
+			return []string{"env", "node", filepath.Join(installedExamples(t, env), "typescript", "run-tool.ts")}, env
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line, env := args(t)
+			reasons := make(chan string, 2)
+			reasons <- "Conflict"
+			reasons <- "AlreadyExists"
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.Method == http.MethodPost {
+					w.WriteHeader(http.StatusConflict)
+					fmt.Fprintf(w, `{"kind":"Status","status":"Failure","code":409,"reason":%q}`, <-reasons)
+					return
+				}
+				fmt.Fprintln(w, `{"type":"ADDED","object":{"metadata":{"name":"c"},"status":{"phase":"Succeeded","reason":"Completed","message":"m",`+
+					`"output":"done","conditions":[{"type":"Finished","status":"True"}]}}}`)
+			}))
+			t.Cleanup(server.Close)
+			config := filepath.Join(t.TempDir(), "kubeconfig")
+			text := fmt.Sprintf(`{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
+				`"clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{}}]}`, server.URL)
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out := command{args: append(line, "agents", "c", "true"), env: append(env, "KUBECONFIG="+config)}.must(t)
+			if out != "done\n" || len(reasons) > 0 {
+				t.Errorf("it printed %q, with %d answers left", out, len(reasons))
+			}
+		})
+	}
 }
 
 // testProgram runs a program as an agent that may do nothing but create calls and use some tools.

@@ -430,6 +430,22 @@ class Refused(Base):
             handle = self.tc.connect("s").commands.run("true", key=f"k-{reason.lower()}", background=True)
             self.assertEqual((handle.call, self.server.count("POST")), (f"k-{reason.lower()}", 2))
 
+    def test_a_conflict_for_as_long_as_patience_is_a_conflict(self) -> None:
+        def before(e: Exchange) -> bool:
+            changes = e.command in ("POST", "PATCH")
+            if changes:
+                e.refuse(409, "Conflict")
+            return changes
+
+        self.fake.before = before
+        with self.server.toolcall(patience=0.1) as tc:
+            with self.assertRaises(Conflict) as caught:
+                tc.run("true", key="k")
+            self.assertEqual((caught.exception.reason, caught.exception.retry_safe, caught.exception.call), ("Conflict", True, "k"))
+            with self.assertRaises(Conflict):
+                tc.cancel("s")
+        self.assertGreater(min(self.server.count("POST"), self.server.count("PATCH")), 1)
+
 
 class SameName(Base):
     def test_a_later_call_of_the_key_is_not_cancelled_or_awaited(self) -> None:

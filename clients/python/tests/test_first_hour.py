@@ -69,6 +69,21 @@ class Connecting(unittest.TestCase):
             with mock.patch.dict("os.environ", KUBECONFIG=str(path)), self.assertRaisesRegex(InvalidArgument, str(path)):
                 Toolcall()
 
+    def test_a_namespace_is_that_of_the_context_or_default_and_an_empty_one_is_refused(self) -> None:
+        context: dict[str, Any] = {"cluster": "c", "user": "u"}
+        kubeconfig: dict[str, Any] = {
+            "current-context": "k", "contexts": [{"name": "k", "context": context}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}],
+        }
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", KUBECONFIG=f"{folder}/config"):
+            for namespace in ("default", "agents"):
+                Path(folder, "config").write_text(json.dumps(kubeconfig))
+                with Toolcall() as tc:
+                    self.assertEqual(tc.namespace, namespace)
+                context["namespace"] = "agents"
+            with self.assertRaisesRegex(InvalidArgument, "namespace ''"):
+                Toolcall("")
+
 
 class Opening(unittest.TestCase):
     def setUp(self) -> None:
@@ -76,6 +91,7 @@ class Opening(unittest.TestCase):
         self.made: dict[str, Any] = {}
         self.refusals: list[str] = []
         self.may_not_end = False
+        self.is_away = False
         self.server = self.enterContext(Scripted(self.answer))
         self.tc = self.enterContext(self.server.toolcall())
 
@@ -91,6 +107,8 @@ class Opening(unittest.TestCase):
             e.reply(201, self.made)
         elif e.command == "PATCH" and self.may_not_end:
             e.refuse(403, "Forbidden")
+        elif e.command == "GET" and self.is_away:
+            e.refuse(503, "ServiceUnavailable")
         else:
             e.reply(200, {**self.made, "status": self.status})
 
@@ -122,6 +140,15 @@ class Opening(unittest.TestCase):
             self.assertRegex(error.__notes__[0], "couldn't be ended.*Forbidden")
         with self.assertRaises(Forbidden):
             enter(None)
+
+    def test_one_that_cannot_be_awaited_is_ended_unless_it_has_a_key(self) -> None:
+        self.is_away = True
+        keys: list[SessionOptions] = [{}, {"key": "desk"}]
+        with self.server.toolcall(patience=0.1) as tc:
+            for options in keys:
+                with self.assertRaises(Unavailable):
+                    tc.session("repo", **options)
+                self.assertEqual(self.server.count("PATCH"), 1)
 
     def test_one_with_a_key_stays_for_the_next_attempt(self) -> None:
         self.status = {}

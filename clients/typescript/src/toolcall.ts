@@ -14,7 +14,7 @@ import { checkedName, commandSpec, envOf, nameFor, wholeNumber, wholeSeconds, ty
 
 /** Options of the client. */
 export interface ToolcallOptions {
-  /** Namespace of the environments and calls. The kubeconfig's or the pod's own when unset. */
+  /** Namespace of the environments and calls. That of the kubeconfig's context, of the pod, or "default" when unset. */
   namespace?: string;
   /** Where the cluster is, and with which credentials. The default kubeconfig, or the pod's service account, when unset. */
   kubeConfig?: KubeConfig;
@@ -39,10 +39,7 @@ export class Toolcall {
 
   constructor(options: ToolcallOptions = {}) {
     const config = options.kubeConfig ?? defaultConfig();
-    const namespace = options.namespace ?? config.getContextObject(config.getCurrentContext())?.namespace;
-    if (!namespace) {
-      throw invalid("no namespace: give one, as in new Toolcall({ namespace: \"agents\" }), or set it in the kubeconfig's context");
-    }
+    const namespace = options.namespace ?? (config.getContextObject(config.getCurrentContext())?.namespace || "default");
     this.namespace = checkedName("namespace", namespace);
     this.#api = new Api(config, namespace, wholeSeconds("patience", options.patience ?? 120, 0) * 1_000);
     this.#calls = new Calls(this.#api);

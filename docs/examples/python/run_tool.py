@@ -6,6 +6,7 @@ With a name that exists it runs nothing, and waits for the existing call. It nee
 (Debian: python3-kubernetes) and a kubeconfig, or the service account's token in a pod.
 """
 
+import json
 import sys
 import time
 
@@ -14,8 +15,9 @@ from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
 TOOLCALLS = {"group": "toolcall.dev", "version": "v1alpha1", "plural": "toolcalls"}
-# Status codes after which the same request may succeed. 410 ends a watch that can't continue.
-PASSING = (410, 429, 500, 503, 504)
+# Status codes after which the same request may succeed. 409 is a conflict with another request, and 410 ends
+# a watch that can't continue.
+PASSING = (409, 410, 429, 500, 503, 504)
 
 
 def create(api, namespace, name, spec):
@@ -31,8 +33,8 @@ def create(api, namespace, name, spec):
             api.create_namespaced_custom_object(namespace=namespace, body=call, **TOOLCALLS)
             return
         except ApiException as error:
-            # 409, AlreadyExists: an earlier attempt succeeded, and its answer was lost.
-            if error.status == 409:
+            # An earlier attempt succeeded, and its answer was lost. A 409 for another reason created nothing.
+            if error.status == 409 and json.loads(error.body)["reason"] == "AlreadyExists":
                 return
             if error.status not in PASSING or attempt == 4:
                 raise

@@ -68,8 +68,8 @@ export class ToolCalls {
         await this.api.createNamespacedCustomObject({ ...kind, namespace: this.namespace, body });
         return;
       } catch (error) {
-        if (codeOf(error) === 409) {
-          return; // AlreadyExists: an earlier attempt succeeded, and its answer was lost.
+        if (isTaken(error)) {
+          return; // An earlier attempt succeeded, and its answer was lost.
         }
         if (!isPassing(error) || attempt === 4) {
           throw error;
@@ -137,10 +137,15 @@ function codeOf(error: unknown): number | undefined {
   return [code, statusCode].find((c) => typeof c === "number");
 }
 
-// isPassing says that the same request may succeed later.
+// isTaken says that the name is in use. A 409 for another reason created nothing.
+function isTaken(error: unknown): boolean {
+  return codeOf(error) === 409 && JSON.parse((error as { body: string }).body).reason === "AlreadyExists";
+}
+
+// isPassing says that the same request may succeed later. 409 is a conflict with another request.
 function isPassing(error: unknown): boolean {
   const code = codeOf(error);
-  return code === undefined || [429, 500, 503, 504].includes(code);
+  return code === undefined || [409, 429, 500, 503, 504].includes(code);
 }
 
 function isFinished(call: ToolCall): boolean {

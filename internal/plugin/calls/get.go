@@ -102,7 +102,7 @@ func (o *getOptions) run(ctx context.Context, c *cli.Cluster, names []string) er
 		fmt.Fprintln(c.ErrOut, "No calls found"+where)
 	}
 	if err := show(table); err != nil || !o.watch {
-		return cmp.Or(err, failed)
+		return errors.Join(failed, err)
 	}
 	if len(names) == 1 {
 		q = named(q, names[0])

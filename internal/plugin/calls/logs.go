@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -300,7 +299,7 @@ func (p *printer) readError(stream output.Stream, err error) error {
 	switch {
 	case errors.Is(err, outputclient.ErrNotServed):
 		return fmt.Errorf("read %s: %w; the status of the call has the first and the last part: kubectl toolcall describe %s", stream, err, p.call.Name)
-	case strings.Contains(err.Error(), "not kept"):
+	case apierrors.IsGone(err):
 		return fmt.Errorf("%w; the status of the call may have a part: kubectl toolcall describe %s", err, p.call.Name)
 	default:
 		return fmt.Errorf("read %s: %w", stream, follow.ExplainOutput(err))

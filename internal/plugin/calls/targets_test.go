@@ -256,3 +256,19 @@ func TestLogsOnAFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// A full disk doesn't keep a call that isn't there from being named.
+func TestMissingCallsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	f := plugintest.New(t)
+	f.Labelled("one", "job=x")
+	f.End("one", plugintest.WithOutput(plugintest.Succeeded(), "a\n", ""))
+	for line, code := range map[string]int{"logs one none": 1, "get one none": 1, "get one none -o name": 1, "wait none one": 125, "wait none one -o name": 125} {
+		var errs bytes.Buffer
+		args := append([]string{"--kubeconfig", f.Kubeconfig, "-n", f.Namespace}, strings.Fields(line)...)
+		got := plugintest.TestCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: plugintest.FullDisk, ErrOut: &errs}).Execute(args)
+		if said := errs.String(); got != code || !strings.Contains(said, "call none") || !strings.Contains(said, "no space left on device\n") {
+			t.Errorf("%s: exit code %d, %s", line, got, said)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func waitAll(ctx context.Context, c *cli.Cluster, calls []metav1.ObjectMeta, for
 			continue
 		}
 		if err := printEnd(c, call, formats); err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		callCode := cli.ExitCode(call)
 		if callCode != 0 && wasRefused(&call.Status) {

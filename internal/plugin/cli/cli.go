@@ -72,20 +72,19 @@ func (c *CLI) Execute(args []string) int {
 	if err == nil {
 		return 0
 	}
-	var exit *ExitError
-	if !errors.As(err, &exit) {
-		exit = &ExitError{Code: CodeError, Err: err}
-		if command.Annotations[AnnotationCode] != "" {
-			exit.Code = CodeFailed
-		}
+	exit := &ExitError{Code: CodeError, Err: err}
+	if command.Annotations[AnnotationCode] != "" {
+		exit.Code = CodeFailed
 	}
+	errors.As(err, &exit)
 	var wrong *flagError
-	if errors.As(exit.Err, &wrong) {
-		exit.Err = wrong
+	if errors.As(err, &wrong) {
+		err = wrong
 	}
 	if exit.Err != nil {
 		c.Flush()
-		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.Err.Error()))
+		// All of it: the one with the exit code can be joined with others.
+		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(err.Error()))
 	}
 	return exit.Code
 }

@@ -21,6 +21,9 @@ Each call that was created since --since is judged twice, under the policy of it
 the file in its place. The table shows the calls for which the two differ. Calls in environments that use another
 policy than the one in the file don't count, unless --all judges them under the file too.
 
+For environments that name no policy, the file is the default policy if the cluster's default has the same name, even
+without the annotation in the file, or if the file has the annotation, even if another policy is the default now.
+
 A requester is taken to have the rights that it had. A session that is gone has no labels. The command needs permission
 to list calls, sessions, environments and policies. Nothing is run, and nothing is written.
 

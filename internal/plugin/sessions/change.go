@@ -98,12 +98,7 @@ func (r *sessionChange) run(ctx context.Context, c *cli.Cluster, names []string)
 		}
 		failed = append(failed, err)
 	}
-	joined := errors.Join(failed...)
-	var exit *cli.ExitError
-	if errors.As(joined, &exit) {
-		return &cli.ExitError{Code: exit.Code, Err: joined}
-	}
-	return joined
+	return errors.Join(failed...)
 }
 
 // request requests the change of a session, and returns the session with it.

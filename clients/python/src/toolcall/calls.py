@@ -31,8 +31,8 @@ _PIECES = 64
 # How long after the first request that may have arrived the create request for a call is repeated. The name of one that was created
 # and has ended is taken for 300 s in a session: repeated after that, the request would run the command again. A session runs nothing.
 _REPEAT_SECONDS = 60.0
-# How long giving up goes on trying to cancel a call, and how long each of its requests may take to be answered.
-_CANCEL_SECONDS = 10.0
+# How long giving up goes on trying to cancel a call or end a session, and how long each of its requests may take to be answered.
+GIVE_UP_SECONDS = 10.0
 # How long a create request that was given up may still be on its way.
 _LATE_SECONDS = 2.0
 
@@ -137,9 +137,13 @@ class Calls:
             try:
                 return self.transport.create(self._objects(order), body)
             except Passing as error:
-                passing = error
                 if sent is None and not error.unsent:
                     sent = now
+                try:
+                    patience.failed(error)
+                except Unavailable as over:
+                    over.retry_safe, over.call = sent is None, order.call
+                    raise
             except ToolcallError as error:
                 # A refusal says nothing of the requests before it: what is there does.
                 there = self._there(order) if error.reason == "AlreadyExists" or sent is not None else None
@@ -147,17 +151,12 @@ class Calls:
                     return there
                 if error.reason == "AlreadyExists" and order.call and sent is not None:
                     raise _gone(order.name) from error
+                # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
+                error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.call
                 if error.reason not in ("AlreadyExists", "Conflict"):
-                    # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
-                    error.retry_safe, error.call = sent is None and error.reason != UNEXPECTED, order.call
                     raise
                 # What had the name has just gone, or others came in between, as where a quota counts: the same request may pass now.
-                passing = Passing(error.message)
-            try:
-                patience.failed(passing)
-            except Unavailable as over:
-                over.retry_safe, over.call = sent is None, order.call
-                raise
+                patience.refused(error)
 
     def get(self, name: str) -> JSON:
         """A call as it is now."""
@@ -201,7 +200,7 @@ class Calls:
                     return
                 if not isinstance(error, Conflict):
                     raise
-                patience.failed(Passing(error.message))
+                patience.refused(error)
             except Passing as error:
                 patience.failed(error)
 
@@ -218,7 +217,7 @@ class Calls:
         with interrupts.under(None):
             while True:
                 try:
-                    found = self.transport.send_json("GET", path, read_timeout=_CANCEL_SECONDS)
+                    found = self.transport.send_json("GET", path, read_timeout=GIVE_UP_SECONDS)
                     break
                 except (Passing, ToolcallError) as error:
                     if time.monotonic() >= until:
@@ -232,7 +231,7 @@ class Calls:
     def _change_or_note(self, path: str, spec: JSON, uid: str, cause: BaseException) -> None:
         with interrupts.under(None):
             try:
-                self.change(path, spec, uid, _CANCEL_SECONDS)
+                self.change(path, spec, uid, GIVE_UP_SECONDS)
             except ToolcallError as error:
                 cause.add_note(f"{path} couldn't be stopped, and may go on: {error}")
 

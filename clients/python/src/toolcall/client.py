@@ -39,7 +39,7 @@ class Toolcall:
         if patience <= 0:
             raise invalid(f"patience is {patience}: give a number of seconds above 0")
         found, default = (api_client, None) if api_client is not None else _connect(context)
-        self.namespace = named("namespace", namespace or default or "default")
+        self.namespace = named("namespace", default or "default" if namespace is None else namespace)
         self._calls = Calls(Transport(found), self.namespace, patience)
 
     def close(self) -> None:

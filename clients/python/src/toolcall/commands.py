@@ -9,7 +9,7 @@ from typing import Literal, Protocol, Unpack, overload
 
 from . import interrupts
 from .calls import Calls, Lost, Order, order_of, raise_lost
-from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, about, error_of_call, invalid
+from .errors import Conflict, OutputNotKept, ToolcallError, about, error_of_call, invalid
 from .results import Output, Result, SomeCall, is_finished, result_of
 from .specs import JSON, RunOptions, as_utf8, call_spec, check_options, name_for
 from .streams import GROUP, Live, Log
@@ -324,10 +324,7 @@ class BackgroundCall:
             raise error
         # A suspended session cancels this call, and is resumed by another one, not by input: it may stay as it is.
         self._place.wait_until_ready(or_suspended=True)
-        try:
-            starting.failed(Passing(error.message))
-        except Unavailable:
-            raise error from None
+        starting.refused(error)
 
     def _send_once(self, offset: int, part: bytes, eof: bool) -> int:
         """Sends bytes once, and returns the offset of the next one."""

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from . import interrupts
-from .calls import API, Calls, Order
+from .calls import API, GIVE_UP_SECONDS, Calls, Order
 from .commands import Commands
-from .errors import NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
+from .errors import NotFound, NotStarted, SessionEnded, ToolcallError, error_of_start, invalid
 from .files import Files
 from .specs import JSON, SessionOptions, join_path, metadata_of, name_for, session_spec
 from .streams import GROUP
@@ -76,16 +76,15 @@ class Session:
     def give_up(self) -> None:
         """Ends the session that `open_session` has made, unless it has a key: nobody waits for it any more."""
         if self._is_ours:
+            self._watch.close()
             with interrupts.under(None):
-                self.end()
+                self.calls.change(self._path(), {"end": True}, self.uid, GIVE_UP_SECONDS)
 
     def opened(self, is_ours: bool, wait: float) -> Session:
         """Waits until the session can be used. Otherwise it is ended if it is this program's alone."""
         self._is_ours = is_ours
         try:
             self.wait_until_ready(or_suspended=True, wait=wait)
-        except Unavailable:
-            raise
         except BaseException as error:
             with self.noting(error):
                 self.give_up()

@@ -147,7 +147,7 @@ class Transfers:
         if error.reason != "Conflict":
             raise error
         self._wake()
-        patience.failed(Passing(error.message))
+        patience.refused(error)
 
 
 class _Body:

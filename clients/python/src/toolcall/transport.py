@@ -91,6 +91,13 @@ class Patience:
         pause = min(0.05 * 2 ** min(self._failures - 1, 6), _LONGEST_PAUSE)
         interrupts.sleep(max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE)))
 
+    def refused(self, error: ToolcallError) -> None:
+        """As `failed`, after an answer that may change. Raises this answer when the time is over: the API server did answer."""
+        try:
+            self.failed(Passing(error.message))
+        except Unavailable:
+            raise error from None
+
 
 @dataclass
 class Request:

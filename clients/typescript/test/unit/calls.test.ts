@@ -431,6 +431,21 @@ describe("a call that is created", () => {
     }
   });
 
+  it("is a conflict when others conflict with it for as long as patience", async (t) => {
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        if (request.method === "POST") {
+          refuse(answer, 409, "Conflict");
+        }
+        return request.method === "POST";
+      }),
+    );
+    const error = await rejection(server.client({ patience: 1 }).run("true", { key: "mine" }));
+    assert.ok(error instanceof Conflict, String(error));
+    assert.deepEqual([error.reason, error.retrySafe, error.call], ["Conflict", true, "mine"]);
+  });
+
   it("isn't sent again when its answer was lost and the call has gone", async (t) => {
     let attempts = 0;
     const server = await Server.listen(

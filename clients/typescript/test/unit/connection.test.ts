@@ -70,10 +70,20 @@ describe("a client's first request", () => {
         assert.ok(error instanceof InvalidArgument && error.retrySafe && error.message.includes(JSON.stringify(name)), String(error));
       }
     }
-    assert.throws(() => server.client({ namespace: ".." }), InvalidArgument);
+    for (const namespace of ["", ".."]) {
+      assert.throws(() => server.client({ namespace }), InvalidArgument);
+    }
     assert.throws(() => client.calls({ session: "a,status.phase=Running" }), InvalidArgument);
     assert.throws(() => client.calls({ phase: "Running,metadata.name=a" as "Running" }), InvalidArgument);
     assert.equal(server.received.length, 1);
+  });
+
+  it("goes to the context's namespace, and to default as kubectl's where there is none", () => {
+    const kubeConfig = configFor("http://127.0.0.1:1");
+    assert.equal(new Toolcall({ kubeConfig }).namespace, "default");
+    kubeConfig.addContext({ name: "named", cluster: "test", user: "test", namespace: "agents" });
+    kubeConfig.setCurrentContext("named");
+    assert.deepEqual([new Toolcall({ kubeConfig }).namespace, new Toolcall({ namespace: "tools", kubeConfig }).namespace], ["agents", "tools"]);
   });
 
   it("isn't sent with a kubeconfig that can't be used", () => {

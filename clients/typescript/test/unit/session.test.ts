@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { InvalidArgument, NotStarted } from "../../src/index.js";
+import { InvalidArgument, NotStarted, Unavailable } from "../../src/index.js";
 import { refuse, rejection, sendJSON, Server, type Handler } from "./server.js";
 
 describe("a session", () => {
@@ -78,6 +78,18 @@ describe("a session that isn't ready in time", () => {
     assert.equal(server.count("PATCH", /./), 0);
     for (const wait of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
       assert.ok((await rejection(server.client().session("repo", { wait }))) instanceof InvalidArgument);
+    }
+  });
+
+  it("is ended when it can't be awaited, unless it has a key", async (t) => {
+    const open = opening({});
+    const server = await Server.listen(t, (request, answer) =>
+      request.method === "GET" ? refuse(answer, 503, "ServiceUnavailable") : open(request, answer),
+    );
+    for (const options of [{}, { key: "desk" }]) {
+      const error = await rejection(server.client({ patience: 0 }).session("repo", options));
+      assert.ok(error instanceof Unavailable, String(error));
+      assert.equal(server.count("PATCH", /./), 1);
     }
   });
 
