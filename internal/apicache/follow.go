@@ -17,13 +17,19 @@ import (
 // maxMetadata bounds the objects whose metadata are in memory at a time.
 const maxMetadata = 500
 
-// EachPage reads the metadata of objects of a kind past the cache, a page at a time.
+// EachPage reads the metadata of objects of a kind past the cache, a page at a time. Of a list that takes so long that it expires, the later
+// pages have a later version.
 func EachPage(ctx context.Context, api client.Reader, kind string, o client.ListOptions, take func(*metav1.PartialObjectMetadataList) error) error {
 	o.Limit = maxMetadata
 	for {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
-		if err := api.List(ctx, page, &o); err != nil {
+		err := api.List(ctx, page, &o)
+		if next := afterExpired(err); next != "" && next != o.Continue {
+			o.Continue = next
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("list %s: %w", kind, err)
 		}
 		if err := take(page); err != nil {

@@ -187,13 +187,17 @@ func readIDs(path string, ids IDs, limit int) error {
 	defer file.Close()
 	lines := bufio.NewReaderSize(file, 64<<10)
 	for {
-		line, err := lines.ReadBytes('\n')
+		line, err := lines.ReadSlice('\n')
+		id := idOf(line)
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line isn't kept
+			_, err = lines.ReadSlice('\n')
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
-		case !ids.add(idOf(line), limit):
+		case !ids.add(id, limit):
 			return nil
 		}
 	}

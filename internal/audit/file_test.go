@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -130,6 +131,27 @@ func TestALineWithoutAnEndIsNoRecord(t *testing.T) {
 		if ids, err := next.IDs(); err != nil || len(ids) != 3 {
 			t.Errorf("%v, %v", ids, err)
 		}
+	}
+}
+
+// It runs alone: what other tests allocate would count.
+func TestALongLineIsNotKeptInMemory(t *testing.T) {
+	f := &File{Path: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 1 << 30, MaxFiles: 1}
+	defer f.Close()
+	write(t, f, record(1))
+	if err := os.Truncate(f.Path, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f, record(2))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ids, err := f.IDs()
+	runtime.ReadMemStats(&after)
+	if err != nil || len(ids) != 2 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes are allocated", n)
 	}
 }
 

@@ -67,7 +67,7 @@ func readSessions(ctx context.Context, api client.Reader, namespace string) (*ea
 	earlier := &earlierSessions{of: map[types.UID]int64{}}
 	all := client.ListOptions{Namespace: namespace}
 	err := apicache.EachPage(ctx, api, "ToolSession", all, func(sessions *metav1.PartialObjectMetadataList) error {
-		earlier.revision = apicache.Revision(sessions.ResourceVersion)
+		earlier.revision = cmp.Or(earlier.revision, apicache.Revision(sessions.ResourceVersion))
 		for i := range sessions.Items {
 			earlier.of[sessions.Items[i].UID] = apicache.Revision(sessions.Items[i].ResourceVersion)
 		}

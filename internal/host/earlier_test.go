@@ -44,6 +44,29 @@ func TestEarlierCallsAreThoseOfTheStart(t *testing.T) {
 	}
 }
 
+// Of a list that expired, the later pages have a later revision.
+func TestASessionThatWasMadeDuringTheListIsNotBehind(t *testing.T) {
+	t.Parallel()
+	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			list.SetResourceVersion("90")
+			list.SetContinue("rest")
+			if (&client.ListOptions{}).ApplyOptions(options).Continue == "rest" {
+				list.SetResourceVersion("100")
+				list.SetContinue("")
+			}
+			return nil
+		},
+	})
+	e := &EarlierCalls{}
+	if err := e.Read(t.Context(), api, []string{metav1.NamespaceAll}); err != nil {
+		t.Fatal(err)
+	}
+	if e.IsBehind(&v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: "made", ResourceVersion: "95"}}) {
+		t.Error("nobody works on it")
+	}
+}
+
 // A cache shows sessions as they were at some time before, or after, the list.
 func TestASessionIsBehindUntilTheCacheShowsItAsItWas(t *testing.T) {
 	t.Parallel()

@@ -267,15 +267,15 @@ func TestAServerThatCannotStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
-	free := func() string { return address.Free(t) }
+	const free = "127.0.0.1:0"
 	for name, test := range map[string]struct {
 		options HTTPOptions
 		want    string
 	}{
-		"a taken address":            {HTTPOptions{Flags: serving.Flags{Address: taken.Addr().String(), HealthAddress: free()}}, "listen for agents"},
-		"a taken address for health": {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: taken.Addr().String()}}, "listen for health checks"},
-		"a certificate not there":    {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: free(), CertFile: "/nonexistent/c", KeyFile: "/nonexistent/k"}}, "read the certificate"},
-		"a certificate that is none": {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: free(), CertFile: "/dev/null", KeyFile: "/dev/null"}}, "read the certificate"},
+		"a taken address":            {HTTPOptions{Flags: serving.Flags{Address: taken.Addr().String(), HealthAddress: free}}, "listen for agents"},
+		"a taken address for health": {HTTPOptions{Flags: serving.Flags{Address: free, HealthAddress: taken.Addr().String()}}, "listen for health checks"},
+		"a certificate not there":    {HTTPOptions{Flags: serving.Flags{Address: free, HealthAddress: free, CertFile: "/nonexistent/c", KeyFile: "/nonexistent/k"}}, "read the certificate"},
+		"a certificate that is none": {HTTPOptions{Flags: serving.Flags{Address: free, HealthAddress: free, CertFile: "/dev/null", KeyFile: "/dev/null"}}, "read the certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

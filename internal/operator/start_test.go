@@ -265,9 +265,12 @@ func TestAnAPIServerDiscoversAReplicaThatWaitsForTheKinds(t *testing.T) {
 	o := newOptions(t, "toolcall-system")
 	registerWithout(t, conf, o)
 	clients := kubernetes.NewForConfigOrDie(conf)
-	if _, err := clients.Discovery().ServerPreferredNamespacedResources(); !discovery.IsGroupDiscoveryFailedError(err) {
-		t.Fatalf("discovery without the operator: %v", err)
-	}
+	eventually(t, "discovery that fails without the operator", func() error {
+		if _, err := clients.Discovery().ServerPreferredNamespacedResources(); !discovery.IsGroupDiscoveryFailedError(err) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
 	runReplica(t, conf, o)
 	eventually(t, "discovery while the kinds are missing", func() error {
 		_, err := clients.Discovery().ServerPreferredNamespacedResources()

@@ -120,6 +120,9 @@ func (i *ignored) read(dir int, above, below string) (patterns []ignorePattern) 
 		return nil
 	}
 	i.bytes += size
+	if size < st.Size { // a part of a pattern may match more than the whole
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+	}
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte(byteOrderMark))) {
 		if len(i.patterns)+len(patterns) == maxIgnorePatterns || i.c.ctx.Err() != nil {
 			break

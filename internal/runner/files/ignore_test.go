@@ -64,6 +64,8 @@ func TestPatternsBeyondTheBoundAreNotRespected(t *testing.T) {
 	for name, tc := range map[string]struct{ outer, inner string }{
 		"patterns": {many + "a\n", many + "b\n"},
 		"bytes":    {"a\n#" + strings.Repeat("x", maxIgnoreBytes/2) + "\n", "#" + strings.Repeat("x", maxIgnoreBytes/2) + "\nb\n"},
+		// The last byte that is read is the first one of the pattern.
+		"a part of a pattern": {"a\n", "#" + strings.Repeat("x", maxIgnoreBytes-len("a\n#\nb")) + "\nbc\n"},
 	} {
 		w := newWorld(t)
 		for file, content := range map[string]string{

@@ -102,7 +102,9 @@ print([code(socket.socket, 2, 1, p) for p in (132, 255, 17)], [code(socket.socke
 l = socket.create_server((A, 0)); q = l.getsockname()[1]
 c = socket.create_connection((A, q)); a, _ = l.accept(); a.sendall(b"x"); print(c.recv(1), code(l.connect, (A, P)), code(a.connect, (A, P)))
 for x in (c, a, l): x.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); x.close()
-l = socket.socket(); print(code(l.bind, (A, q)), code(l.listen, 5)); l.close()
+closed = set()
+for _ in range(400): l = socket.socket(); closed.add((code(l.bind, (A, q)), code(l.listen, 5))); l.close()
+print(closed)
 l = socket.socket(); print(code(l.bind, (A, q)), code(l.listen)); m = socket.socket(); print(code(m.bind, (A, q)))
 print(libc.listen(0, 1), libc.listen(socket.socket(type=socket.SOCK_DGRAM).fileno(), 1), libc.listen(999, 1))
 n = socket.socket(); print(code(n.listen, -1), n.getsockname()[1] > 0)`,

@@ -62,6 +62,10 @@ func (g *Gate) Handle(c *kernel.Notification) bool {
 	}
 	inode, errno := c.Thread().Socket(c.Int(0))
 	if errno == 0 {
+		// The command can have its descriptor before Give returns. Until then the kernel keeps the socket, and its port when it is closed.
+		if s := g.find(inode); s != nil {
+			<-s.given
+		}
 		errno = handle(c, inode)
 	}
 	if errno != 0 {

@@ -94,7 +94,7 @@ func (h *heldSockets) isSweepDue(limit int) bool {
 
 // sweep drops the sockets that no process has held for two sweeps.
 func (h *heldSockets) sweep() {
-	candidates := h.candidates(func(s *socket) bool { return s.given })
+	candidates := h.candidates((*socket).isGiven)
 	used := socketsInUse()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,7 @@ func TestASocketThatNobodyHasForTwoSweepsIsGivenUp(t *testing.T) {
 		t.Fatal("a socket that nobody was given was given up")
 	}
 	// No process but this one has it.
-	s.given = true
+	close(s.given)
 	if g.sweep(); g.find(s.inode) != s {
 		t.Error("one sweep gives it up")
 	}

@@ -17,8 +17,8 @@ type socket struct {
 	isUDP bool
 	// isLocal says that it is a Unix socket, isDatagram that it sends datagrams.
 	isLocal, isDatagram bool
-	// given says that the command has its descriptor: before that nobody does.
-	given bool
+	// given is closed when the kernel has given the command its descriptor, or has failed to: before that the kernel keeps the socket.
+	given chan struct{}
 	// suspect says that no process held it at the last sweep. It may have been on its way through a Unix socket.
 	suspect bool
 	// to is where it connects, waiters are the threads that wait for that, watched says that ready reports it.
@@ -50,12 +50,21 @@ func (g *Gate) handleSocket(c *kernel.Notification) {
 	errno := g.listener.Give(c.ID, s.fd, kind&unix.SOCK_CLOEXEC != 0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	close(s.given)
 	if errno != 0 {
 		g.drop(s)
 		g.answer(c.ID, errno)
-		return
 	}
-	s.given = true
+}
+
+// isGiven reports whether the command has got its descriptor.
+func (s *socket) isGiven() bool {
+	select {
+	case <-s.given:
+		return true
+	default:
+		return false
+	}
 }
 
 // newSocket makes a socket and holds it.
@@ -70,7 +79,7 @@ func (g *Gate) newSocket(family, kind, protocol int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{fd: fd, isLocal: family == unix.AF_UNIX, isDatagram: !isStream(kind)}
+	s := &socket{fd: fd, given: make(chan struct{}), isLocal: family == unix.AF_UNIX, isDatagram: !isStream(kind)}
 	s.isUDP = s.isDatagram && !s.isLocal
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && s.isUDP && !g.UDP {
