@@ -161,7 +161,7 @@ func (l *load) saw(call *v1alpha1.ToolCall) {
 	before := l.seen[call.Name]
 	l.seen[call.Name] = call
 	if before != nil && before.Status.Phase.Terminal() && outcomeOf(before) != outcomeOf(call) {
-		l.broken = append(l.broken, fmt.Sprintf("call %s changed after it had ended %s", call.Name, before.Status.Reason))
+		l.broken = append(l.broken, fmt.Sprintf("call %s changed after it had ended: %+v, now %+v", call.Name, outcomeOf(before), outcomeOf(call)))
 	}
 	if _, known := l.ended[call.Name]; call.Status.Phase.Terminal() && !known {
 		l.ended[call.Name] = time.Now()
@@ -174,11 +174,11 @@ func (l *load) saw(call *v1alpha1.ToolCall) {
 // outcome is what a finished call keeps.
 type outcome struct {
 	phase          v1alpha1.Phase
-	reason, output string
+	reason, stdout string
 }
 
 func outcomeOf(call *v1alpha1.ToolCall) outcome {
-	return outcome{call.Status.Phase, call.Status.Reason, call.Status.Output}
+	return outcome{call.Status.Phase, call.Status.Reason, call.Status.Stdout}
 }
 
 // count says how many calls satisfy is, as last seen.
