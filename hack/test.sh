@@ -29,7 +29,8 @@ raced=(./internal/dispatch/... ./internal/host/... ./internal/queue/... ./intern
 # without_race are packages of pure functions alone, whose tests take longest with the race detector.
 without_race=(./internal/guards ./internal/runner/redact)
 # longest are the packages whose tests take longest. They start first, so that none is waited for alone.
-longest=(./internal/runner ./controllers/toolcall ./internal/runner/sandbox ./controllers/toolsession ./test/api ./internal/output/store)
+longest=(./internal/runner ./controllers/toolcall ./internal/mcpserver ./internal/subresources ./controllers/toolsession ./internal/runner/sandbox ./test/api
+  ./internal/output/store)
 
 flags=(-vet=off -timeout=20m) # The linter vets.
 short=(-short)
