@@ -105,7 +105,10 @@ clients() {
     stage "client-$language" "clients/$language/test.sh" || true
   done
 }
+
+# scenarios runs the clients' scenarios on the cluster, by synchronous Python.
 scenarios() { TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true; }
+
 unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit-store unit-release)
 
 if [[ $mode == unit ]]; then
@@ -177,6 +180,7 @@ else
 fi
 # The pages' commands and manifests, the samples, and the example programs.
 on_node documentation -timeout=60m ./test/docs
+# What the faults break, nothing else may use.
 await_lanes
 if [[ $mode == full ]]; then
   TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
