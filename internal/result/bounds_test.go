@@ -172,6 +172,29 @@ func TestShortenLeavesWhatFits(t *testing.T) {
 	}
 }
 
+// A cut looks at each byte of a stream at most twice, however long the stream and small the limit.
+func TestCuttingTakesTimeInProportionToTheStream(t *testing.T) {
+	t.Parallel()
+	for name, unit := range map[string]string{"text": "a line\n", "wide": "😀", "invalid": "\xff", "NUL": "\x00"} {
+		for _, n := range []int{1 << 10, 1 << 14, 1 << 18} {
+			data := bytes.Repeat([]byte(unit), n/len(unit))
+			for _, keep := range []int{len(data), len(data) / 2} {
+				for _, limit := range []int{0, 1, n / 2, 2 * n} {
+					looks := 0
+					s := captured(data, keep)
+					s.cut(limit, limit, func(seq []byte, valid bool) int {
+						looks++
+						return textCost(seq, valid)
+					})
+					if looks > 2*len(data)+2 {
+						t.Errorf("%s, %d of %d bytes kept, limit %d: %d looks", name, keep, len(data), limit, looks)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestATextTakesTheSameNumberOfAllocationsWhateverItsLength(t *testing.T) {
 	few, many := textAllocations(1<<10), textAllocations(1<<18)
 	// A longer text may grow its buffer a few times more; it never allocates for each character.

@@ -38,11 +38,11 @@ func (s *Stream) shortened(limit int) *Stream {
 }
 
 // cost is how many bytes what was kept takes as text.
-func (s *Stream) cost() int { return textLen(s.Head) + textLen(s.Tail) }
+func (s *Stream) cost() int { return costOf(s.Head, textCost) + costOf(s.Tail, textCost) }
 
 // fill takes as much of both ends of the stream as room allows, counted as text.
 func (c *compactStream) fill(s *Stream, room int) {
-	cut := s.cut(room-room/2, room/2)
+	cut := s.cut(room-room/2, room/2, textCost)
 	if s.Whole() && len(cut.head)+len(cut.tail) == s.kept() {
 		cut = excerpt{head: s.joined()}
 	}

@@ -186,7 +186,7 @@ func textOf(text string) string { return toText([]byte(text)) }
 
 // firstText is the beginning of a text, in whole characters of at most limit bytes.
 func firstText(text string, limit int) string {
-	return toText(prefix([]byte(text), limit))
+	return toText(prefix([]byte(text), limit, textCost))
 }
 
 // lastText is a text of at most limit bytes, which lacks its beginning if it is too long: the end of a path tells more.

@@ -48,7 +48,7 @@ func (s *Stream) Text(limit int) (text string, truncated bool) {
 			return toText(all), false
 		}
 	}
-	shown := s.cut(limit-limit/2, limit/2)
+	shown := s.cut(limit-limit/2, limit/2, textCost)
 	return shown.text(s.total()), true
 }
 
@@ -69,15 +69,15 @@ func (s *Stream) joined() []byte {
 type excerpt struct{ head, tail []byte }
 
 // cut takes as much from the start and the end of the stream as headMax and tailMax allow, by cost.
-func (s *Stream) cut(headMax, tailMax int) excerpt {
+func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 	if s.Whole() {
 		all := s.joined()
-		head := prefix(all, headMax)
-		return excerpt{head, suffix(all[len(head):], tailMax)}
+		head := prefix(all, headMax, cost)
+		return excerpt{head, suffix(all[len(head):], tailMax, cost)}
 	}
 	return excerpt{
-		prefix(TrimPartialEnd(s.Head), headMax),
-		suffix(TrimPartialStart(s.Tail), tailMax),
+		prefix(TrimPartialEnd(s.Head), headMax, cost),
+		suffix(TrimPartialStart(s.Tail), tailMax, cost),
 	}
 }
 

@@ -10,8 +10,10 @@ const replacement = "\uFFFD"
 // NotUTF8 says of a text that was read from a file that it isn't all that the file has.
 const NotUTF8 = "Bytes that aren't UTF-8 are shown as U+FFFD: writing this text to the file would lose them."
 
-// cost is how many bytes a sequence takes in the text.
-func cost(seq []byte, valid bool) int {
+// costFunc says how many bytes a sequence takes in what is being written.
+type costFunc func(seq []byte, valid bool) int
+
+func textCost(seq []byte, valid bool) int {
 	if valid {
 		return len(seq)
 	}
@@ -64,6 +66,10 @@ func textLen(b []byte) int {
 	if utf8.Valid(b) {
 		return len(b)
 	}
+	return costOf(b, textCost)
+}
+
+func costOf(b []byte, cost costFunc) int {
 	n := 0
 	for len(b) > 0 {
 		size, valid := next(b)
@@ -74,7 +80,7 @@ func textLen(b []byte) int {
 }
 
 // prefix is the longest beginning of b, ending between characters, that costs at most budget.
-func prefix(b []byte, budget int) []byte {
+func prefix(b []byte, budget int, cost costFunc) []byte {
 	i := 0
 	for i < len(b) {
 		size, valid := next(b[i:])
@@ -87,8 +93,8 @@ func prefix(b []byte, budget int) []byte {
 }
 
 // suffix is the longest end of b, starting between characters, that costs at most budget.
-func suffix(b []byte, budget int) []byte {
-	over := textLen(b) - budget
+func suffix(b []byte, budget int, cost costFunc) []byte {
+	over := costOf(b, cost) - budget
 	for over > 0 && len(b) > 0 {
 		size, valid := next(b)
 		over -= cost(b[:size], valid)
