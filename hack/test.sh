@@ -105,10 +105,6 @@ clients() {
     stage "client-$language" "clients/$language/test.sh" || true
   done
 }
-
-# scenarios runs the clients' scenarios on the cluster, by synchronous Python.
-scenarios() { TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true; }
-
 unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit-store unit-release)
 
 if [[ $mode == unit ]]; then
@@ -175,13 +171,11 @@ on_node end-to-end -parallel=6 -timeout=60m ./test/e2e
 if [[ $mode == full ]]; then
   TOOLCALL_SCENARIOS=1 clients
 else
-  # Beside the pages: both mostly wait for calls.
-  lane scenarios
+  # By itself: some scenarios kill the operator.
+  TOOLCALL_SCENARIOS=1 stage scenarios clients/python/test.sh tests.test_scenarios || true
 fi
 # The pages' commands and manifests, the samples, and the example programs.
 on_node documentation -timeout=60m ./test/docs
-# What the faults break, nothing else may use.
-await_lanes
 if [[ $mode == full ]]; then
   TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
   # Last on the cluster: it removes the operator and puts it back.
@@ -191,3 +185,4 @@ else
   # The fault test that says most in little time, with fewer kills. The end-to-end tests kill the operator, too.
   TOOLCALL_FAULTS=1 on_node faults -short -timeout=30m '-run=^TestSessionsOperatorKilledAgainAndAgain$' ./test/faults
 fi
+await_lanes
